@@ -20,7 +20,7 @@ from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.template import transform
+from devstack.template import transformed_template
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.core.rollups import DAY
@@ -222,7 +222,7 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
     polls = HOURS * 3600 / 20 * 5 * 2  # five long polls at a time on each of two queues, whether there is work or not
     # S3 Intelligent-Tiering moves objects without reads after 30 and 90 days.
     export_gb = size * measured.export_bytes_a_day / GB
-    bodies = transform()["Resources"].values()
+    bodies = transformed_template()["Resources"].values()
     alarms = sum(_metrics(body["Properties"]) for body in bodies if body["Type"] == "AWS::CloudWatch::Alarm")
     return {
         "dynamodb_write": size * (HOURS * measured.write_units_an_hour + days * measured.write_units_a_day),

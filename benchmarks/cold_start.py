@@ -21,8 +21,8 @@ from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from benchmarks.figures import Figure, against, run_process, stand_alone
-from devstack.artefacts import LAYERS, build, function
-from devstack.aws import create_stack, credentials, running_aws
+from devstack.artefacts import LAYERS, function_entry, sam_build
+from devstack.aws import client_environment, create_stack, running_aws
 from devstack.functions import WORKER
 from devstack.template import REPOSITORY
 
@@ -85,20 +85,20 @@ def measure(built: Path, rounds: int) -> list[Figure]:
                 start(
                     [Path(process), built / "DependenciesLayer" / "python"],
                     events / "schedule.json",
-                    credentials(endpoint),
+                    client_environment(endpoint),
                 )
                 for process in (empty, named)
             )
             took = {
                 name: start(
-                    function(built, name)[1], events / f"{event}.json",
-                    {**deployed.environments[name], **credentials(endpoint), **QUIET},
+                    function_entry(built, name)[1], events / f"{event}.json",
+                    {**deployed.environments[name], **client_environment(endpoint), **QUIET},
                 )
                 for name, event in EVENTS.items()
             }  # fmt: skip
             of_snapshot = start(
-                function(built, "ApiFunction")[1], events / "api-costs.json",
-                {**deployed.environments["ApiFunction"], **credentials(endpoint), **SNAPSHOT},
+                function_entry(built, "ApiFunction")[1], events / "api-costs.json",
+                {**deployed.environments["ApiFunction"], **client_environment(endpoint), **SNAPSHOT},
             )  # fmt: skip
             if number:  # the first warms the disk
                 floor.append(bare.whole)
@@ -119,7 +119,7 @@ def measure(built: Path, rounds: int) -> list[Figure]:
 
 def imports(built: Path, name: str, most: int = 25) -> list[tuple[float, str]]:
     """The slowest imports of a function, each without what it imports itself: milliseconds, module."""
-    code = f"import sys; sys.path[:0] = {[str(folder) for folder in function(built, name)[1]]!r}; import app"
+    code = f"import sys; sys.path[:0] = {[str(folder) for folder in function_entry(built, name)[1]]!r}; import app"
     environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
     runs: dict[str, list[float]] = {}
     for _ in range(5):
@@ -135,7 +135,7 @@ def imports(built: Path, name: str, most: int = 25) -> list[tuple[float, str]]:
 def figures(quick: bool) -> list[Figure]:
     """Cold starts and sizes."""
     with tempfile.TemporaryDirectory() as folder:
-        built = build(Path(folder))
+        built = sam_build(Path(folder))
         times = measure(built, 3 if quick else 5)
         for layer in (*LAYERS, "DuckDbLayer"):
             times.append(Figure(f"{layer}, unzipped", size(built / layer, zipped=False), "MB"))
@@ -146,7 +146,7 @@ def figures(quick: bool) -> list[Figure]:
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--imports":
         with tempfile.TemporaryDirectory() as folder:
-            for milliseconds, module_ in imports(build(Path(folder)), sys.argv[2]):
+            for milliseconds, module_ in imports(sam_build(Path(folder)), sys.argv[2]):
                 print(f"{milliseconds:7.1f} ms  {module_}")
     else:
         stand_alone(figures, __doc__)

@@ -17,7 +17,7 @@ from benchmarks.end_to_end import BenchmarkSystem, metrics
 from benchmarks.figures import Figure, ResourceUsage, called, stand_alone
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.template import transform
+from devstack.template import transformed_template
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.rollups import DAY
 
@@ -99,7 +99,7 @@ def least(peak_mib: float) -> int:
 
 def figures(quick: bool) -> list[Figure]:
     """Figures of each function whose work grows with the fleet."""
-    resources, figures = transform()["Resources"], []
+    resources, figures = transformed_template()["Resources"], []
     for name, workload, usage in measured(1_000 if quick else 10_000):
         size = resources[name]["Properties"]["MemorySize"]
         subject = f"{name}, {workload}"

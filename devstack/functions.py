@@ -14,7 +14,7 @@ from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError
 
 WORKER = REPOSITORY / "devstack" / "lambda_worker.py"
-_KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 class FunctionError(GpuCostError):
@@ -58,7 +58,7 @@ class LocalFunction:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={key: os.environ[key] for key in _KEPT if key in os.environ} | self._environment,
+            env={key: os.environ[key] for key in _INHERITED_VARIABLES if key in os.environ} | self._environment,
         )
         self._ready = False
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from devstack.identity import authorizer_of
-from devstack.loopback import LoopbackServer, serving_requests
+from devstack.loopback import LoopbackServer, serving_in_background
 from gpucost.core.errors import GpuCostError
 
 Invoke = Callable[[Mapping[str, Any]], Any]
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in self.headers.items():  # API Gateway joins repeated headers with commas
             lower = name.lower()
             headers[lower] = f"{headers[lower]},{value}" if lower in headers else value
-        event = _event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
+        event = _api_gateway_event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
         try:
             answer = self.server.invoke(event)
         except GpuCostError:
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(
+def serving_api(
     invoke: Invoke, routes: Sequence[str], listener: socket.socket | int, *, identify: Identify = authorizer_of
 ) -> Iterator[None]:
     """Answer HTTP on the loopback address.
@@ -91,17 +91,17 @@ def serving(
         GpuCostError: the port is taken.
     """
     server = _Server(listener, _Handler)
-    server.invoke, server.routes, server.identify = invoke, [_pattern(route) for route in routes], identify
-    with serving_requests(server):
+    server.invoke, server.routes, server.identify = invoke, [_route_pattern(route) for route in routes], identify
+    with serving_in_background(server):
         yield
 
 
-def _pattern(route: str) -> re.Pattern[str]:
+def _route_pattern(route: str) -> re.Pattern[str]:
     """A pattern for the requests that API Gateway sends to a route. `{name}` is one path segment."""
     return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route)))
 
 
-def _event(
+def _api_gateway_event(
     method: str, target: str, headers: Mapping[str, str], body: bytes, authorizer: Mapping[str, Any]
 ) -> dict[str, Any]:
     address = urlsplit(target)

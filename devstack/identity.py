@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 LOCAL_USER = "arn:aws:iam::000000000000:user/local"
-ACT_AS = "x-act-as"
+ACT_AS_HEADER = "x-act-as"
 
 
 def authorizer_of(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """`requestContext.authorizer` of a request. Header names are in lower case."""
     authorization = headers.get("authorization", "")
-    if ACT_AS not in headers and authorization.lower().startswith("bearer "):
+    if ACT_AS_HEADER not in headers and authorization.lower().startswith("bearer "):
         return {"jwt": {"claims": _claims(authorization), "scopes": None}}
-    arn = headers.get(ACT_AS, LOCAL_USER)
+    arn = headers.get(ACT_AS_HEADER, LOCAL_USER)
     account = arn.split(":")[4] if arn.count(":") > 4 else ""
     return {
         "iam": {

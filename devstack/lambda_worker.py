@@ -14,7 +14,7 @@ import traceback
 import uuid
 
 
-class Context:
+class LambdaContext:
     """The parts of Lambda's context object that Powertools reads."""
 
     def __init__(self, function_name: str, seconds: float = 300) -> None:
@@ -41,7 +41,9 @@ def main() -> None:
     answers.write(json.dumps({"ready": True, "processor_seconds": time.process_time()}) + "\n")
     for line in sys.stdin:
         try:
-            answer = {"result": handler(json.loads(line), Context(os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")))}
+            answer = {
+                "result": handler(json.loads(line), LambdaContext(os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")))
+            }
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}

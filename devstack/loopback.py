@@ -57,7 +57,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving_requests(server: LoopbackServer) -> Iterator[None]:
+def serving_in_background(server: LoopbackServer) -> Iterator[None]:
     """Answer in the background until the end of the block."""
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

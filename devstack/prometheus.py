@@ -18,12 +18,12 @@ import requests
 from gpucost.core.errors import GpuCostError
 
 RETENTION = "400d"
-BLOCK = "24h"
+BLOCK_DURATION = "24h"
 """promtool reads the whole file once per block. Its default of two-hour blocks would be slow."""
 START_SECONDS = 30.0
-VICTORIA_METRICS = "GPUCOST_VICTORIA_METRICS"
+VICTORIA_METRICS_VARIABLE = "GPUCOST_VICTORIA_METRICS"
 """Environment variable with the executable of VictoriaMetrics, which then replaces Prometheus."""
-_INSTALL = "install Debian's package with: apt-get install prometheus"
+_INSTALL_HINT = "install Debian's package with: apt-get install prometheus"
 
 
 def executable(name: str) -> str:
@@ -34,7 +34,7 @@ def executable(name: str) -> str:
     """
     path = shutil.which(name)
     if path is None:
-        raise GpuCostError(f"{name} is not on the PATH; {_INSTALL}")
+        raise GpuCostError(f"{name} is not on the PATH; {_INSTALL_HINT}")
     return path
 
 
@@ -50,7 +50,7 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
         GpuCostError: not installed, refuses the file, or does not start.
     """
     files = [openmetrics] if isinstance(openmetrics, Path) else openmetrics or ()
-    if other := os.environ.get(VICTORIA_METRICS):
+    if other := os.environ.get(VICTORIA_METRICS_VARIABLE):
         from devstack.victoria_metrics import running_victoria_metrics
 
         with running_victoria_metrics(other, files) as url:
@@ -61,7 +61,7 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
         data = home / "data"
         data.mkdir()
         for file in files:
-            load(file, data)
+            create_blocks(file, data)
         config = home / "prometheus.yml"
         config.write_text("global: {}\n")
         port = free_port()
@@ -87,7 +87,7 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
                 process.wait()
 
 
-def load(openmetrics: Path, data: Path) -> None:
+def create_blocks(openmetrics: Path, data: Path) -> None:
     """Turn an OpenMetrics file into blocks of Prometheus' storage.
 
     Raises:
@@ -99,7 +99,7 @@ def load(openmetrics: Path, data: Path) -> None:
             "tsdb",
             "create-blocks-from",
             "--quiet",
-            f"--max-block-duration={BLOCK}",
+            f"--max-block-duration={BLOCK_DURATION}",
             "openmetrics",
             str(openmetrics),
             str(data),

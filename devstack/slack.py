@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from devstack.loopback import LoopbackServer, serving_requests
+from devstack.loopback import LoopbackServer, serving_in_background
 
 
-class Slack(LoopbackServer):
+class SlackWebhook(LoopbackServer):
     """The webhook. `posts` holds the received payloads, oldest first."""
 
     posts: list[dict[str, Any]]
@@ -21,7 +21,7 @@ class Slack(LoopbackServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Slack
+    server: SlackWebhook
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -36,9 +36,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running_slack() -> Iterator[Slack]:
+def running_slack() -> Iterator[SlackWebhook]:
     """Serve on a free port of the loopback address."""
-    server = Slack(0, _Handler)
+    server = SlackWebhook(0, _Handler)
     server.posts = []
-    with serving_requests(server):
+    with serving_in_background(server):
         yield server

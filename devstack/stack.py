@@ -11,13 +11,13 @@ from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.aws import ACCOUNT, Deployed, create_stack, credentials, local_client, running_aws
+from devstack.aws import ACCOUNT, Deployed, client_environment, create_stack, local_client, running_aws
 from devstack.dynamodb_local import create_table, running_dynamodb
 from devstack.functions import FunctionError, LocalFunction
-from devstack.http import serving
+from devstack.http import serving_api
 from devstack.iam.authorizer import Authorizer
 from devstack.iam.encryption import encryption_keys
-from devstack.iam.gateway import authorizing
+from devstack.iam.gateway import running_authorizing_proxy
 from devstack.iam.policies import policies_of
 from devstack.iam.services import AwsServicePermissions
 from devstack.loopback import listen
@@ -61,7 +61,7 @@ class LocalStack:
         self._sqs = local_client("sqs", endpoint)
         self._sources = list(self._event_sources())
         self._bridges = list(self._subscriptions())
-        self.mailbox = self._bridge("mailbox", deployed.outputs["EmailTopicArn"])
+        self.mailbox = self._bridge_queue("mailbox", deployed.outputs["EmailTopicArn"])
         for name in functions:
             self.services.start_function(name)
 
@@ -85,7 +85,7 @@ class LocalStack:
             self.services.invoke_by_schedule(schedule)
             if function in self.unavailable:
                 self.services.dead_letter_of_schedule(schedule)
-                self._dead_letter(target["DeadLetterConfig"]["Arn"], event)
+                self._send_to_dead_letter_queue(target["DeadLetterConfig"]["Arn"], event)
             else:
                 self.invoke_asynchronously(function, json.loads(event))
 
@@ -114,11 +114,11 @@ class LocalStack:
                 if config["FunctionName"]["Ref"] == function:
                     queue = config["DestinationConfig"]["OnFailure"]["Destination"]
                     body = {"requestPayload": event, "responsePayload": {"errorMessage": str(error)}}
-                    self._dead_letter(queue, json.dumps(body), as_function=function)
+                    self._send_to_dead_letter_queue(queue, json.dumps(body), as_function=function)
             raise
         self.authorizer.raise_denied()
 
-    def _dead_letter(self, queue: Mapping[str, Any], body: str, *, as_function: str = "") -> None:
+    def _send_to_dead_letter_queue(self, queue: Mapping[str, Any], body: str, *, as_function: str = "") -> None:
         sqs = self._client_of(as_function) if as_function else self._sqs
         sqs.send_message(QueueUrl=self._deployed.physical[queue["Fn::GetAtt"][0]], MessageBody=body)
 
@@ -139,7 +139,7 @@ class LocalStack:
         )
         local_client("sns", self.endpoint).publish(TopicArn=self.outputs["OperationsTopicArn"], Message=name)
 
-    def answer(self, event: Mapping[str, Any]) -> Any:
+    def answer_request(self, event: Mapping[str, Any]) -> Any:
         """Let the API function answer an HTTP request, as API Gateway does.
 
         Raises:
@@ -149,7 +149,7 @@ class LocalStack:
         self.services.invoke_by_api("ApiFunction", "HttpApi", event["routeKey"])
         return self.functions["ApiFunction"].invoke(event)
 
-    def pump(self) -> int:
+    def deliver_once(self) -> int:
         """Deliver every waiting message once, and return their number.
 
         Raises:
@@ -163,20 +163,20 @@ class LocalStack:
             self.authorizer.raise_denied()
         return handled
 
-    def pump_until_quiet(self) -> int:
+    def deliver_all(self) -> int:
         """Deliver messages until none is left, and return their number."""
         handled = 0
-        while moved := self.pump():
+        while moved := self.deliver_once():
             handled += moved
         return handled
 
     def emails(self) -> list[dict[str, Any]]:
         """Emails sent since the last call."""
-        return [json.loads(message["Body"]) for message in self._take(self.mailbox, 10)]
+        return [json.loads(message["Body"]) for message in self._receive_batch(self.mailbox, 10)]
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Messages that reached the dead-letter queue since the last call."""
-        return list(self._take(self.outputs["DeadLetterQueueUrl"], 10))
+        return list(self._receive_batch(self.outputs["DeadLetterQueueUrl"], 10))
 
     def _event_sources(self) -> Iterator[tuple[str, str, int, Any]]:
         """(queue, function, batch size, client) of every SQS event source."""
@@ -191,9 +191,9 @@ class LocalStack:
         for name, subscription in self._deployed.resources("AWS::SNS::Subscription"):
             if subscription["Protocol"] == "lambda":
                 topic = self._deployed.physical[subscription["TopicArn"]["Ref"]]
-                yield self._bridge(name, topic), subscription
+                yield self._bridge_queue(name, topic), subscription
 
-    def _bridge(self, name: str, topic_arn: str) -> str:
+    def _bridge_queue(self, name: str, topic_arn: str) -> str:
         """Create a queue that receives a topic's messages, because moto's topics cannot invoke processes."""
         url = str(self._sqs.create_queue(QueueName=f"bridge-{name}")["QueueUrl"])
         attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
@@ -223,13 +223,15 @@ class LocalStack:
     def _pump_topic(self, queue: str, subscription: Mapping[str, Any]) -> int:
         handled = 0
         function = subscription["Endpoint"]["Fn::GetAtt"][0]
-        for message in self._take(queue, 1):
+        for message in self._receive_batch(queue, 1):
             handled += 1
             self.services.invoke_by_topic(function, subscription["TopicArn"]["Ref"])
             envelope = json.loads(message["Body"])
             if function in self.unavailable:
                 self.services.dead_letter_of_subscription(subscription)
-                self._dead_letter(subscription["RedrivePolicy"]["deadLetterTargetArn"], envelope["Message"])
+                self._send_to_dead_letter_queue(
+                    subscription["RedrivePolicy"]["deadLetterTargetArn"], envelope["Message"]
+                )
                 continue
             record = {
                 "EventSource": "aws:sns",
@@ -240,7 +242,7 @@ class LocalStack:
             self.invoke_asynchronously(function, {"Records": [record]})
         return handled
 
-    def _take(self, queue: str, batch: int) -> Iterator[dict[str, Any]]:
+    def _receive_batch(self, queue: str, batch: int) -> Iterator[dict[str, Any]]:
         while messages := self._sqs.receive_message(
             QueueUrl=queue, MaxNumberOfMessages=batch, MessageAttributeNames=["All"]
         ).get("Messages", []):
@@ -278,20 +280,20 @@ def running_stack(
         policies = policies_of(deployed.template, deployed.resolver)
         keys = encryption_keys(deployed.template, deployed.resolver)
         authorizer = Authorizer(policies, partial(_table_location, aws), keys)
-        endpoint = running.enter_context(authorizing(aws, authorizer, services))
-        dynamodb = running.enter_context(authorizing(engine, authorizer))
-        folders = _code_folders(template)
+        endpoint = running.enter_context(running_authorizing_proxy(aws, authorizer, services))
+        dynamodb = running.enter_context(running_authorizing_proxy(engine, authorizer))
+        folders = _code_folder_by_function(template)
         functions = {}
         for name, environment in deployed.environments.items():
             role = deployed.role_of(name)
             authorizer.names[role] = name
-            variables = {**environment, **credentials(endpoint, dynamodb, authorizer.access_key(role))}
+            variables = {**environment, **client_environment(endpoint, dynamodb, authorizer.access_key(role))}
             function = LocalFunction(name, "app.handler", [folders[name], LAYER], variables)
             running.callback(function.stop)
             functions[name] = function
         stack = LocalStack(endpoint, dynamodb, deployed, functions, authorizer)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
-        running.enter_context(serving(stack.answer, routes, listener))
+        running.enter_context(serving_api(stack.answer_request, routes, listener))
         yield stack
 
 
@@ -300,7 +302,7 @@ def _table_location(aws: str, database: str, table: str) -> str:
     return str(answer["Table"]["StorageDescriptor"]["Location"])
 
 
-def _code_folders(template: Path) -> dict[str, Path]:
+def _code_folder_by_function(template: Path) -> dict[str, Path]:
     """The code folder of each function, by logical name."""
     template_document = yaml_parse(template.read_text())
     return {

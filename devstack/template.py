@@ -12,7 +12,7 @@ REGION = "eu-central-1"
 """Any region will do. The transform derives the partition from it."""
 
 
-def transform(
+def transformed_template(
     path: Path = TEMPLATE, *, uploaded: Mapping[str, str] | None = None, region: str = REGION, **parameters: str
 ) -> dict[str, Any]:
     """Transform a SAM template. Cached per process, because it takes a second.

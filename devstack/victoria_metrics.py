@@ -37,14 +37,14 @@ def running_victoria_metrics(executable: str, openmetrics: Iterable[Path]) -> It
             try:
                 wait_until_ready(f"{url}/health", "VictoriaMetrics", process, log_path)
                 for path in openmetrics:
-                    _load(url, path)
+                    _import(url, path)
                 yield url
             finally:
                 process.terminate()
                 process.wait()
 
 
-def _load(url: str, openmetrics: Path) -> None:
+def _import(url: str, openmetrics: Path) -> None:
     with openmetrics.open("rb") as body:
         answer = requests.post(f"{url}/api/v1/import/prometheus", data=body, timeout=120)
     if not answer.ok:

@@ -22,7 +22,7 @@ from devstack.fleet import demo as fleet
 from devstack.fleet import openmetrics
 from devstack.loopback import listen
 from devstack.prometheus import running_prometheus
-from devstack.slack import Slack, running_slack
+from devstack.slack import SlackWebhook, running_slack
 from devstack.stack import LocalStack, running_stack
 from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between
@@ -105,16 +105,16 @@ def _attribute_hours(stack: LocalStack, start: datetime, end: datetime, steps: P
     sqs = local_client("sqs", stack.endpoint)
     for message in older:
         sqs.send_message(QueueUrl=outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json())
-    stack.pump_until_quiet()
+    stack.deliver_all()
     steps.update(task, completed=1.0)
     task = steps.add_task("running the schedule, hour by hour", total=float(SCHEDULED_HOURS))
     for hour in hours_between(recent, end):
         stack.fire_schedule(hour + HOUR + timedelta(minutes=5))
-        stack.pump_until_quiet()
+        stack.deliver_all()
         steps.advance(task)
 
 
-def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
+def _push_settings(stack: LocalStack, prometheus_url: str, slack: SlackWebhook) -> None:
     local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
     store = SettingsDocumentStore(
         local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
@@ -158,7 +158,7 @@ def settings_text(prometheus_url: str) -> str:
     )
 
 
-def _print_results(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
+def _print_results(console: Console, stack: LocalStack, slack: SlackWebhook, start: datetime, end: datetime) -> None:
     period = {"start": format_timestamp(start), "end": format_timestamp(end)}
     answer = report.get_from_api(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
     console.print()
@@ -189,7 +189,7 @@ def _serve(stack: LocalStack) -> None:
     """Deliver the messages that other commands send, and run the schedule after every hour."""
     fired = floor_hour(datetime.now(UTC))
     while True:
-        stack.pump_until_quiet()
+        stack.deliver_all()
         now = datetime.now(UTC)
         if floor_hour(now) > fired and now.minute >= 5:
             fired = floor_hour(now)

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from devstack.aws import STACK, credentials
+from devstack.aws import STACK, client_environment
 from devstack.demo_records import find_demo, is_demo
 from devstack.iam.authorizer import ADMINISTRATOR
 from gpucost.core.errors import GpuCostError, InvalidInputError
@@ -114,4 +114,4 @@ def local_credentials(stack: str, function: str = "") -> dict[str, str]:
         As `find_demo`.
     """
     demo = find_demo(stack)
-    return credentials(demo.endpoint, demo.dynamodb, demo.access_keys.get(function, ADMINISTRATOR))
+    return client_environment(demo.endpoint, demo.dynamodb, demo.access_keys.get(function, ADMINISTRATOR))

@@ -15,7 +15,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from urllib3.exceptions import HTTPError
 
-from devstack.loopback import LoopbackServer, serving_requests
+from devstack.loopback import LoopbackServer, serving_in_background
 from gpucost.core.errors import GpuCostError
 from gpucost.runtime.json_text import dumps
 
@@ -178,5 +178,5 @@ def serve_proxy(upstream: str, sign: Sign | None, port: int) -> Iterator[str]:
     server = _Server(port, _Handler)
     server.upstream, server.sign, server.session = upstream.rstrip("/"), sign, requests.Session()
     server.session.auth = _keep_authorization
-    with server.session, serving_requests(server):
+    with server.session, serving_in_background(server):
         yield server.url

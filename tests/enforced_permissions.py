@@ -7,10 +7,10 @@ from typing import Any
 
 from devstack.aws import ACCOUNT, STACK, local_client
 from devstack.iam.authorizer import Authorizer
-from devstack.iam.gateway import authorizing
+from devstack.iam.gateway import running_authorizing_proxy
 from devstack.iam.intrinsics import Resolver
 from devstack.iam.policies import policies_of
-from devstack.template import REGION, transform
+from devstack.template import REGION, transformed_template
 
 ANY_TABLE = {"ExistingTableName": "*"}
 """Extends the policies to every table, because each test has its own table."""
@@ -77,11 +77,11 @@ def enforcing(
     Raises:
         AccessDeniedError: on leaving, where a function was denied something.
     """
-    template = transform()
+    template = transformed_template()
     resolver = Resolver(template, parameters, physical or {}, stack=STACK, account=ACCOUNT, region=region)
     authorizer = Authorizer(policies_of(template, resolver))
     with ExitStack() as running:
-        engine = running.enter_context(authorizing(dynamodb, authorizer))
-        moto = running.enter_context(authorizing(aws, authorizer)) if aws else ""
+        engine = running.enter_context(running_authorizing_proxy(dynamodb, authorizer))
+        moto = running.enter_context(running_authorizing_proxy(aws, authorizer)) if aws else ""
         yield EnforcedAws(engine, moto, authorizer, resolver)
     authorizer.raise_denied()

@@ -6,11 +6,11 @@ CUR 2.0 is exported with INCLUDE_RESOURCES, INCLUDE_CAPACITY_RESERVATION_DATA an
 import pyarrow as pa
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return text.split()
 
 
-_DOUBLES = _names("""
+_DOUBLES = _split_names("""
 discount_bundled_discount discount_total_discount line_item_blended_cost line_item_net_unblended_cost
 line_item_normalization_factor line_item_normalized_usage_amount line_item_unblended_cost line_item_usage_amount
 pricing_public_on_demand_cost reservation_amortized_upfront_cost_for_usage
@@ -31,7 +31,7 @@ split_line_item_public_on_demand_split_cost split_line_item_public_on_demand_unu
 split_line_item_reserved_usage split_line_item_split_cost split_line_item_split_usage
 split_line_item_split_usage_ratio split_line_item_unused_cost
 """)
-_STRINGS = _names("""
+_STRINGS = _split_names("""
 bill_bill_type bill_billing_entity bill_invoice_id bill_invoicing_entity bill_payer_account_id bill_payer_account_name
 capacity_reservation_capacity_reservation_arn capacity_reservation_capacity_reservation_status
 capacity_reservation_capacity_reservation_type identity_line_item_id identity_time_interval
@@ -53,28 +53,28 @@ savings_plan_end_time savings_plan_instance_type_family savings_plan_offering_ty
 savings_plan_purchase_term savings_plan_region savings_plan_savings_plan_a_r_n savings_plan_start_time
 split_line_item_parent_resource_id
 """)
-_TIMES = _names("""
+_TIMES = _split_names("""
 bill_billing_period_end_date bill_billing_period_start_date line_item_usage_end_date line_item_usage_start_date
 """)
 _MAP = pa.map_(pa.string(), pa.string())
 _AMOUNTS = pa.map_(pa.string(), pa.float64())
 
-_FOCUS_STRINGS = _names("""
+_FOCUS_STRINGS = _split_names("""
 AvailabilityZone BillingAccountId BillingAccountName BillingCurrency ChargeCategory ChargeClass ChargeDescription
 ChargeFrequency CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName CommitmentDiscountStatus
 CommitmentDiscountType ConsumedUnit InvoiceIssuerName PricingCategory PricingUnit ProviderName PublisherName RegionId
 RegionName ResourceId ResourceName ResourceType ServiceCategory ServiceName SkuId SkuPriceId SubAccountId
 SubAccountName x_Operation x_ServiceCode
 """)
-_FOCUS_DOUBLES = _names("""
+_FOCUS_DOUBLES = _split_names("""
 BilledCost ConsumedQuantity ContractedCost ContractedUnitPrice EffectiveCost ListCost ListUnitPrice PricingQuantity
 """)
-_FOCUS_TIMES = _names("BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart")
-_FOCUS_1_2_STRINGS = _names("""
+_FOCUS_TIMES = _split_names("BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart")
+_FOCUS_1_2_STRINGS = _split_names("""
 BillingAccountType CapacityReservationId CapacityReservationStatus CommitmentDiscountUnit InvoiceId PricingCurrency
 ServiceSubcategory SkuMeter SubAccountType
 """)
-_FOCUS_1_2_DOUBLES = _names("""
+_FOCUS_1_2_DOUBLES = _split_names("""
 CommitmentDiscountQuantity PricingCurrencyContractedUnitPrice PricingCurrencyEffectiveCost PricingCurrencyListUnitPrice
 """)
 
@@ -83,25 +83,25 @@ def _schema(fields: dict[str, pa.DataType]) -> pa.Schema:
     return pa.schema(sorted(fields.items()))
 
 
-def _all(names: list[str], of_type: pa.DataType) -> dict[str, pa.DataType]:
+def _fields_of_type(names: list[str], of_type: pa.DataType) -> dict[str, pa.DataType]:
     return dict.fromkeys(names, of_type)
 
 
 _TIME = pa.timestamp("ms")
 _FOCUS = {
-    **_all(_FOCUS_STRINGS, pa.string()),
-    **_all(_FOCUS_DOUBLES, pa.float64()),
-    **_all(_FOCUS_TIMES, _TIME),
+    **_fields_of_type(_FOCUS_STRINGS, pa.string()),
+    **_fields_of_type(_FOCUS_DOUBLES, pa.float64()),
+    **_fields_of_type(_FOCUS_TIMES, _TIME),
     "Tags": _MAP,
     "x_Discounts": _AMOUNTS,
 }
 
 CUR2 = _schema(
     {
-        **_all(_STRINGS, pa.string()),
-        **_all(_DOUBLES, pa.float64()),
-        **_all(_TIMES, _TIME),
-        **_all(["cost_category", "product", "resource_tags", "tags"], _MAP),
+        **_fields_of_type(_STRINGS, pa.string()),
+        **_fields_of_type(_DOUBLES, pa.float64()),
+        **_fields_of_type(_TIMES, _TIME),
+        **_fields_of_type(["cost_category", "product", "resource_tags", "tags"], _MAP),
         "discount": _AMOUNTS,
     }
 )
@@ -109,8 +109,8 @@ FOCUS_1_0 = _schema({**_FOCUS, "x_CostCategories": _MAP, "x_UsageType": pa.strin
 FOCUS_1_2 = _schema(
     {
         **_FOCUS,
-        **_all(_FOCUS_1_2_STRINGS, pa.string()),
-        **_all(_FOCUS_1_2_DOUBLES, pa.float64()),
+        **_fields_of_type(_FOCUS_1_2_STRINGS, pa.string()),
+        **_fields_of_type(_FOCUS_1_2_DOUBLES, pa.float64()),
         "SkuPriceDetails": _MAP,
     }
 )

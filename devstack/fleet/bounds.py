@@ -58,14 +58,14 @@ class ObservationBounds:
     def start_bound(self, allocation: PodAllocation) -> Fraction:
         """The bound for the time at which a pod starts to hold its GPUs."""
         return self.edge_bound(
-            allocation.start, is_exact=self._has_pod_times and allocation.start == allocation.pod.start
+            allocation.start, is_exact=self._has_pod_times and allocation.start == allocation.pod.bound_at
         )
 
     def running_bound(self, allocation: PodAllocation, interval: Fraction) -> Fraction:
         """The bound for the time at which a pod starts to run."""
         if allocation.running_from >= allocation.end:
             return ZERO
-        is_exact = self._has_pod_times and allocation.running_from == allocation.pod.start
+        is_exact = self._has_pod_times and allocation.running_from == allocation.pod.bound_at
         return self.edge_bound(allocation.running_from, is_exact=is_exact, interval=interval)
 
     def end_bound(self, allocation: PodAllocation, interval: Fraction = ZERO) -> Fraction:
@@ -80,10 +80,10 @@ class ObservationBounds:
     def _has_exact_end(self, allocation: PodAllocation) -> bool:
         """Whether kube_pod_completion_time shows the end: the pod finished and still existed at the next scrape."""
         pod = allocation.pod
-        if not self._has_pod_times or pod.finished is None or allocation.end != pod.finished:
+        if not self._has_pod_times or pod.finished_at is None or allocation.end != pod.finished_at:
             return False
         next_scrape = next((gap[1] for gap in self.gaps if gap[0] <= allocation.end <= gap[1]), allocation.end)
-        return pod.deleted > next_scrape + self.interval
+        return pod.deleted_at > next_scrape + self.interval
 
     def unobserved_use(self, node: Node) -> list[Span]:
         """Times for which no scrape shows the utilization of a node's devices."""
@@ -91,7 +91,7 @@ class ObservationBounds:
             return []
         scraping = self._scraping(node, self._exporter)
         exporter = self._exporter
-        times = [*scraping.gaps, *exporter.blank, *exporter.nan, *exporter.restarts]
+        times = [*scraping.gaps, *exporter.intervals_without_devices, *exporter.nan_intervals, *exporter.restarts]
         times += [(-1e6, scraping.lifetime[0]), (scraping.lifetime[1], 1e6)]
         return [(Fraction(start), Fraction(end)) for start, end in times if start < end]
 
@@ -117,7 +117,7 @@ class ObservationBounds:
 
     @staticmethod
     def _scraping(node: Node, exporter: Exporter) -> Scraping:
-        return exporter.by_node.get(node.name, exporter.scraping)
+        return exporter.scraping_by_node.get(node.name, exporter.scraping)
 
 
 def is_aligned_with_scrapes(scenario: Scenario) -> bool:
@@ -129,10 +129,10 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
     exporter = scenario.dcgm
     scrapings = [instance.scraping for instance in scenario.ksm]
     if exporter is not None:
-        has_wrong_labels = exporter.labels_linger or exporter.labels_pending_pods
-        if has_wrong_labels or exporter.blank or exporter.nan or exporter.restarts:
+        has_wrong_labels = exporter.label_linger_minutes or exporter.labels_pending_pods
+        if has_wrong_labels or exporter.intervals_without_devices or exporter.nan_intervals or exporter.restarts:
             return False
-        scrapings += [exporter.scraping, *exporter.by_node.values()]
+        scrapings += [exporter.scraping, *exporter.scraping_by_node.values()]
     regular = all(
         scraping.interval_seconds == 60
         and not (scraping.offset_seconds or scraping.jitter_ms or scraping.changed_interval)
@@ -143,8 +143,8 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
         edge for node in scenario.nodes for edge in (*node.lifetime, *(e for g in node.geometries for e in g.lifetime))
     ]
     for pod in scenario.pods:
-        times += [pod.start, *pod.run_interval, pod.deleted, pod.released_at]
-        times += [since for curve in (pod.uses or [pod.use]) for since, _ in curve]
+        times += [pod.bound_at, *pod.run_interval, pod.deleted_at, pod.released_at]
+        times += [since for curve in (pod.use_by_device or [pod.use]) for since, _ in curve]
     return regular and all(Fraction(at).denominator == 1 for at in times)
 
 

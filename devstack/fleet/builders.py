@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from devstack.fleet.hardware import MODELS, resource_of, slice_of_gpu
+from devstack.fleet.hardware import MODELS, resource_of_profile, slice_of_gpu
 from devstack.fleet.scenario import FOREVER, GPU, Device, Geometry, Interval, Node
 
 WHOLE_GPU = Fraction(1)
 
 
-def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **overrides: object) -> Node:
+def gpu_node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **overrides: object) -> Node:
     """A node with GPUs of a model, on its usual instance type."""
     dcgm, _, instance_type, gpus = MODELS[model]
     layouts = (geometries,) if isinstance(geometries, Geometry) else tuple(geometries)
@@ -17,10 +17,10 @@ def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **ove
     return Node(name=name, geometries=layouts, **attributes)  # type: ignore[arg-type]
 
 
-def whole(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geometry:
+def whole_gpus(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geometry:
     """Whole GPUs."""
     _, product, _, gpus = MODELS[model]
-    labels = _labels(product, gpus, replicas=1, strategy="none")
+    labels = _gpu_feature_labels(product, gpus, replicas=1, strategy="none")
     return Geometry({GPU: gpus}, {GPU: WHOLE_GPU}, [Device(i) for i in range(gpus)], labels, lifetime, **overrides)  # type: ignore[arg-type]
 
 
@@ -31,7 +31,7 @@ def mig_single(
     _, product, _, count = MODELS[model]
     gpus = gpus or count
     devices = [Device(gpu, profile, 7 + piece) for gpu in range(gpus) for piece in range(per_gpu)]
-    labels = _labels(f"{product}-MIG-{profile}", gpus * per_gpu, replicas=1, strategy="single")
+    labels = _gpu_feature_labels(f"{product}-MIG-{profile}", gpus * per_gpu, replicas=1, strategy="single")
     return Geometry({GPU: gpus * per_gpu}, {GPU: slice_of_gpu(model, profile)}, devices, labels, lifetime)
 
 
@@ -48,12 +48,12 @@ def mig_mixed(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval =
             units[GPU], share[GPU] = units.get(GPU, 0) + 1, WHOLE_GPU
         for piece, profile in enumerate(layout):
             devices.append(Device(gpu, profile, 1 + piece))
-            resource = resource_of(profile)
+            resource = resource_of_profile(profile)
             units[resource] = units.get(resource, 0) + 1
             share[resource] = slice_of_gpu(model, profile)
         # If the slices' dominant shares add up to more than the GPU, each share is scaled down.
         share_factors[gpu] = 1 / max(WHOLE_GPU, sum((slice_of_gpu(model, profile) for profile in layout), Fraction(0)))
-    labels = _labels(product, len(layouts), replicas=0 if all(layouts) else 1, strategy="mixed")
+    labels = _gpu_feature_labels(product, len(layouts), replicas=0 if all(layouts) else 1, strategy="mixed")
     return Geometry(units, share, devices, labels, lifetime, share_factors=share_factors)
 
 
@@ -61,13 +61,13 @@ def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: s
     """Every GPU advertised several times."""
     _, product, _, gpus = MODELS[model]
     resource = "nvidia_com_gpu_shared" if renamed else GPU
-    labels = _labels(product if renamed else f"{product}-SHARED", gpus, replicas=replicas, strategy="none")
+    labels = _gpu_feature_labels(product if renamed else f"{product}-SHARED", gpus, replicas=replicas, strategy="none")
     labels["nvidia_com_gpu_sharing_strategy"] = strategy
     devices = [Device(i) for i in range(gpus)]
     return Geometry({resource: gpus * replicas}, {resource: Fraction(1, replicas)}, devices, labels, replicas=replicas)
 
 
-def neuron(name: str, instance_type: str, devices: int, cores: int, **overrides: object) -> Node:
+def neuron_node(name: str, instance_type: str, devices: int, cores: int, **overrides: object) -> Node:
     """A node with Neuron devices, which advertises the same hardware as devices and as cores."""
     geometry = Geometry(
         units={"aws_amazon_com_neuron": devices, "aws_amazon_com_neuroncore": devices * cores},
@@ -77,7 +77,7 @@ def neuron(name: str, instance_type: str, devices: int, cores: int, **overrides:
     return Node(name, instance_type, devices, "", (geometry,), **overrides)  # type: ignore[arg-type]
 
 
-def _labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[str, str]:
+def _gpu_feature_labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[str, str]:
     return {
         "nvidia_com_gpu_product": product,
         "nvidia_com_gpu_count": str(count),

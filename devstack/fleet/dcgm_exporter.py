@@ -24,7 +24,7 @@ def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
     """The successive exporter instances of each node with NVIDIA GPUs."""
     for node in scenario.nodes:
         if scenario.dcgm is not None and node.model:
-            scraping = scenario.dcgm.by_node.get(node.name, scenario.dcgm.scraping)
+            scraping = scenario.dcgm.scraping_by_node.get(node.name, scenario.dcgm.scraping)
             first, last = max(scraping.lifetime[0], node.lifetime[0]), min(scraping.lifetime[1], node.lifetime[1])
             pauses = [(first, first), *scenario.dcgm.restarts, (last, last)]
             for number, ((_, begins), (ends, _)) in enumerate(itertools.pairwise(pauses)):
@@ -44,13 +44,13 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for scrape_range in _constant_ranges(times, _edges(exporter, node, pods)):
             minute = Fraction(times[scrape_range[0]], MINUTE_MS)
             geometry = node.geometry_at(minute)
-            if geometry is None or any(a <= minute < b for a, b in exporter.blank):
+            if geometry is None or any(a <= minute < b for a, b in exporter.intervals_without_devices):
                 continue
-            is_nan = any(a <= minute < b for a, b in exporter.nan)
+            is_nan = any(a <= minute < b for a, b in exporter.nan_intervals)
             for device_index, device in enumerate(geometry.devices):
                 holders = [pod for pod in pods if _is_mapped(pod, device_index, minute, exporter)]
                 use = demand(scenario, node, device_index, minute)
-                use = min(use, Fraction(1)) if exporter.clamps else use
+                use = min(use, Fraction(1)) if exporter.clamps_to_full_use else use
                 full_values = _exposed_signals(exporter, node, device, minute).items()
                 values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in full_values}
                 for scrapes, label_sets in _label_sets(exporter, node, device, holders, scraping, scrape_range):
@@ -66,8 +66,8 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
 def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fraction) -> Mapping[str, int]:
     """The signals that an exporter exposes for a device, with the value that means full use."""
     signals = exporter.signals_by_node.get(node.name, exporter.signals)
-    if exporter.upgraded is not None and minute >= exporter.upgraded[0]:
-        signals = exporter.upgraded[1]
+    if exporter.upgrade is not None and minute >= exporter.upgrade[0]:
+        signals = exporter.upgrade[1]
     if not device.profile:
         return signals
     gpu_signals = {signal: 0 for signal in signals if signal in _WHOLE_GPUS_ONLY and exporter.mig_gpu_util == "zero"}
@@ -76,12 +76,14 @@ def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fra
 
 def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minutes]:
     """Times at which anything that a node's exporter exposes may change."""
-    yield from (edge for interval in (*exporter.blank, *exporter.nan) for edge in interval)
+    yield from (
+        edge for interval in (*exporter.intervals_without_devices, *exporter.nan_intervals) for edge in interval
+    )
     yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
-    yield from () if exporter.upgraded is None else (exporter.upgraded[0],)
+    yield from () if exporter.upgrade is None else (exporter.upgrade[0],)
     for pod in pods:
-        yield from (pod.start, *pod.run_interval, pod.run_interval[1] + exporter.labels_linger)
-        yield from (since for curve in (pod.uses or [pod.use]) for since, _ in curve)
+        yield from (pod.bound_at, *pod.run_interval, pod.run_interval[1] + exporter.label_linger_minutes)
+        yield from (since for curve in (pod.use_by_device or [pod.use]) for since, _ in curve)
 
 
 def _constant_ranges(times: Sequence[int], edges: Iterable[Minutes]) -> Iterator[range]:
@@ -107,9 +109,9 @@ def demand(scenario: Scenario, node: Node, device_index: int, minute: Fraction) 
 
 def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter) -> bool:
     """Whether the exporter maps a device to a pod: from when it runs, for as long as the kubelet says so."""
-    begin = pod.start if exporter.labels_pending_pods else pod.run_interval[0]
-    end = pod.run_interval[1] + exporter.labels_linger
-    return device_index in pod.devices and begin <= minute < end and not pod.never_runs
+    begin = pod.bound_at if exporter.labels_pending_pods else pod.run_interval[0]
+    end = pod.run_interval[1] + exporter.label_linger_minutes
+    return device_index in pod.devices and begin <= minute < end and not pod.never_starts
 
 
 def _label_sets(
@@ -118,19 +120,19 @@ def _label_sets(
     """The label sets of a device's series, and the scrapes in which each appears."""
     base = _device_labels(exporter, node, device, scraping)
     idle = {**base, **_idle_labels(exporter, node)}
-    mapped = list(holders) if exporter.mapping else []
+    mapped = list(holders) if exporter.maps_pods else []
     if not mapped:
         yield scrape_range, [idle]
         return
-    if exporter.sharers == "flip":
+    if exporter.shared_device_series == "flip":
         for number, pod in enumerate(mapped):
             first = scrape_range.start + (number - scrape_range.start) % len(mapped)
             yield range(first, scrape_range.stop, len(mapped)), [{**base, **_pod_labels(exporter, node, pod)}]
         return
-    label_sets = [idle] if exporter.sharers == "copies+device" else []
-    for pod in mapped[:1] if exporter.sharers == "first" else mapped:
+    label_sets = [idle] if exporter.shared_device_series == "copies+device" else []
+    for pod in mapped[:1] if exporter.shared_device_series == "first" else mapped:
         slots = [{"vgpu": str(slot)} for slot in range(pod.devices.count(_device_index(node, device)))]
-        for slot in slots if len(holders) > 1 and exporter.sharers.startswith("copies") else [{}]:
+        for slot in slots if len(holders) > 1 and exporter.shared_device_series.startswith("copies") else [{}]:
             label_sets.append({**base, **_pod_labels(exporter, node, pod), **slot})
     yield scrape_range, label_sets
 
@@ -140,7 +142,7 @@ def _device_index(node: Node, device: Device) -> int:
 
 
 def _device_labels(exporter: Exporter, node: Node, device: Device, scraping: Scraping) -> Labels:
-    old = exporter.dialect == "old"
+    old = exporter.label_style == "old"
     labels = {
         "gpu": str(device.gpu),
         "uuid" if old else "UUID": f"GPU-{node.provider_id}{node.name}-{device.gpu}",
@@ -160,7 +162,7 @@ def _exporter_labels(node: Node) -> Labels:
 
 
 def _idle_labels(exporter: Exporter, node: Node) -> Labels:
-    match exporter.dialect:
+    match exporter.label_style:
         case "exported" | "honor":
             return _exporter_labels(node)
         case "blank":
@@ -172,7 +174,7 @@ def _idle_labels(exporter: Exporter, node: Node) -> Labels:
 def _pod_labels(exporter: Exporter, node: Node, pod: Pod) -> Labels:
     container = next(iter(pod.requests), "main")
     labels = {"pod": pod.name, "namespace": pod.namespace, "container": container}
-    match exporter.dialect:
+    match exporter.label_style:
         case "exported":
             labels = {f"exported_{name}": value for name, value in labels.items()} | _exporter_labels(node)
         case "old":

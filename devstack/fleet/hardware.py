@@ -17,7 +17,7 @@ MODELS = {
 """DCGM's model name, the product label, an instance type ("" on premises) and its GPUs."""
 
 _SEVENTHS = Fraction(1, 7)
-_OF_GPU: dict[str, dict[str, Fraction]] = {
+_PROFILE_SHARES: dict[str, dict[str, Fraction]] = {
     "a100-40": {
         "1g.5gb": _SEVENTHS, "1g.10gb": Fraction(1, 4), "2g.10gb": 2 * _SEVENTHS, "3g.20gb": Fraction(1, 2),
         "4g.20gb": 4 * _SEVENTHS, "7g.40gb": Fraction(1),
@@ -36,14 +36,14 @@ _OF_GPU: dict[str, dict[str, Fraction]] = {
     },
     "a30": {"1g.6gb": Fraction(1, 4), "2g.12gb": Fraction(1, 2), "4g.24gb": Fraction(1)},
 }  # fmt: skip
-_OF_GPU["h100"] = _OF_GPU["h100-one"] = _OF_GPU["a100-80"]
+_PROFILE_SHARES["h100"] = _PROFILE_SHARES["h100-one"] = _PROFILE_SHARES["a100-80"]
 
 
 def slice_of_gpu(model: str, profile: str) -> Fraction:
     """A MIG profile's share of a GPU: its share of compute or of memory, whichever is larger."""
-    return _OF_GPU[model][profile.removesuffix("+me")]
+    return _PROFILE_SHARES[model][profile.removesuffix("+me")]
 
 
-def resource_of(profile: str) -> str:
+def resource_of_profile(profile: str) -> str:
     """The resource of a profile in the spelling of kube-state-metrics: `1g.5gb+me` is `nvidia_com_mig_1g_5gb_me`."""
     return "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")

@@ -27,7 +27,9 @@ class PodAllocation:
     @property
     def share(self) -> Fraction:
         """Physical GPUs in one unit: the mean over the pod's devices, as slices of one profile may differ in size."""
-        factors = [share_factor(self.geometry, device_index) for device_index in self.device_indices] or [WHOLE_GPU]
+        factors = [oversubscription_factor(self.geometry, device_index) for device_index in self.device_indices] or [
+            WHOLE_GPU
+        ]
         return self.geometry.share[self.resource] * sum(factors, ZERO) / len(factors)
 
     @property
@@ -38,7 +40,7 @@ class PodAllocation:
     @property
     def start(self) -> Minutes:
         """When the allocation starts: at the binding, but not before the node joins."""
-        return max(self.pod.start, self.node.lifetime[0])
+        return max(self.pod.bound_at, self.node.lifetime[0])
 
     @property
     def running_from(self) -> Minutes:
@@ -54,7 +56,7 @@ class PodAllocation:
     def device_indices(self) -> Sequence[int]:
         """The pod's devices of this resource, without duplicates."""
         indices = dict.fromkeys(self.pod.devices)
-        return [index for index in indices if _provides(self.geometry, index, self.resource)]
+        return [index for index in indices if _is_allocated_through(self.geometry, index, self.resource)]
 
     def is_allocated(self, at: Minutes) -> bool:
         """Whether the pod holds its units at a time."""
@@ -70,7 +72,7 @@ def allocations(scenario: Scenario) -> list[PodAllocation]:
     allocations_in_order = []
     for pod in scenario.pods:
         if pod.node is not None and pod.node.geometries:
-            geometry = pod.node.geometry_at(max(pod.start, pod.node.lifetime[0])) or pod.node.geometries[0]
+            geometry = pod.node.geometry_at(max(pod.bound_at, pod.node.lifetime[0])) or pod.node.geometries[0]
             for resource, units in effective_request(pod).items():
                 allocations_in_order.append(PodAllocation(pod, pod.node, geometry, resource, units))
     return allocations_in_order
@@ -82,10 +84,10 @@ def effective_request(pod: Pod) -> dict[str, int]:
     A sidecar runs at the same time as the init containers after it. Scenarios with both list sidecars last.
     """
     requested: dict[str, int] = {}
-    for units in (*pod.requests.values(), *pod.sidecars.values()):
+    for units in (*pod.requests.values(), *pod.sidecar_requests.values()):
         for resource, count in units.items():
             requested[resource] = requested.get(resource, 0) + count
-    for units in pod.init.values():
+    for units in pod.init_requests.values():
         for resource, count in units.items():
             requested[resource] = max(requested.get(resource, 0), count)
     return {resource: count for resource, count in requested.items() if count}
@@ -100,7 +102,7 @@ class DeviceUse:
         for allocation in allocated:
             self._on_node.setdefault(id(allocation.node), []).append(allocation)
 
-    def sharers(self, node: Node, device_index: int) -> list[PodAllocation]:
+    def allocations_of_device(self, node: Node, device_index: int) -> list[PodAllocation]:
         """All allocations that ever include a device, or a replica of it."""
         return [allocation for allocation in self._on_node.get(id(node), []) if device_index in allocation.pod.devices]
 
@@ -109,11 +111,11 @@ class DeviceUse:
         demand = Fraction(self._unrequested_use.get((node.name, device_index), "0"))
         running = {
             allocation.pod.id: allocation
-            for allocation in self.sharers(node, device_index)
+            for allocation in self.allocations_of_device(node, device_index)
             if allocation.is_running(at)
         }
         for allocation in running.values():
-            demand += value_at(allocation.pod.use_of(list(allocation.pod.devices).index(device_index)), at)
+            demand += curve_value_at(allocation.pod.use_of(list(allocation.pod.devices).index(device_index)), at)
         return min(demand, WHOLE_GPU)
 
     def used_gpus(self, allocation: PodAllocation, device_index: int, at: Minutes) -> Fraction:
@@ -122,7 +124,9 @@ class DeviceUse:
         if allocation.geometry.replicas == 1:
             return device_gpus * self.utilization(allocation.node, device_index, at)
         pods = {
-            sharer.pod.id: sharer.pod for sharer in self.sharers(allocation.node, device_index) if sharer.is_running(at)
+            sharer.pod.id: sharer.pod
+            for sharer in self.allocations_of_device(allocation.node, device_index)
+            if sharer.is_running(at)
         }
         replicas = sum(list(pod.devices).count(device_index) for pod in pods.values())
         return (
@@ -140,7 +144,7 @@ class DeviceUse:
 
 
 @dataclass(frozen=True)
-class Parts:
+class GpusByState:
     """How a node's physical GPUs are divided at an instant. Apart from `excess`, the parts add up to all of them."""
 
     held: Fraction = ZERO
@@ -151,7 +155,9 @@ class Parts:
     """GPUs held beyond those that the node has."""
 
 
-def node_parts(node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, exposes_capacity: bool) -> Parts:
+def gpus_by_state(
+    node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, exposes_capacity: bool
+) -> GpusByState:
     """Divide a node's GPUs at an instant.
 
     Args:
@@ -163,7 +169,7 @@ def node_parts(node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, 
     """
     gpus = Fraction(node.gpus)
     if held > gpus:
-        return Parts(held=held, excess=held - gpus)
+        return GpusByState(held=held, excess=held - gpus)
     geometry = node.geometry_at(at)
     if not exposes_capacity:
         advertised = healthy = gpus
@@ -175,8 +181,8 @@ def node_parts(node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, 
     free = max(ZERO, advertised - held)
     unhealthy = min(free, advertised - healthy)
     if is_unobserved:
-        return Parts(held=held, unobserved=free, stranded=gpus - held - free)
-    return Parts(held=held, unallocated=free - unhealthy, stranded=gpus - held - free + unhealthy)
+        return GpusByState(held=held, unobserved=free, stranded=gpus - held - free)
+    return GpusByState(held=held, unallocated=free - unhealthy, stranded=gpus - held - free + unhealthy)
 
 
 def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
@@ -197,18 +203,18 @@ def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
     profile = geometry.devices[device_index].profile
     if not profile:
         return WHOLE_GPU
-    profile_share = geometry.share.get(_resource_of(profile))
+    profile_share = geometry.share.get(_resource_of_device(profile))
     if profile_share is None:
         return geometry.share.get("nvidia_com_gpu", WHOLE_GPU)
-    return profile_share * share_factor(geometry, device_index)
+    return profile_share * oversubscription_factor(geometry, device_index)
 
 
-def share_factor(geometry: Geometry, device_index: int) -> Fraction:
+def oversubscription_factor(geometry: Geometry, device_index: int) -> Fraction:
     """The factor on a slice's share, below 1 if the slices of its GPU add up to more than the GPU."""
     return geometry.share_factors.get(geometry.devices[device_index].gpu, WHOLE_GPU)
 
 
-def value_at(curve: Use, at: Minutes) -> Fraction:
+def curve_value_at(curve: Use, at: Minutes) -> Fraction:
     """The value of a use curve at a time."""
     value = "0"
     for since, use in curve:
@@ -218,14 +224,14 @@ def value_at(curve: Use, at: Minutes) -> Fraction:
     return Fraction(value)
 
 
-def _provides(geometry: Geometry, device_index: int, resource: str) -> bool:
+def _is_allocated_through(geometry: Geometry, device_index: int, resource: str) -> bool:
     """Whether a device is allocated through a resource."""
     if "neuron" in resource:
         return True
     profile = geometry.devices[device_index].profile
-    is_mixed = bool(profile) and _resource_of(profile) in geometry.share
-    return _resource_of(profile) == resource if is_mixed else not resource.startswith("nvidia_com_mig_")
+    is_mixed = bool(profile) and _resource_of_device(profile) in geometry.share
+    return _resource_of_device(profile) == resource if is_mixed else not resource.startswith("nvidia_com_mig_")
 
 
-def _resource_of(profile: str) -> str:
+def _resource_of_device(profile: str) -> str:
     return "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")

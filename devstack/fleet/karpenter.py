@@ -11,7 +11,7 @@ from devstack.fleet.scraping import Scraping
 from devstack.fleet.series import SimulatedSeries, constant
 
 SCRAPING = Scraping("karpenter", "10.0.0.20:8080")
-LIMIT = 64
+GPU_LIMIT = 64
 
 
 def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
@@ -34,5 +34,5 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         yield SimulatedSeries(
             "karpenter_nodepools_limit",
             {"nodepool": pool, **target_labels},
-            constant(times, edges[0], edges[-1], LIMIT),
+            constant(times, edges[0], edges[-1], GPU_LIMIT),
         )

@@ -25,10 +25,10 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         yield from instance_series.owners(scenario.pods)
         for namespace, labels in scenario.namespace_labels.items():
             exposed = {"namespace": namespace, **labels, **target_labels}
-            yield SimulatedSeries("kube_namespace_labels", exposed, constant(times, *_ALWAYS, 1))
+            yield SimulatedSeries("kube_namespace_labels", exposed, constant(times, *_WHOLE_SCENARIO, 1))
 
 
-_ALWAYS = (-1e6, 1e6)
+_WHOLE_SCENARIO = (-1e6, 1e6)
 
 
 class _InstanceSeries:
@@ -93,7 +93,7 @@ class _InstanceSeries:
         node = pod.node.name if pod.node else ""
         for metric, containers in (
             ("kube_pod_container_resource_requests", {} if pod.claims else pod.requests),
-            ("kube_pod_init_container_resource_requests", {**pod.init, **pod.sidecars}),
+            ("kube_pod_init_container_resource_requests", {**pod.init_requests, **pod.sidecar_requests}),
         ):
             for container, units in containers.items():
                 for resource, count in units.items():
@@ -104,39 +104,45 @@ class _InstanceSeries:
                         "resource": resource,
                         "unit": "integer",
                     }
-                    yield self._series(metric, labels, pod.start, pod.deleted, count)
-        for container in (*pod.init, *pod.sidecars):
-            runs = pod.run_interval if container in pod.sidecars else (pod.start, pod.run_interval[0])
-            yield self._flag(
+                    yield self._series(metric, labels, pod.bound_at, pod.deleted_at, count)
+        for container in (*pod.init_requests, *pod.sidecar_requests):
+            runs = pod.run_interval if container in pod.sidecar_requests else (pod.bound_at, pod.run_interval[0])
+            yield self._true_during(
                 "kube_pod_init_container_status_running", {**pod_labels, "container": container}, pod, runs
             )
         if self._instance.phases:
             begin, stop = pod.run_interval
             phase_intervals = {
-                "Pending": (pod.start, begin),
+                "Pending": (pod.bound_at, begin),
                 "Running": (begin, stop),
-                pod.phase_at_end: (stop, pod.deleted),
+                pod.phase_at_end: (stop, pod.deleted_at),
             }
             for phase in PHASES:
-                interval = phase_intervals.get(phase, (pod.deleted, pod.deleted))
-                yield self._flag("kube_pod_status_phase", {**pod_labels, "phase": phase}, pod, interval)
+                interval = phase_intervals.get(phase, (pod.deleted_at, pod.deleted_at))
+                yield self._true_during("kube_pod_status_phase", {**pod_labels, "phase": phase}, pod, interval)
         if self._instance.pod_times:
             yield from self._pod_times(pod, pod_labels)
         for claim in pod.claims:
             claim_labels = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
-            yield self._series("kube_pod_resourceclaim_info", {**pod_labels, **claim_labels}, pod.start, pod.deleted)
+            yield self._series(
+                "kube_pod_resourceclaim_info", {**pod_labels, **claim_labels}, pod.bound_at, pod.deleted_at
+            )
         if pod.owners:
             kind, name = pod.owners[0]
             owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
-            yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.start, pod.deleted)
+            yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.bound_at, pod.deleted_at)
         if self._instance.pod_labels and pod.labels:
-            yield self._series("kube_pod_labels", {**pod_labels, **pod.labels}, pod.start, pod.deleted)
+            yield self._series("kube_pod_labels", {**pod_labels, **pod.labels}, pod.bound_at, pod.deleted_at)
 
     def _pod_times(self, pod: Pod, pod_labels: Labels) -> Iterator[SimulatedSeries]:
-        if pod.start > _ALWAYS[0]:
-            yield self._timestamp("kube_pod_status_scheduled_time", pod_labels, pod.start, pod.deleted, pod.start)
-        if pod.finished is not None:
-            yield self._timestamp("kube_pod_completion_time", pod_labels, pod.finished, pod.deleted, pod.finished)
+        if pod.bound_at > _WHOLE_SCENARIO[0]:
+            yield self._timestamp(
+                "kube_pod_status_scheduled_time", pod_labels, pod.bound_at, pod.deleted_at, pod.bound_at
+            )
+        if pod.finished_at is not None:
+            yield self._timestamp(
+                "kube_pod_completion_time", pod_labels, pod.finished_at, pod.deleted_at, pod.finished_at
+            )
 
     def owners(self, pods: Sequence[Pod]) -> Iterator[SimulatedSeries]:
         """The owners of pods' owners, for as long as the pods exist."""
@@ -144,8 +150,8 @@ class _InstanceSeries:
         for pod in pods:
             if len(pod.owners) > 1 and self.is_in_shard(pod.id):
                 key = (pod.namespace, *pod.owners[0], *pod.owners[1])
-                start, end = lifetimes.get(key, (pod.start, pod.deleted))
-                lifetimes[key] = (min(start, pod.start), max(end, pod.deleted))
+                start, end = lifetimes.get(key, (pod.bound_at, pod.deleted_at))
+                lifetimes[key] = (min(start, pod.bound_at), max(end, pod.deleted_at))
         for (namespace, kind, name, owner_kind, owner), (start, end) in lifetimes.items():
             label = {"ReplicaSet": "replicaset", "Job": "job_name"}.get(kind)
             if label:
@@ -156,12 +162,12 @@ class _InstanceSeries:
     def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> SimulatedSeries:
         return SimulatedSeries(metric, {**labels, **self._target_labels}, constant(self._times, start, end, value))
 
-    def _flag(self, metric: str, labels: Labels, pod: Pod, interval: tuple[Minutes, Minutes]) -> SimulatedSeries:
-        start, end = max(pod.start, interval[0]), min(pod.deleted, interval[1])
+    def _true_during(self, metric: str, labels: Labels, pod: Pod, interval: tuple[Minutes, Minutes]) -> SimulatedSeries:
+        start, end = max(pod.bound_at, interval[0]), min(pod.deleted_at, interval[1])
         samples = (
-            constant(self._times, pod.start, min(start, pod.deleted), 0)
+            constant(self._times, pod.bound_at, min(start, pod.deleted_at), 0)
             + constant(self._times, start, end, 1)
-            + constant(self._times, max(start, end), pod.deleted, 0)
+            + constant(self._times, max(start, end), pod.deleted_at, 0)
         )
         return SimulatedSeries(metric, {**labels, **self._target_labels}, samples)
 

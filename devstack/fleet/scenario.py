@@ -80,23 +80,23 @@ class Pod:
     """Indices in its node's geometry of the devices assigned to it. For Neuron, indices of cores."""
     use: Use = ((FOREVER[0], "0"),)
     """The use of each device. `uses` overrides it with a curve per device."""
-    uses: Sequence[Use] = ()
+    use_by_device: Sequence[Use] = ()
     requests: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: {"main": {GPU: 1}})
     """Units by container and resource."""
-    init: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    sidecars: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    init_requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    sidecar_requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     namespace: str = "team"
     uid: str = ""
-    start: Minutes = FOREVER[0]
-    running: Minutes | None = None
-    finished: Minutes | None = None
-    deleted: Minutes = FOREVER[1]
+    bound_at: Minutes = FOREVER[0]
+    running_at: Minutes | None = None
+    finished_at: Minutes | None = None
+    deleted_at: Minutes = FOREVER[1]
     phase_at_end: str = "Succeeded"
     owners: Sequence[tuple[str, str]] = ()
     """(kind, name) from the pod's owner upwards."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """In the spelling of kube-state-metrics."""
-    never_runs: bool = False
+    never_starts: bool = False
     claims: Sequence[str] = ()
     """ResourceClaims through which it holds its devices. kube-state-metrics then exposes no request."""
 
@@ -108,17 +108,17 @@ class Pod:
     @property
     def run_interval(self) -> Interval:
         """The interval in which the pod runs."""
-        begin = self.start if self.running is None else self.running
-        return (begin, self.released_at) if not self.never_runs else (self.released_at, self.released_at)
+        begin = self.bound_at if self.running_at is None else self.running_at
+        return (begin, self.released_at) if not self.never_starts else (self.released_at, self.released_at)
 
     @property
     def released_at(self) -> Minutes:
         """When the pod releases its devices: finished or deleted."""
-        return self.deleted if self.finished is None else min(self.finished, self.deleted)
+        return self.deleted_at if self.finished_at is None else min(self.finished_at, self.deleted_at)
 
     def use_of(self, position: int) -> Use:
         """The use of the device at a position in `devices`."""
-        return self.uses[position] if self.uses else self.use
+        return self.use_by_device[position] if self.use_by_device else self.use
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class Exporter:
     """dcgm-exporter, one on every node with NVIDIA GPUs."""
 
     scraping: Scraping = field(default_factory=lambda: Scraping("dcgm-exporter", ""))
-    by_node: Mapping[str, Scraping] = field(default_factory=dict)
+    scraping_by_node: Mapping[str, Scraping] = field(default_factory=dict)
     """Nodes whose exporter is scraped differently."""
     signals: Mapping[str, int] = field(default_factory=lambda: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1})
     """Metrics, with the value that means full use."""
     signals_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Nodes whose exporter has another version."""
-    upgraded: tuple[Minutes, Mapping[str, int]] | None = None
+    upgrade: tuple[Minutes, Mapping[str, int]] | None = None
     """(minute of the upgrade, metrics of the new version)."""
     mig_gpu_util: str = "absent"
     """GPU_UTIL of MIG devices, which do not support it: `absent` (mostly), or `zero` (dcgm-exporter#216)."""
@@ -157,22 +157,22 @@ class Exporter:
     """Intervals in which the exporter's pods are replaced. Afterwards the instance is a new one."""
     hostname_is_pod: bool = False
     """Whether the hostname label is the exporter's pod, because NODE_NAME is not set."""
-    dialect: str = "exported"
+    label_style: str = "exported"
     """`exported` (honorLabels false), `plain`, `honor` (idle GPUs carry the exporter's own pod), `blank`, `old`."""
     hostname: str = "Hostname"
     pod_uid: bool = False
-    mapping: bool = True
+    maps_pods: bool = True
     """Whether the exporter maps devices to pods."""
-    sharers: str = "copies"
+    shared_device_series: str = "copies"
     """`copies` (one series per sharer), `copies+device` (the unlabelled one too), `first`, `flip`."""
-    labels_linger: Minutes = 0
+    label_linger_minutes: Minutes = 0
     """Minutes for which a pod's labels stay after it has finished."""
     labels_pending_pods: bool = False
     """Whether a pod's labels appear when it is bound, before it runs."""
-    blank: Sequence[Interval] = ()
+    intervals_without_devices: Sequence[Interval] = ()
     """Intervals in which the exporter answers without device metrics."""
-    nan: Sequence[Interval] = ()
-    clamps: bool = True
+    nan_intervals: Sequence[Interval] = ()
+    clamps_to_full_use: bool = True
     """Whether values are limited to full use."""
     labels_claims: bool = True
     """Whether the exporter labels devices with ResourceClaims."""
@@ -198,13 +198,13 @@ class Scenario:
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unrequested_use: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """Use of devices by processes that requested none, by node and device index."""
-    business_units: Mapping[str, str] = field(default_factory=dict)
+    business_unit_by_pod: Mapping[str, str] = field(default_factory=dict)
     """The truth: business units by pod, where they are not the namespace itself."""
-    utilization_sources: Mapping[str, str] = field(default_factory=dict)
+    utilization_source_by_pod: Mapping[str, str] = field(default_factory=dict)
     """The truth: utilization sources by pod, where they differ from what the devices' sharing implies."""
-    notes: Sequence[str] = ()
+    expected_notes: Sequence[str] = ()
     """Texts that the hour's notes must contain."""
-    residual: bool = False
+    allows_residual: bool = False
     """Whether the metrics contradict each other on purpose, so that a residual remains."""
 
     def with_scraping(self, **changes: object) -> "Scenario":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from devstack.iam.calls import Athena, Call
+from devstack.iam.calls import AthenaState, PermissionNeeded
 from devstack.iam.encryption import key_calls
 from devstack.iam.policies import Policies
 from devstack.iam.simulator import simulator
@@ -25,7 +25,7 @@ class PermissionUse:
     """
 
     principal: str
-    call: Call
+    call: PermissionNeeded
 
 
 class PermissionDeniedError(GpuCostError):
@@ -65,7 +65,7 @@ class Authorizer:
     ) -> None:
         self._policies = policies
         self.keys = dict(keys or {})
-        self.athena = Athena(table_location or _no_table)
+        self.athena = AthenaState(table_location or _no_table)
         self.accesses: set[PermissionUse] = set()
         self.denials: list[PermissionUse] = []
         self.names: dict[str, str] = {}
@@ -81,7 +81,7 @@ class Authorizer:
     def add(self, policies: Policies) -> None:
         """Add policies, for example those of another account."""
         with self._lock:
-            self._policies = self._policies.joined(policies)
+            self._policies = self._policies.joined_with(policies)
             self._decisions.clear()
 
     def access_key(self, role_arn: str) -> str:
@@ -98,7 +98,7 @@ class Authorizer:
         """The role of an access key, or None if the key is unknown."""
         return self._roles.get(access_key)
 
-    def require(self, principal: str, calls: Iterable[Call]) -> None:
+    def require(self, principal: str, calls: Iterable[PermissionNeeded]) -> None:
         """Check that a principal has all permissions that its calls need, including those on keys.
 
         Raises:
@@ -115,7 +115,7 @@ class Authorizer:
                 self.denials.append(denied)
                 raise self._denied(denied)
 
-    def allows(self, principal: str, call: Call) -> bool:
+    def allows(self, principal: str, call: PermissionNeeded) -> bool:
         """Whether a principal has a permission. This is not recorded as an access."""
         return evaluate(self.policies, [PermissionUse(principal, call)])[0]
 

@@ -1,7 +1,7 @@
 """Maps requests to the permissions that AWS checks: actions, resources and context keys of each service.
 
 A service that is not listed checks its operation on `*`. Permissions that a service uses on its caller's behalf (Athena
-reads the table and the bucket as its caller) also belong here. Add a function to `MAPPINGS`. Permissions on keys
+reads the table and the bucket as its caller) also belong here. Add a function to `CALLS_BY_SERVICE`. Permissions on keys
 are derived from the calls (`encryption.py`).
 """
 
@@ -19,7 +19,7 @@ from gpucost.core.errors import GpuCostError
 
 SECRET_SUFFIX = "-AbCdEf"
 """A placeholder for the six random characters at the end of a secret's ARN."""
-PREFIXES = {"monitoring": "cloudwatch"}
+ACTION_PREFIXES = {"monitoring": "cloudwatch"}
 """IAM prefixes of services whose signing name differs."""
 TRANSACTION_ACTIONS = {
     "Put": "PutItem",
@@ -29,14 +29,14 @@ TRANSACTION_ACTIONS = {
     "Get": "GetItem",
 }
 """DynamoDB's actions by operation of a transaction."""
-RESULT_ACTIONS = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject")
-TABLE_ACTIONS = ("glue:GetTable", "glue:GetPartition", "glue:GetPartitions")
-METRIC_ACTIONS = {"labels": "GetLabels", "metadata": "GetMetricMetadata", "series": "GetSeries"}
+ATHENA_RESULT_ACTIONS = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject")
+GLUE_TABLE_ACTIONS = ("glue:GetTable", "glue:GetPartition", "glue:GetPartitions")
+AMP_QUERY_ACTIONS = {"labels": "GetLabels", "metadata": "GetMetricMetadata", "series": "GetSeries"}
 _PARTITION_KEY = re.compile(r"(#?\w+)\s*=\s*(:\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PermissionNeeded:
     """A permission that AWS checks.
 
     Attributes:
@@ -51,7 +51,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Athena:
+class AthenaState:
     """State on which the permissions of Athena queries depend, in addition to the request.
 
     Attributes:
@@ -87,7 +87,7 @@ class AwsRequest:
     query: str
     headers: Mapping[str, str]
     body: bytes
-    athena: Athena
+    athena: AthenaState
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
@@ -109,25 +109,25 @@ class AwsRequest:
         return f"arn:{partition_of(self.region)}:{service or self.service}:{self.region}:{self.account}:{resource}"
 
 
-def calls_of(request: AwsRequest) -> list[Call]:
+def calls_of(request: AwsRequest) -> list[PermissionNeeded]:
     """All permissions that a request needs.
 
     Raises:
         GpuCostError: the permissions of this request are not declared here.
     """
-    mapping = MAPPINGS.get(request.service, _calls_named_as_operation)
+    mapping = CALLS_BY_SERVICE.get(request.service, _calls_named_as_operation)
     return list(mapping(request))
 
 
-def _calls_named_as_operation(request: AwsRequest) -> Iterator[Call]:
+def _calls_named_as_operation(request: AwsRequest) -> Iterator[PermissionNeeded]:
     if not request.operation:
         raise GpuCostError(
             f"no permissions declared for {request.method} {request.path} of {request.service}; add it to {__name__}"
         )
-    yield Call(f"{PREFIXES.get(request.service, request.service)}:{request.operation}", "*")
+    yield PermissionNeeded(f"{ACTION_PREFIXES.get(request.service, request.service)}:{request.operation}", "*")
 
 
-def _dynamodb(request: AwsRequest) -> Iterator[Call]:
+def _dynamodb(request: AwsRequest) -> Iterator[PermissionNeeded]:
     """Transactions need the permissions of their parts. Batches have their own permission."""
     keys: dict[tuple[str, str], set[str]] = defaultdict(set)
     parameters = request.parameters
@@ -137,31 +137,33 @@ def _dynamodb(request: AwsRequest) -> Iterator[Call]:
             items = parts if isinstance(parts, list) else [{"GetRequest": {"Key": key}} for key in parts["Keys"]]
             for item in items:
                 ((_, part),) = item.items()
-                keys[request.operation, table].add(_partition(part.get("Item") or part["Key"]))
+                keys[request.operation, table].add(_partition_of_item(part.get("Item") or part["Key"]))
     elif request.operation in ("TransactWriteItems", "TransactGetItems"):
         enclosing = (("dynamodb:EnclosingOperation", (request.operation,)),)
         for item in parameters["TransactItems"]:
             ((kind, part),) = item.items()
-            keys[TRANSACTION_ACTIONS[kind], part["TableName"]].add(_partition(part.get("Item") or part["Key"]))
+            keys[TRANSACTION_ACTIONS[kind], part["TableName"]].add(_partition_of_item(part.get("Item") or part["Key"]))
     elif request.operation == "Query":
-        keys[request.operation, parameters["TableName"]].add(_queried(parameters))
+        keys[request.operation, parameters["TableName"]].add(_partition_in_key_condition(parameters))
     elif "Item" in parameters or "Key" in parameters:
-        keys[request.operation, parameters["TableName"]].add(_partition(parameters.get("Item") or parameters["Key"]))
+        keys[request.operation, parameters["TableName"]].add(
+            _partition_of_item(parameters.get("Item") or parameters["Key"])
+        )
     elif "TableName" in parameters:
         keys[request.operation, parameters["TableName"]] = set()
     else:
         yield from _calls_named_as_operation(request)
     for (action, table), partitions in keys.items():
         leading = (("dynamodb:LeadingKeys", tuple(sorted(partitions))),) if partitions else ()
-        yield Call(f"dynamodb:{action}", request.arn(f"table/{table}"), leading + enclosing)
+        yield PermissionNeeded(f"dynamodb:{action}", request.arn(f"table/{table}"), leading + enclosing)
 
 
-def _partition(item: Mapping[str, Mapping[str, str]]) -> str:
+def _partition_of_item(item: Mapping[str, Mapping[str, str]]) -> str:
     (value,) = item["pk"].values()
     return value
 
 
-def _queried(parameters: Mapping[str, Any]) -> str:
+def _partition_in_key_condition(parameters: Mapping[str, Any]) -> str:
     for name, placeholder in _PARTITION_KEY.findall(parameters["KeyConditionExpression"]):
         if parameters.get("ExpressionAttributeNames", {}).get(name, name) == "pk":
             (value,) = parameters["ExpressionAttributeValues"][placeholder].values()
@@ -169,24 +171,24 @@ def _queried(parameters: Mapping[str, Any]) -> str:
     raise GpuCostError(f"a query without a partition key: {parameters['KeyConditionExpression']}")
 
 
-def _sqs(request: AwsRequest) -> Iterator[Call]:
+def _sqs(request: AwsRequest) -> Iterator[PermissionNeeded]:
     if "QueueUrl" not in request.parameters:
         yield from _calls_named_as_operation(request)
         return
     account, name = request.parameters["QueueUrl"].split("/")[-2:]
     arn = f"arn:{partition_of(request.region)}:sqs:{request.region}:{account}:{name}"
-    yield Call(f"sqs:{request.operation.removesuffix('Batch')}", arn)
+    yield PermissionNeeded(f"sqs:{request.operation.removesuffix('Batch')}", arn)
 
 
-def _sns(request: AwsRequest) -> Iterator[Call]:
+def _sns(request: AwsRequest) -> Iterator[PermissionNeeded]:
     arn = request.parameters.get("TopicArn") or request.parameters.get("TargetArn")
     if arn is None:
         yield from _calls_named_as_operation(request)
         return
-    yield Call(f"sns:{request.operation.removesuffix('Batch')}", arn)
+    yield PermissionNeeded(f"sns:{request.operation.removesuffix('Batch')}", arn)
 
 
-def _sts(request: AwsRequest) -> Iterator[Call]:
+def _sts(request: AwsRequest) -> Iterator[PermissionNeeded]:
     if request.operation == "GetCallerIdentity":
         return  # allowed for every principal
     if request.operation != "AssumeRole":
@@ -196,31 +198,31 @@ def _sts(request: AwsRequest) -> Iterator[Call]:
     context = [("sts:RoleSessionName", (parameters["RoleSessionName"],))]
     if "ExternalId" in parameters:
         context.append(("sts:ExternalId", (parameters["ExternalId"],)))
-    yield Call("sts:AssumeRole", parameters["RoleArn"], tuple(context))
+    yield PermissionNeeded("sts:AssumeRole", parameters["RoleArn"], tuple(context))
 
 
-def _secretsmanager(request: AwsRequest) -> Iterator[Call]:
+def _secretsmanager(request: AwsRequest) -> Iterator[PermissionNeeded]:
     name = request.parameters.get("SecretId")
     if name is None:
         yield from _calls_named_as_operation(request)
         return
     arn = name if name.startswith("arn:") else request.arn(f"secret:{name}{SECRET_SUFFIX}")
-    yield Call(f"secretsmanager:{request.operation}", arn)
+    yield PermissionNeeded(f"secretsmanager:{request.operation}", arn)
 
 
-def _s3(request: AwsRequest) -> Iterator[Call]:
+def _s3(request: AwsRequest) -> Iterator[PermissionNeeded]:
     bucket, _, key = unquote(request.path).removeprefix("/").partition("/")
     query = dict(parse_qsl(request.query, keep_blank_values=True))
     arn = f"arn:{partition_of(request.region)}:s3:::{bucket}"
     if not key and request.method in ("GET", "HEAD") and not query.keys() - _LISTING:
         prefix = (("s3:prefix", (query["prefix"],)),) if "prefix" in query else ()
-        yield Call("s3:ListBucket", arn, prefix)
+        yield PermissionNeeded("s3:ListBucket", arn, prefix)
     elif key and request.method in ("GET", "HEAD"):
-        yield Call("s3:GetObject", f"{arn}/{key}")
+        yield PermissionNeeded("s3:GetObject", f"{arn}/{key}")
     elif key and request.method == "PUT" and "uploadId" not in query:
-        yield Call("s3:PutObject", f"{arn}/{key}")
+        yield PermissionNeeded("s3:PutObject", f"{arn}/{key}")
         if "if-match" in request.headers:  # S3 reads the object to compare its ETag
-            yield Call("s3:GetObject", f"{arn}/{key}")
+            yield PermissionNeeded("s3:GetObject", f"{arn}/{key}")
     else:
         raise GpuCostError(
             f"no permissions declared for {request.method} {request.path}?{request.query} of S3; add it to {__name__}"
@@ -230,32 +232,32 @@ def _s3(request: AwsRequest) -> Iterator[Call]:
 _LISTING = {"list-type", "prefix", "max-keys", "encoding-type", "continuation-token", "start-after", "delimiter"}
 
 
-def _athena(request: AwsRequest) -> Iterator[Call]:
+def _athena(request: AwsRequest) -> Iterator[PermissionNeeded]:
     """A query reads Glue's catalog and S3, and writes its results, with the caller's permissions."""
     parameters = request.parameters
     group = parameters.get("WorkGroup") or request.athena.workgroups.get(
         parameters.get("QueryExecutionId", ""), "primary"
     )
-    yield Call(f"athena:{request.operation}", request.arn(f"workgroup/{group}"))
+    yield PermissionNeeded(f"athena:{request.operation}", request.arn(f"workgroup/{group}"))
     if request.operation != "StartQueryExecution":
         return
     database = parameters["QueryExecutionContext"]["Database"]
     catalog = ["catalog", f"database/{database}"]
     yield from _glue_calls(request, ("glue:GetDatabase",), catalog)
-    for table in _tables(parameters["QueryString"]):
-        yield from _glue_calls(request, TABLE_ACTIONS, [*catalog, f"table/{database}/{table}"])
-        bucket, prefix = _location(request.athena.table_location(database, table), request.region)
-        yield Call("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
-        yield Call("s3:GetObject", f"{bucket}/{prefix}data.parquet")
+    for table in _tables_in_sql(parameters["QueryString"]):
+        yield from _glue_calls(request, GLUE_TABLE_ACTIONS, [*catalog, f"table/{database}/{table}"])
+        bucket, prefix = _bucket_and_prefix(request.athena.table_location(database, table), request.region)
+        yield PermissionNeeded("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
+        yield PermissionNeeded("s3:GetObject", f"{bucket}/{prefix}data.parquet")
     if "ResultConfiguration" in parameters:
-        bucket, prefix = _location(parameters["ResultConfiguration"]["OutputLocation"], request.region)
-        yield Call("s3:GetBucketLocation", bucket)
-        yield Call("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
-        for action in RESULT_ACTIONS:
-            yield Call(action, f"{bucket}/{prefix}results.csv")
+        bucket, prefix = _bucket_and_prefix(parameters["ResultConfiguration"]["OutputLocation"], request.region)
+        yield PermissionNeeded("s3:GetBucketLocation", bucket)
+        yield PermissionNeeded("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
+        for action in ATHENA_RESULT_ACTIONS:
+            yield PermissionNeeded(action, f"{bucket}/{prefix}results.csv")
 
 
-def _tables(sql: str) -> list[str]:
+def _tables_in_sql(sql: str) -> list[str]:
     """The tables that a query reads, without its common table expressions."""
     import sqlglot
     from sqlglot import expressions
@@ -265,28 +267,28 @@ def _tables(sql: str) -> list[str]:
     return sorted({table.name for table in query.find_all(expressions.Table)} - defined)
 
 
-def _glue_calls(request: AwsRequest, actions: Sequence[str], resources: Sequence[str]) -> Iterator[Call]:
+def _glue_calls(request: AwsRequest, actions: Sequence[str], resources: Sequence[str]) -> Iterator[PermissionNeeded]:
     """Glue checks each action on the table, its database and its catalog."""
     for action in actions:
         for resource in resources:
-            yield Call(action, request.arn(resource, service="glue"))
+            yield PermissionNeeded(action, request.arn(resource, service="glue"))
 
 
-def _location(address: str, region: str) -> tuple[str, str]:
+def _bucket_and_prefix(address: str, region: str) -> tuple[str, str]:
     """(bucket ARN, prefix) of `s3://bucket/prefix/`."""
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     return f"arn:{partition_of(region)}:s3:::{bucket}", prefix.rstrip("/") + "/" if prefix.strip("/") else ""
 
 
-def _aps(request: AwsRequest) -> Iterator[Call]:
+def _aps(request: AwsRequest) -> Iterator[PermissionNeeded]:
     _, workspaces, workspace, *_, operation = request.path.split("/")
     if workspaces != "workspaces":
         raise GpuCostError(f"{request.path} is not a path of an AMP workspace")
-    action = METRIC_ACTIONS.get(operation, "QueryMetrics")
-    yield Call(f"aps:{action}", request.arn(f"workspace/{workspace}"))
+    action = AMP_QUERY_ACTIONS.get(operation, "QueryMetrics")
+    yield PermissionNeeded(f"aps:{action}", request.arn(f"workspace/{workspace}"))
 
 
-MAPPINGS: dict[str, Callable[[AwsRequest], Iterator[Call]]] = {
+CALLS_BY_SERVICE: dict[str, Callable[[AwsRequest], Iterator[PermissionNeeded]]] = {
     "aps": _aps,
     "athena": _athena,
     "dynamodb": _dynamodb,

@@ -7,23 +7,29 @@ Most services use a key on behalf of their caller. The caller needs the permissi
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from devstack.iam.calls import Call
+from devstack.iam.calls import PermissionNeeded
 from devstack.iam.intrinsics import Resolver
 from gpucost.core.errors import GpuCostError
 
 DECRYPT = ("kms:Decrypt",)
 DECRYPT_AND_GENERATE = ("kms:Decrypt", "kms:GenerateDataKey")
-READ_TABLE = ("kms:Decrypt", "kms:DescribeKey")
-WRITE_TABLE = (*READ_TABLE, "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo")
+TABLE_READ_ACTIONS = ("kms:Decrypt", "kms:DescribeKey")
+TABLE_WRITE_ACTIONS = (
+    *TABLE_READ_ACTIONS,
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
 KEY_ACTIONS: dict[str, tuple[str, ...]] = {
-    "dynamodb:BatchGetItem": READ_TABLE,
-    "dynamodb:BatchWriteItem": WRITE_TABLE,
-    "dynamodb:ConditionCheckItem": READ_TABLE,
-    "dynamodb:DeleteItem": WRITE_TABLE,
-    "dynamodb:GetItem": READ_TABLE,
-    "dynamodb:PutItem": WRITE_TABLE,
-    "dynamodb:Query": READ_TABLE,
-    "dynamodb:UpdateItem": WRITE_TABLE,
+    "dynamodb:BatchGetItem": TABLE_READ_ACTIONS,
+    "dynamodb:BatchWriteItem": TABLE_WRITE_ACTIONS,
+    "dynamodb:ConditionCheckItem": TABLE_READ_ACTIONS,
+    "dynamodb:DeleteItem": TABLE_WRITE_ACTIONS,
+    "dynamodb:GetItem": TABLE_READ_ACTIONS,
+    "dynamodb:PutItem": TABLE_WRITE_ACTIONS,
+    "dynamodb:Query": TABLE_READ_ACTIONS,
+    "dynamodb:UpdateItem": TABLE_WRITE_ACTIONS,
     "s3:AbortMultipartUpload": (),
     "s3:GetBucketLocation": (),
     "s3:GetObject": DECRYPT,
@@ -44,7 +50,7 @@ def encryption_keys(template: Mapping[str, Any], resolver: Resolver) -> dict[str
     """The ARN of the customer managed key of each resource that a transformed template encrypts, by resource ARN."""
     keys = {}
     for logical, resource in template["Resources"].items():
-        if resolver.holds(resource.get("Condition")):
+        if resolver.is_condition_true(resource.get("Condition")):
             raw = resource.get("Properties", {})
             properties = resolver.resolve({name: raw[name] for name in _KEY_PROPERTIES if name in raw})
             key = _key_of(resource["Type"], properties)
@@ -69,7 +75,7 @@ def _key_of(kind: str, properties: Mapping[str, Any]) -> Any:
     return None
 
 
-def key_calls(call: Call, keys: Mapping[str, str]) -> Iterator[Call]:
+def key_calls(call: PermissionNeeded, keys: Mapping[str, str]) -> Iterator[PermissionNeeded]:
     """The permissions on a key that a call needs.
 
     Args:
@@ -92,4 +98,4 @@ def key_calls(call: Call, keys: Mapping[str, str]) -> Iterator[Call]:
     _, partition, _, region, *_ = key.split(":")
     suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
     for action in KEY_ACTIONS[call.action]:
-        yield Call(action, key, (("kms:ViaService", (f"{service}.{region}.{suffix}",)),))
+        yield PermissionNeeded(action, key, (("kms:ViaService", (f"{service}.{region}.{suffix}",)),))

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
 from devstack.iam.authorizer import ADMINISTRATOR, Authorizer, PermissionDeniedError
-from devstack.iam.calls import AwsRequest, Call, calls_of
+from devstack.iam.calls import AwsRequest, PermissionNeeded, calls_of
 from gpucost.core.errors import GpuCostError
 
 UPSTREAM_TIMEOUT_SECONDS = 120
@@ -19,7 +19,7 @@ _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d{8}/([^/]+)/([^/]+)/aws4_request
 _NOT_PASSED_ON = {"connection", "expect", "host", "keep-alive", "transfer-encoding"}
 _AMP_WORKSPACE = re.compile(r"^/workspaces/[^/]+")
 _ASSUMED_KEY = re.compile(rb"<AccessKeyId>(\w+)</AccessKeyId>")
-UNENCRYPTED = "x-forwarded-proto"
+PROTOCOL_HEADER = "x-forwarded-proto"
 """The header of load balancers. With `http`, a request counts as unencrypted. All requests are local HTTP."""
 
 
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         address = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        credential = _CREDENTIAL.search(headers.get("authorization", "")) or _presigned(address.query)
+        credential = _CREDENTIAL.search(headers.get("authorization", "")) or _presigned_credential(address.query)
         if credential is None:
             return _error("", self.command, 403, "MissingAuthenticationToken", "the request is not signed")
         access_key, region, service = credential.groups()
@@ -87,15 +87,15 @@ class _Handler(BaseHTTPRequestHandler):
             service, region, role.split(":")[4], self.command, address.path, address.query, headers, body,
             self.server.authorizer.athena,
         )  # fmt: skip
-        return self._authorized(role, request)
+        return self._is_authorized(role, request)
 
-    def _authorized(self, role: str, request: AwsRequest) -> tuple[int, Mapping[str, str], bytes]:
+    def _is_authorized(self, role: str, request: AwsRequest) -> tuple[int, Mapping[str, str], bytes]:
         authorizer = self.server.authorizer
         try:
             calls = calls_of(request)
-            if request.headers.get(UNENCRYPTED) == "http":
+            if request.headers.get(PROTOCOL_HEADER) == "http":
                 calls = [
-                    Call(call.action, call.resource, (*call.context, ("aws:SecureTransport", ("false",))))
+                    PermissionNeeded(call.action, call.resource, (*call.context, ("aws:SecureTransport", ("false",))))
                     for call in calls
                 ]
             authorizer.require(role, calls)
@@ -109,16 +109,16 @@ class _Handler(BaseHTTPRequestHandler):
         except GpuCostError as error:
             return _error(request.service, self.command, 501, "NotImplemented", str(error))
         status, headers, answer = self._forward(request.body, request.headers)
-        self._remember(request, status, answer)
+        self._record_state(request, status, answer)
         if status == 404 and calls and calls[0].action == "s3:GetObject":
             bucket = calls[0].resource.partition("/")[0]
             if not authorizer.allows(
-                role, Call("s3:ListBucket", bucket)
+                role, PermissionNeeded("s3:ListBucket", bucket)
             ):  # without ListBucket, S3 hides that a key does not exist
                 return _error("s3", self.command, 403, "AccessDenied", "Access Denied")
         return status, headers, answer
 
-    def _remember(self, request: AwsRequest, status: int, answer: bytes) -> None:
+    def _record_state(self, request: AwsRequest, status: int, answer: bytes) -> None:
         """Record state on which the permissions of later requests depend."""
         if status != 200:
             return
@@ -167,7 +167,7 @@ def _as_administrator(credential: re.Match[str]) -> str:
     return credential.group().replace(credential[1], ADMINISTRATOR, 1)
 
 
-def _presigned(query: str) -> re.Match[str] | None:
+def _presigned_credential(query: str) -> re.Match[str] | None:
     credential = parse_qs(query).get("X-Amz-Credential", [""])[0]
     return _CREDENTIAL.match(f"Credential={credential}")
 
@@ -199,7 +199,9 @@ def _error(service: str, method: str, status: int, code: str, message: str) -> t
 
 
 @contextmanager
-def authorizing(upstream: str, authorizer: Authorizer, others: Mapping[str, str] | None = None) -> Iterator[str]:
+def running_authorizing_proxy(
+    upstream: str, authorizer: Authorizer, others: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Check every request before it is forwarded to an upstream. Yields the URL of the proxy.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucost.core.errors import GpuCostError
 
-ARNS = {
+ARN_PATTERNS = {
     "AWS::DynamoDB::Table": "dynamodb:{region}:{account}:table/{name}",
     "AWS::IAM::Role": "iam::{account}:role/{name}",
     "AWS::KMS::Key": "kms:{region}:{account}:key/{name}",
@@ -75,7 +75,7 @@ class Resolver:
         resolved = {name: self.resolve(value) for name, value in part.items()}
         return {name: value for name, value in resolved.items() if value is not NO_VALUE}
 
-    def holds(self, condition: str | None) -> bool:
+    def is_condition_true(self, condition: str | None) -> bool:
         """Whether a condition of the template is true. None means no condition."""
         return condition is None or self._is_true(self._template["Conditions"][condition])
 
@@ -91,9 +91,9 @@ class Resolver:
     def arn(self, logical: str) -> str:
         """The ARN of a resource."""
         kind = self._kind(logical)
-        if kind not in ARNS:
+        if kind not in ARN_PATTERNS:
             raise GpuCostError(f"the ARN of a {kind} ({logical}) is not known; add its form to {__name__}.ARNS")
-        form = ARNS[kind].format(region=self._region, account=self._account, name=self._name(logical))
+        form = ARN_PATTERNS[kind].format(region=self._region, account=self._account, name=self._name(logical))
         return f"arn:{self.partition}:{form}"
 
     def _name(self, logical: str) -> str:
@@ -113,7 +113,7 @@ class Resolver:
             return self._attribute(logical, attribute)
         if function == "Fn::If":
             condition, true, false = argument
-            return self.resolve(true if self.holds(condition) else false)
+            return self.resolve(true if self.is_condition_true(condition) else false)
         if function == "Fn::Join":
             separator, values = argument
             return separator.join(map(str, self.resolve(values)))
@@ -141,7 +141,7 @@ class Resolver:
     def _is_true(self, condition: Mapping[str, Any]) -> bool:
         ((function, argument),) = condition.items()
         if function == "Condition":
-            return self.holds(argument)
+            return self.is_condition_true(argument)
         if function == "Fn::Equals":
             first, second = self.resolve(argument)
             return bool(first == second)

@@ -68,7 +68,7 @@ class Policies:
             )
         )
 
-    def joined(self, other: "Policies") -> "Policies":
+    def joined_with(self, other: "Policies") -> "Policies":
         """These policies and those of another deployment."""
         return Policies(self.statements + other.statements)
 
@@ -77,12 +77,12 @@ def policies_of(template: Mapping[str, Any], resolver: Resolver) -> Policies:
     """The policies of a transformed template whose conditions are true."""
     statements: list[Statement] = []
     for logical, resource in template["Resources"].items():
-        if resolver.holds(resource.get("Condition")):
-            statements += _declared(logical, resource["Type"], resource.get("Properties", {}), resolver)
+        if resolver.is_condition_true(resource.get("Condition")):
+            statements += _statements_of_resource(logical, resource["Type"], resource.get("Properties", {}), resolver)
     return Policies(tuple(statements))
 
 
-def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolver) -> Iterator[Statement]:
+def _statements_of_resource(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolver) -> Iterator[Statement]:
     def properties(*names: str) -> dict[str, Any]:
         """Resolve only the named properties. Others use functions that the resolver lacks."""
         return dict(resolver.resolve({name: raw[name] for name in names if name in raw}))
@@ -96,10 +96,12 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
             yield from _statements(policy["PolicyDocument"], Statement(arn, f"{logical}/{policy['PolicyName']}", {}))
         for managed in role.get("ManagedPolicyArns", []):
             name = managed.rpartition("/")[2]
-            yield from _statements(_managed(name), Statement(arn, f"{logical}/{name}", {}, is_managed=True))
+            yield from _statements(
+                _managed_policy_document(name), Statement(arn, f"{logical}/{name}", {}, is_managed=True)
+            )
     elif kind == "AWS::IAM::Policy":
         policy = properties("PolicyDocument", "PolicyName")
-        references = (_referenced(reference, resolver) for reference in raw["Roles"])
+        references = (_referenced_resource(reference, resolver) for reference in raw["Roles"])
         role_names = [reference for reference in references if reference != "AWS::NoValue"]
         for role_name in role_names:
             title = f"{logical}/{policy['PolicyName']}" + (f"/{role_name}" if len(role_names) > 1 else "")
@@ -114,7 +116,9 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
     elif kind == "AWS::Lambda::Permission":
         permission = properties(*raw)
         name = permission["FunctionName"]
-        function = name if name.startswith("arn:") else resolver.arn(_referenced(raw["FunctionName"], resolver))
+        function = (
+            name if name.startswith("arn:") else resolver.arn(_referenced_resource(raw["FunctionName"], resolver))
+        )
         body = {
             "Effect": "Allow",
             "Principal": {"Service": permission["Principal"]},
@@ -127,11 +131,11 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
         yield Statement(function, logical, body, is_resource_policy=True)
 
 
-def _referenced(reference: Any, resolver: Resolver) -> str:
+def _referenced_resource(reference: Any, resolver: Resolver) -> str:
     """The logical name of a `Ref`, which may be nested in `Fn::If`."""
     while "Fn::If" in reference:
         condition, true, false = reference["Fn::If"]
-        reference = true if resolver.holds(condition) else false
+        reference = true if resolver.is_condition_true(condition) else false
     return str(reference["Ref"])
 
 
@@ -143,7 +147,7 @@ def _statements(document: Mapping[str, Any], template: Statement) -> Iterator[St
 
 
 @cache
-def _managed(name: str) -> Mapping[str, Any]:
+def _managed_policy_document(name: str) -> Mapping[str, Any]:
     """The document of an AWS managed policy, from moto."""
     from moto.iam.aws_managed_policies import aws_managed_policies_data
 

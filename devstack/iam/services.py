@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from devstack.iam.authorizer import Authorizer
-from devstack.iam.calls import Call
+from devstack.iam.calls import PermissionNeeded
 
 if TYPE_CHECKING:
     from devstack.aws import Deployed
@@ -35,12 +35,14 @@ class AwsServicePermissions:
         self._assume(role, "lambda.amazonaws.com")
         group = self._resolver.arn(self._properties(function)["LoggingConfig"]["LogGroup"]["Ref"])
         stream = f"{group}:log-stream:0"
-        self._authorizer.require(role, [Call("logs:CreateLogStream", stream), Call("logs:PutLogEvents", stream)])
+        self._authorizer.require(
+            role, [PermissionNeeded("logs:CreateLogStream", stream), PermissionNeeded("logs:PutLogEvents", stream)]
+        )
 
     def poll_queue(self, function: str, queue: str) -> None:
         """Lambda polls a queue with the function's credentials."""
         self._authorizer.require(
-            self._deployed.role_of(function), [Call("sqs:GetQueueAttributes", self._resolver.arn(queue))]
+            self._deployed.role_of(function), [PermissionNeeded("sqs:GetQueueAttributes", self._resolver.arn(queue))]
         )
 
     def invoke_by_schedule(self, schedule: Mapping[str, Any]) -> None:
@@ -48,7 +50,7 @@ class AwsServicePermissions:
         role = self._resolver.resolve(schedule["Target"]["RoleArn"])
         self._assume(role, "scheduler.amazonaws.com")
         self._authorizer.require(
-            role, [Call("lambda:InvokeFunction", self._resolver.resolve(schedule["Target"]["Arn"]))]
+            role, [PermissionNeeded("lambda:InvokeFunction", self._resolver.resolve(schedule["Target"]["Arn"]))]
         )
 
     def invoke_by_topic(self, function: str, topic: str) -> None:
@@ -67,27 +69,33 @@ class AwsServicePermissions:
         """Scheduler sends an event that it could not deliver to the schedule's dead-letter queue."""
         target = schedule["Target"]
         queue = self._resolver.resolve(target["DeadLetterConfig"]["Arn"])
-        self._authorizer.require(self._resolver.resolve(target["RoleArn"]), [Call("sqs:SendMessage", queue)])
+        self._authorizer.require(
+            self._resolver.resolve(target["RoleArn"]), [PermissionNeeded("sqs:SendMessage", queue)]
+        )
 
     def dead_letter_of_subscription(self, subscription: Mapping[str, Any]) -> None:
         """SNS sends a message that it could not deliver to the subscription's dead-letter queue."""
         queue = self._resolver.resolve(subscription["RedrivePolicy"]["deadLetterTargetArn"])
         source_arn = self._resolver.resolve(subscription["TopicArn"])
-        self._authorizer.require("sns.amazonaws.com", [Call("sqs:SendMessage", queue, self._source(source_arn))])
+        self._authorizer.require(
+            "sns.amazonaws.com", [PermissionNeeded("sqs:SendMessage", queue, self._source_context(source_arn))]
+        )
 
     def publish(self, service: str, topic: str, source_arn: str) -> None:
         """A service (`cloudwatch.amazonaws.com`, `aps.amazonaws.com`) publishes for a resource of this account."""
-        self._authorizer.require(service, [Call("sns:Publish", self._resolver.arn(topic), self._source(source_arn))])
+        self._authorizer.require(
+            service, [PermissionNeeded("sns:Publish", self._resolver.arn(topic), self._source_context(source_arn))]
+        )
 
     def _assume(self, role: str, service: str) -> None:
         context = (("aws:SourceAccount", (self._account,)),)
-        self._authorizer.require(service, [Call("sts:AssumeRole", role, context)])
+        self._authorizer.require(service, [PermissionNeeded("sts:AssumeRole", role, context)])
 
     def _invoke(self, function: str, service: str, source_arn: str) -> None:
-        call = Call("lambda:InvokeFunction", self._resolver.arn(function), self._source(source_arn))
+        call = PermissionNeeded("lambda:InvokeFunction", self._resolver.arn(function), self._source_context(source_arn))
         self._authorizer.require(service, [call])
 
-    def _source(self, arn: str) -> Context:
+    def _source_context(self, arn: str) -> Context:
         return ("aws:SourceAccount", (self._account,)), ("aws:SourceArn", (arn,))
 
     def _properties(self, logical: str) -> Mapping[str, Any]:

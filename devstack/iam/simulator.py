@@ -14,7 +14,7 @@ from gpucost.core.errors import GpuCostError
 
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "node_modules" / "@cloud-copilot" / "iam-simulate"
-PIPELINED = 100
+MAX_PIPELINED_REQUESTS = 100
 """Simulations sent before their results are read. More could fill both pipes and deadlock."""
 
 
@@ -39,7 +39,7 @@ class Simulator:
             GpuCostError: an action does not exist, or a policy is invalid.
         """
         with self._lock:
-            answers = [answer for batch in _batches(simulations) for answer in self._evaluate(batch)]
+            answers = [answer for batch in _batches_to_pipeline(simulations) for answer in self._evaluate(batch)]
         for answer, simulation in zip(answers, simulations, strict=True):
             if "error" in answer:
                 raise GpuCostError(f"IAM cannot evaluate {simulation['request']}: {answer['error']}")
@@ -64,9 +64,9 @@ class Simulator:
         return [json.loads(line) for line in lines]
 
 
-def _batches(simulations: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
-    for start in range(0, len(simulations), PIPELINED):
-        yield simulations[start : start + PIPELINED]
+def _batches_to_pipeline(simulations: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    for start in range(0, len(simulations), MAX_PIPELINED_REQUESTS):
+        yield simulations[start : start + MAX_PIPELINED_REQUESTS]
 
 
 @cache

@@ -13,10 +13,10 @@ import requests
 import simplejson
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from devstack.aws import create_stack, credentials, local_client, running_aws
+from devstack.aws import client_environment, create_stack, local_client, running_aws
 from devstack.dynamodb_local import create_table
 from devstack.functions import LocalFunction
-from devstack.http import serving
+from devstack.http import serving_api
 from devstack.prometheus import free_port
 from devstack.stack import LAYER
 from devstack.template import REPOSITORY
@@ -106,11 +106,11 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         store = DynamoRecommendations(client, table)
         for recommendation in recommendations():
             store.put(recommendation)
-        variables = {**deployed.environments["ApiFunction"], **credentials(endpoint, dynamodb)}
+        variables = {**deployed.environments["ApiFunction"], **client_environment(endpoint, dynamodb)}
         function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
         running.callback(function.stop)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
-        running.enter_context(serving(function.invoke, routes, port))
+        running.enter_context(serving_api(function.invoke, routes, port))
         yield Site(address, client, table)
 
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
-from devstack.aws import create_stack, credentials, local_client, running_aws
+from devstack.aws import client_environment, create_stack, local_client, running_aws
 from devstack.functions import LocalFunction
-from devstack.http import serving
+from devstack.http import serving_api
 from devstack.prometheus import free_port
 from devstack.stack import LAYER
 from devstack.template import REPOSITORY
@@ -77,7 +77,7 @@ def site() -> Iterator[Site]:
         }  # fmt: skip
         deployed = create_stack(endpoint, site.address, parameters)
         publish(local_client("dynamodb", endpoint), deployed.outputs["TableName"])
-        variables = {**deployed.environments["ApiFunction"], **credentials(endpoint)}
+        variables = {**deployed.environments["ApiFunction"], **client_environment(endpoint)}
         function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
         running.callback(function.stop)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
@@ -93,7 +93,7 @@ def site() -> Iterator[Site]:
                 return {}
             return {"jwt": {"claims": {name: as_gateway_writes(value) for name, value in claims.items()}}}
 
-        running.enter_context(serving(invoke, routes, port, identify=authorizer))
+        running.enter_context(serving_api(invoke, routes, port, identify=authorizer))
         yield site
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from devstack.aws import credentials, local_client
+from devstack.aws import client_environment, local_client
 from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
@@ -317,7 +317,7 @@ class SimulatedDeployment:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Connect the functions to this deployment: environment, clock, clients, metrics and notifier."""
-        variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
+        variables = {"POWERTOOLS_METRICS_DISABLED": "true", **client_environment(self.endpoints.aws)}
         with patch.dict(os.environ, variables):
             self.start_execution_environment()
             yield

@@ -14,9 +14,9 @@ import pytest
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
-from devstack.http import Identify, serving
+from devstack.http import Identify, serving_api
 from devstack.prometheus import free_port
-from devstack.template import transform
+from devstack.template import transformed_template
 from functions.api.app import handler
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
@@ -127,7 +127,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = ide
     fill(client, table, days=days)
     routes = [
         body["Properties"]["RouteKey"]
-        for body in transform()["Resources"].values()
+        for body in transformed_template()["Resources"].values()
         if body["Type"] == "AWS::ApiGatewayV2::Route"
     ]
 
@@ -141,7 +141,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = ide
             patch.setenv(name, value)
         api_client = policies.client("dynamodb", "ApiFunction")
         container = Container(clock=lambda: NOW, client=lambda _service: api_client)
-        with answering(container), serving(invoke, routes, port, identify=identify):
+        with answering(container), serving_api(invoke, routes, port, identify=identify):
             yield f"http://127.0.0.1:{port}"
 
 

@@ -57,7 +57,7 @@ class SteadyMinute:
         for allocation in self._allocations():
             if (
                 allocation.is_running(self.minute)
-                and self.scenario.utilization_sources.get(allocation.pod.name) != "none"
+                and self.scenario.utilization_source_by_pod.get(allocation.pod.name) != "none"
             ):
                 parts = (
                     min(devices.used_gpus(allocation, at, self.minute), devices.allocated_gpus(allocation, at))
@@ -88,16 +88,16 @@ def _outages(scenario: Scenario) -> Iterator[tuple[Minutes, Minutes]]:
     """Yield the times in which a metrics source has no samples."""
     targets = [instance.scraping for instance in scenario.ksm]
     if scenario.dcgm is not None:
-        targets += [scenario.dcgm.scraping, *scenario.dcgm.by_node.values()]
-        yield from (*scenario.dcgm.blank, *scenario.dcgm.nan, *scenario.dcgm.restarts)
+        targets += [scenario.dcgm.scraping, *scenario.dcgm.scraping_by_node.values()]
+        yield from (*scenario.dcgm.intervals_without_devices, *scenario.dcgm.nan_intervals, *scenario.dcgm.restarts)
     for target in targets:
         yield from (*target.gaps, (-1e6, target.lifetime[0]), (target.lifetime[1], 1e6))
 
 
 def _change_times(scenario: Scenario) -> Iterator[Minutes]:
     for allocation in allocations(scenario):
-        yield from (allocation.start, allocation.running_from, allocation.end, allocation.pod.deleted)
-        yield from (since for curve in (allocation.pod.uses or [allocation.pod.use]) for since, _ in curve)
+        yield from (allocation.start, allocation.running_from, allocation.end, allocation.pod.deleted_at)
+        yield from (since for curve in (allocation.pod.use_by_device or [allocation.pod.use]) for since, _ in curve)
     for node in scenario.nodes:
         yield from (
             *node.lifetime,
@@ -106,11 +106,17 @@ def _change_times(scenario: Scenario) -> Iterator[Minutes]:
         )
     targets = [instance.scraping for instance in scenario.ksm]
     if scenario.dcgm is not None:
-        targets += [scenario.dcgm.scraping, *scenario.dcgm.by_node.values()]
+        targets += [scenario.dcgm.scraping, *scenario.dcgm.scraping_by_node.values()]
         yield from (
-            edge for life in (*scenario.dcgm.blank, *scenario.dcgm.nan, *scenario.dcgm.restarts) for edge in life
+            edge
+            for life in (
+                *scenario.dcgm.intervals_without_devices,
+                *scenario.dcgm.nan_intervals,
+                *scenario.dcgm.restarts,
+            )
+            for edge in life
         )
-        yield from () if scenario.dcgm.upgraded is None else (scenario.dcgm.upgraded[0],)
+        yield from () if scenario.dcgm.upgrade is None else (scenario.dcgm.upgrade[0],)
     for target in targets:
         yield from (edge for gap in (*target.gaps, target.lifetime) for edge in gap)
         yield from () if target.changed_interval is None else (target.changed_interval[0],)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devstack.http import serving
+from devstack.http import serving_api
 from devstack.prometheus import free_port
 from gpucost.core.access import TokenCaller
 from gpucost.core.errors import InvalidInputError
@@ -207,7 +207,7 @@ def test_local_server_joins_repeated_headers_as_api_gateway_does() -> None:
         return {"statusCode": 200, "body": json.dumps({})}
 
     port = free_port()
-    with serving(invoke, ["GET /v1/costs"], port):
+    with serving_api(invoke, ["GET /v1/costs"], port):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.putrequest("GET", "/v1/costs")
         connection.putheader("Authorization", VERIFIED.authorization)

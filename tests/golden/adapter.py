@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.aws import create_stack, credentials, local_client
+from devstack.aws import client_environment, create_stack, local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from devstack.template import REPOSITORY, TEMPLATE
 
-__all__ = ["REPOSITORY", "Deployed", "client", "credentials", "deploy", "running_dynamodb"]
+__all__ = ["REPOSITORY", "Deployed", "client", "client_environment", "deploy", "running_dynamodb"]
 
 STACK = "golden"
 

@@ -88,7 +88,7 @@ class Player:
     def _deploy(self) -> None:
         environment = self._environment
         aws = self._worker("aws").ask(self._now).result
-        environment |= adapter.credentials(aws, self._dynamodb)
+        environment |= adapter.client_environment(aws, self._dynamodb)
         for service in ("ec2", "pricing", "athena"):
             environment[f"AWS_ENDPOINT_URL_{service.upper()}"] = f"{self._outside.url}/aws/{service}"
         self._deployed = adapter.deploy(aws, self._dynamodb, f"{self._outside.url}/api", self._scenario["parameters"])

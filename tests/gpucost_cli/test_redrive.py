@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.aws import credentials, local_client, running_aws
+from devstack.aws import client_environment, local_client, running_aws
 from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import AlertTick, HourPublished, HoursDue, HoursToRestate, ScheduledTick
@@ -69,7 +69,7 @@ class Queues:
 @pytest.fixture
 def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
     with running_aws() as endpoint:
-        for name, value in credentials(endpoint).items():
+        for name, value in client_environment(endpoint).items():
             monkeypatch.setenv(name, value)
         yield Queues(endpoint)
 

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from devstack.aws import ACCOUNT, local_client, running_aws
 from devstack.dynamodb_local import create_table
 from devstack.iam.authorizer import Authorizer, PermissionDeniedError
-from devstack.iam.gateway import authorizing
+from devstack.iam.gateway import running_authorizing_proxy
 from devstack.iam.policies import Policies, Statement
 from devstack.template import REGION
 
@@ -76,7 +76,10 @@ def front(aws: str, dynamodb_url: str) -> Iterator[Front]:
     authorizer.register(KEY, ROLE)
     table = f"iam-{uuid4()}"
     create_table(local_client("dynamodb", dynamodb_url), table)
-    with authorizing(aws, authorizer) as moto, authorizing(dynamodb_url, authorizer) as engine:
+    with (
+        running_authorizing_proxy(aws, authorizer) as moto,
+        running_authorizing_proxy(dynamodb_url, authorizer) as engine,
+    ):
         yield Front(authorizer, moto, engine, table)
 
 

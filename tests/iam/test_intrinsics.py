@@ -5,7 +5,7 @@ import pytest
 from devstack.aws import ACCOUNT, create_stack, running_aws
 from devstack.iam.intrinsics import Resolver
 from devstack.iam.policies import policies_of
-from devstack.template import REGION, transform
+from devstack.template import REGION, transformed_template
 from gpucost.core.errors import GpuCostError
 from tests.iam.whole_deployment import PARAMETERS
 
@@ -19,14 +19,14 @@ def test_environments_and_conditions_are_those_of_cloudformation(parameters: dic
     for name, environment in deployed.environments.items():
         variables = deployed.template["Resources"][name]["Properties"]["Environment"]["Variables"]
         assert deployed.resolver.resolve(variables) == environment
-    assert {name: deployed.resolver.holds(name) for name in deployed.conditions} == deployed.conditions
+    assert {name: deployed.resolver.is_condition_true(name) for name in deployed.conditions} == deployed.conditions
 
 
 def test_policies_follow_parameters() -> None:
     bodies = {}
     for parameters in ({}, {"BillPrices": "true", "ExistingTableName": "kept"}):
-        resolver = Resolver(transform(), parameters, {}, stack="s", account=ACCOUNT, region=REGION)
-        statements = policies_of(transform(), resolver).statements
+        resolver = Resolver(transformed_template(), parameters, {}, stack="s", account=ACCOUNT, region=REGION)
+        statements = policies_of(transformed_template(), resolver).statements
         bodies[len(parameters)] = {statement.title: statement.body for statement in statements}
     bill = "BillPolicy/bill/AssumeQueryRoles"
     assert bill not in bodies[0]
@@ -41,7 +41,7 @@ def test_policies_follow_parameters() -> None:
 
 @pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
 def test_partition_follows_the_region(region: str, partition: str) -> None:
-    resolver = Resolver(transform(), {}, {}, stack="s", account=ACCOUNT, region=region)
+    resolver = Resolver(transformed_template(), {}, {}, stack="s", account=ACCOUNT, region=region)
     assert resolver.resolve({"Fn::Sub": "${AWS::Partition} ${!kept}"}) == f"{partition} ${{kept}}"
     assert resolver.arn("HoursQueue") == f"arn:{partition}:sqs:{region}:{ACCOUNT}:s-HoursQueue"
 
@@ -56,6 +56,6 @@ def test_partition_follows_the_region(region: str, partition: str) -> None:
     ],
 )
 def test_unsupported_function_is_an_error(part: dict[str, object], problem: str) -> None:
-    resolver = Resolver(transform(), {}, {}, stack="s", account=ACCOUNT, region=REGION)
+    resolver = Resolver(transformed_template(), {}, {}, stack="s", account=ACCOUNT, region=REGION)
     with pytest.raises(GpuCostError, match=problem):
         resolver.resolve(part)

@@ -8,7 +8,7 @@ import pytest
 
 from devstack.iam.authorizer import PermissionUse
 from devstack.iam.policies import Policies
-from devstack.template import transform
+from devstack.template import transformed_template
 from tests.iam.removal import unnoticed_parts, unnoticed_statements
 from tests.iam.whole_deployment import whole_run
 
@@ -63,7 +63,7 @@ def test_superfluous_statement_is_reported(recorded: tuple[Policies, list[Permis
 
 def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, list[PermissionUse]]) -> None:
     policies, _ = recorded
-    resources = transform()["Resources"]
+    resources = transformed_template()["Resources"]
     permissions = [body for body in resources.values() if body["Type"] == "AWS::Lambda::Permission"]
     written = [
         statement

@@ -21,7 +21,7 @@ from samtranslator.yaml_helper import yaml_parse
 from devstack.aws import ACCOUNT, STACK, local_client
 from devstack.functions import FunctionError
 from devstack.iam.calls import SECRET_SUFFIX
-from devstack.iam.gateway import UNENCRYPTED, authorizing
+from devstack.iam.gateway import PROTOCOL_HEADER, running_authorizing_proxy
 from devstack.iam.intrinsics import Resolver
 from devstack.iam.policies import Policies, Statement, policies_of
 from devstack.prometheus import running_prometheus
@@ -74,7 +74,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         slack = running.enter_context(running_slack())
         services = {"pricing": running.enter_context(_price_list())}  # moto has none
         stack = running.enter_context(running_stack(parameters=PARAMETERS, services=services))
-        amp = running.enter_context(authorizing(prometheus, stack.authorizer))
+        amp = running.enter_context(running_authorizing_proxy(prometheus, stack.authorizer))
         stack.authorizer.add(_other_account())
         stack.authorizer.add(_key_policies())
         token = json.dumps({"url": prometheus, "token": "token"})
@@ -196,7 +196,7 @@ def _other_account() -> Policies:
         Statement(BILLING_ROLE, "billing/trust", trust, is_resource_policy=True),
         Statement(BILLING_ROLE, "billing/reads", reads),
     )
-    return policies_of(template, resolver).joined(Policies(billing))
+    return policies_of(template, resolver).joined_with(Policies(billing))
 
 
 def _key_policies() -> Policies:
@@ -240,7 +240,7 @@ def _push(stack: LocalStack, document: dict[str, Any]) -> None:
 def _fire(stack: LocalStack, hour: int) -> None:
     """Fire the schedules of an hour of today."""
     stack.fire_schedule(floor_day(NOW) + HOUR * hour + timedelta(minutes=5))
-    stack.pump_until_quiet()
+    stack.deliver_all()
 
 
 def _attribute(stack: LocalStack) -> None:
@@ -252,7 +252,7 @@ def _attribute(stack: LocalStack) -> None:
         last = [floor_hour(NOW) - HOUR]
         for message in due_messages(cluster, last, settings_version=1, origin="schedule", correlation_id="test"):
             _send(stack, "HoursQueueUrl", message.model_dump_json())
-    stack.pump_until_quiet()
+    stack.deliver_all()
     in_flight = "ApproximateNumberOfMessagesNotVisible"
     for queue in ("BackfillQueueUrl", "HoursQueueUrl"):
         attributes = local_client("sqs", stack.endpoint).get_queue_attributes(
@@ -281,7 +281,7 @@ def _dispatch(stack: LocalStack) -> None:
     stack.fire_schedule(floor_day(NOW) + HOUR * 5 + timedelta(minutes=5))
     for queue in ("HoursQueueUrl", "BackfillQueueUrl"):
         local_client("sqs", stack.endpoint).purge_queue(QueueUrl=stack.outputs[queue])
-    stack.pump_until_quiet()
+    stack.deliver_all()
     stack.unavailable.add("DispatchFunction")
 
 
@@ -290,7 +290,7 @@ def _restate_and_export_again(stack: LocalStack) -> None:
         CLUSTERS[0], [FIRST + HOUR], settings_version=2, reason="test", correlation_id="test"
     ):
         _send(stack, "BackfillQueueUrl", message.model_dump_json())
-    stack.pump_until_quiet()
+    stack.deliver_all()
     _fire(stack, 2)
 
 
@@ -309,10 +309,12 @@ def _download(stack: LocalStack) -> None:
     for address in (days[0]["parquet_url"], days[0]["csv_url"]):
         answer = requests.get(address, timeout=60)
         assert answer.status_code == 200, answer.text
-        refused = requests.get(address, timeout=60, headers={UNENCRYPTED: "http"})
+        refused = requests.get(address, timeout=60, headers={PROTOCOL_HEADER: "http"})
         assert refused.status_code == 403, refused.text
     exporter = local_client("s3", stack.endpoint, stack.access_keys["ExportFunction"])
-    exporter.meta.events.register("before-send.s3", lambda request, **_: request.headers.update({UNENCRYPTED: "http"}))
+    exporter.meta.events.register(
+        "before-send.s3", lambda request, **_: request.headers.update({PROTOCOL_HEADER: "http"})
+    )
     with pytest.raises(exporter.exceptions.ClientError, match="AccessDenied"):
         exporter.list_objects_v2(Bucket=stack.outputs["ExportBucketName"], Prefix="focus/")
     stack.authorizer.denials.clear()
@@ -323,7 +325,7 @@ def _refuse_messages(stack: LocalStack) -> None:
     _send(stack, "HoursQueueUrl", "not JSON")
     _send(stack, "BackfillQueueUrl", "not JSON")
     stack.publish_alert(WORKSPACE, "not JSON")
-    stack.pump_until_quiet()
+    stack.deliver_all()
     origins: tuple[tuple[AttributionOrigin, str], ...] = (
         ("schedule", "HoursQueueUrl"),
         ("backfill", "BackfillQueueUrl"),
@@ -338,7 +340,7 @@ def _refuse_messages(stack: LocalStack) -> None:
             "md5OfBody": "", "awsRegion": REGION,
         }  # fmt: skip
         stack.functions["AttributeFunction"].invoke({"Records": [record]})
-    stack.pump_until_quiet()
+    stack.deliver_all()
 
 
 def _fail(stack: LocalStack) -> None:
@@ -350,10 +352,10 @@ def _fail(stack: LocalStack) -> None:
     for hour in (2, 3, 4):
         _fire(stack, hour)
     stack.publish_alert(WORKSPACE, json.dumps({"version": "4"}))
-    stack.pump_until_quiet()
+    stack.deliver_all()
     stack.unavailable.clear()
 
 
 def _publish(stack: LocalStack) -> None:
     stack.publish_alarm("DeadLetterAlarm")
-    stack.pump_until_quiet()
+    stack.deliver_all()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from devstack.artefacts import build
-from devstack.template import REPOSITORY, transform
+from devstack.artefacts import sam_build
+from devstack.template import REPOSITORY, transformed_template
 
 Template = dict[str, Any]
 
@@ -18,13 +18,13 @@ Template = dict[str, Any]
 @pytest.fixture(scope="session")
 def template() -> Template:
     """The transformed template."""
-    return transform()
+    return transformed_template()
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The result of `sam build` for this machine."""
-    return build(tmp_path_factory.mktemp("sam"))
+    return sam_build(tmp_path_factory.mktemp("sam"))
 
 
 @pytest.fixture(scope="session")

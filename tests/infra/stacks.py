@@ -8,7 +8,7 @@ from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transformed_template
 
 Template = dict[str, Any]
 ACCOUNT = "111122223333"
@@ -19,7 +19,7 @@ PARTITIONS = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
 def read_template(path: Path, region: str = "eu-central-1") -> Template:
     """Read a template. SAM templates are transformed."""
     document: Template = yaml_parse(path.read_text())
-    return transform(path, region=region) if "Transform" in document else document
+    return transformed_template(path, region=region) if "Transform" in document else document
 
 
 class Stack:

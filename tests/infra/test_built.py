@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.artefacts import LAYERS, function
-from devstack.aws import STACK, Deployed, create_stack, credentials, local_client, running_aws
+from devstack.artefacts import LAYERS, function_entry
+from devstack.aws import STACK, Deployed, client_environment, create_stack, local_client, running_aws
 from devstack.functions import WORKER, LocalFunction
 from devstack.template import REPOSITORY
 from gpucost.core.hours import format_timestamp
@@ -65,9 +65,9 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
     with ExitStack() as running:
         functions = {}
         for name, environment in deployed.environments.items():
-            handler, folders = function(built, name)
+            handler, folders = function_entry(built, name)
             functions[name] = LocalFunction(
-                name, handler, folders, {**environment, **credentials(endpoint)},
+                name, handler, folders, {**environment, **client_environment(endpoint)},
                 interpreter=sys.executable, isolated=True,
             )  # fmt: skip
             running.callback(functions[name].stop)
@@ -84,10 +84,10 @@ def push(aws: tuple[str, Deployed], text: str) -> None:
 def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, Any]]:
     """The metrics of dispatch in CloudWatch's embedded metric format."""
     endpoint, deployed = aws
-    handler, folders = function(built, "DispatchFunction")
+    handler, folders = function_entry(built, "DispatchFunction")
     done = subprocess.run(
         [sys.executable, "-I", "-S", WORKER, handler, *folders], input=json.dumps(event("schedule")) + "\n",
-        env={**deployed.environments["DispatchFunction"], **credentials(endpoint)},
+        env={**deployed.environments["DispatchFunction"], **client_environment(endpoint)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "hours_sent" in done.stdout.splitlines()[-1], done.stderr
@@ -239,7 +239,7 @@ def test_export_with_its_layer_fits_lambda(built_for_lambda: Path, duckdb_for_la
 
 def imported(built: Path, name: str) -> list[str]:
     """The modules of a process that has imported a handler."""
-    _, folders = function(built, name)
+    _, folders = function_entry(built, name)
     script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
     environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
     done = subprocess.run(

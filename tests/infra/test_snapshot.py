@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from devstack.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transformed_template
 from tests.infra.test_template import of_type
 
 
 def version(**uploaded: str) -> str:
     """The logical ID of the API's version. CloudFormation publishes another version if it changes."""
-    ((name, _),) = of_type(transform(uploaded=uploaded), "AWS::Lambda::Version")
+    ((name, _),) = of_type(transformed_template(uploaded=uploaded), "AWS::Lambda::Version")
     return name
 
 
@@ -28,8 +28,8 @@ def test_code_of_another_function_publishes_no_version() -> None:
 
 
 def test_alias_is_invoked_where_snapshots_exist() -> None:
-    resources = transform()["Resources"]
-    ((alias, body),) = of_type(transform(), "AWS::Lambda::Alias")
+    resources = transformed_template()["Resources"]
+    ((alias, body),) = of_type(transformed_template(), "AWS::Lambda::Alias")
     assert body["FunctionVersion"] == {"Fn::GetAtt": [version(), "Version"]}
     assert resources["HttpIntegration"]["Properties"]["IntegrationUri"] == {
         "Fn::If": ["WithApiSnapshot", {"Ref": alias}, {"Fn::GetAtt": ["ApiFunction", "Arn"]}]
@@ -45,7 +45,7 @@ def test_alias_is_invoked_where_snapshots_exist() -> None:
 
 def test_changed_parameter_replaces_the_version() -> None:
     """Lambda creates no version of an unchanged function."""
-    resources = transform()["Resources"]
+    resources = transformed_template()["Resources"]
     assert resources[version()]["Properties"]["Description"] == {"Fn::Sub": "snapshot ${ApiSnapshot}"}
     assert "${ApiSnapshot}" in resources["ApiFunction"]["Properties"]["Description"]["Fn::Sub"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import REPOSITORY, transform
+from devstack.template import REPOSITORY, transformed_template
 from gpucost.pipeline.refresh_prices import RATING_DELAY
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
@@ -52,7 +52,9 @@ def actions(template: Template, role: str) -> set[str]:
 
 def test_cfn_lint_finds_nothing(tmp_path: Path) -> None:
     path = tmp_path / "template.json"
-    path.write_text(json.dumps(transform(Tracing="Active")))  # without, the transform leaves that parameter unused
+    path.write_text(
+        json.dumps(transformed_template(Tracing="Active"))
+    )  # without, the transform leaves that parameter unused
     done = subprocess.run([REPOSITORY / ".venv/bin/cfn-lint", path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -359,7 +361,7 @@ def test_traces_are_sent_if_enabled(template: Template) -> None:
         }
 
     assert traced(template) == {(False, False)}
-    assert traced(transform(Tracing="Active")) == {(True, True)}
+    assert traced(transformed_template(Tracing="Active")) == {(True, True)}
 
 
 def test_recording_rules_are_loaded_if_enabled(template: Template) -> None:

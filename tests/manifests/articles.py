@@ -6,7 +6,7 @@
 4. scheduling: a slice of 3g.20gb among others, a time-sliced notebook, training that ends within the hour
 """
 
-from devstack.fleet.builders import mig_mixed, mig_single, neuron, node, time_sliced, whole
+from devstack.fleet.builders import gpu_node, mig_mixed, mig_single, neuron_node, time_sliced, whole_gpus
 from devstack.fleet.scenario import GPU, Exporter, Interval, KubeStateMetrics, Node, Pod, Scenario, Use
 
 NAME = "articles"
@@ -30,7 +30,7 @@ def scenario() -> Scenario:
         nodes += some_nodes
         pods += some_pods
     # Labels as exporters expose them; the scrape changes them later.
-    plain = Exporter(dialect="plain", signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 100})
+    plain = Exporter(label_style="plain", signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 100})
     return Scenario(NAME, nodes, pods, ksm=(KubeStateMetrics(pod_times=True),), dcgm=plain, start=-65, end=65)
 
 
@@ -51,7 +51,7 @@ def _owners(kind: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _proof_of_concept() -> tuple[list[Node], list[Pod]]:
-    n = node("poc-1", "a100-40", mig_single("a100-40", "1g.5gb", 7), labels=_labels("poc"))
+    n = gpu_node("poc-1", "a100-40", mig_single("a100-40", "1g.5gb", 7), labels=_labels("poc"))
     namespaces = [namespace for namespace, slices in (("bu-a", 3), ("bu-b", 2), ("bu-c", 2)) for _ in range(slices)]
     return [n], [
         Pod(
@@ -69,30 +69,31 @@ def _proof_of_concept() -> tuple[list[Node], list[Pod]]:
 def _spot() -> tuple[list[Node], list[Pod]]:
     lifetimes: tuple[Interval, ...] = ((5, 65), (7, 40), (10, 65))
     nodes = [
-        node(f"spot-{i}", "t4", whole("t4", lifetime), lifetime=lifetime, labels=_labels("gpu-spot", "spot"))
+        gpu_node(f"spot-{i}", "t4", whole_gpus("t4", lifetime), lifetime=lifetime, labels=_labels("gpu-spot", "spot"))
         for i, lifetime in enumerate(lifetimes)
     ]
     return nodes, [
-        Pod(f"cuda-vector-add-5d8c-{i}", n, [0], _constant("0.35"), namespace="vector", start=n.lifetime[0] + 2,
-            running=n.lifetime[0] + 4, deleted=n.lifetime[1] + 3, owners=_owners("Deployment", "cuda-vector-add"))
+        Pod(f"cuda-vector-add-5d8c-{i}", n, [0], _constant("0.35"), namespace="vector", bound_at=n.lifetime[0] + 2,
+            running_at=n.lifetime[0] + 4, deleted_at=n.lifetime[1] + 3, owners=_owners("Deployment", "cuda-vector-add"))
         for i, n in enumerate(nodes)
     ]  # fmt: skip
 
 
 def _karpenter() -> tuple[list[Node], list[Pod]]:
-    serving = node("inference-1", "a10g", whole("a10g"), labels=_labels("gpu-inference", "spot"))
-    training = node("training-1", "h100", whole("h100"), labels=_labels("gpu-training"))
-    inf2 = neuron("neuron-1", "inf2.24xlarge", 6, 2, labels=_labels("neuron"))
+    serving = gpu_node("inference-1", "a10g", whole_gpus("a10g"), labels=_labels("gpu-inference", "spot"))
+    training = gpu_node("training-1", "h100", whole_gpus("h100"), labels=_labels("gpu-training"))
+    inf2 = neuron_node("neuron-1", "inf2.24xlarge", 6, 2, labels=_labels("neuron"))
     pods = [
         Pod(f"llm-inference-5d8c-{i}", serving, [i], _constant("0.7"), namespace="ml-serving",
-            start=12 if i == 2 else -1e6, running=21 if i == 2 else None, owners=_owners("Deployment", "llm-inference"))
+            bound_at=12 if i == 2 else -1e6, running_at=21 if i == 2 else None,
+            owners=_owners("Deployment", "llm-inference"))
         for i in range(3)
     ]  # fmt: skip
     pods.append(
         Pod("distributed-training-0", training, list(range(8)), _constant("0.85"), namespace="ml-training",
             requests={"trainer": {GPU: 8}}, owners=_owners("Job", "distributed-training"))
     )  # fmt: skip
-    pods.append(Pod("llm-inference-5d8c-waiting", None, namespace="ml-serving", start=-20))  # no node: holds nothing
+    pods.append(Pod("llm-inference-5d8c-waiting", None, namespace="ml-serving", bound_at=-20))  # no node: holds nothing
     pods.append(
         Pod("embedder", inf2, [0, 1], _constant("0.5"), namespace="inferentia",
             requests={"main": {"aws_amazon_com_neuron": 1}})
@@ -102,12 +103,12 @@ def _karpenter() -> tuple[list[Node], list[Pod]]:
 
 def _scheduling() -> tuple[list[Node], list[Pod]]:
     layouts = [["2g.10gb", "2g.10gb", "3g.20gb"]] + [[]] * 7
-    mixed = node("mixed-1", "a100-40", mig_mixed("a100-40", layouts), labels=_labels("gpu-general"))
-    shared = node("shared-1", "t4", time_sliced("t4", 4), labels=_labels("gpu-general"))
+    mixed = gpu_node("mixed-1", "a100-40", mig_mixed("a100-40", layouts), labels=_labels("gpu-general"))
+    shared = gpu_node("shared-1", "t4", time_sliced("t4", 4), labels=_labels("gpu-general"))
     pods = [
         Pod("mig-job", mixed, [2], _constant("0.6"), namespace="team-a-ai",
             requests={"training": {"nvidia_com_mig_3g_20gb": 1}}),
-        Pod("night-training-1", mixed, [3, 4, 5, 6], _constant("0.9"), namespace="night", finished=25, deleted=60,
+        Pod("night-training-1", mixed, [3, 4, 5, 6], _constant("0.9"), namespace="night", finished_at=25, deleted_at=60,
             requests={"training": {GPU: 4}}, owners=(("Job", "night-training-1"), ("CronJob", "night-training"))),
         *(Pod(f"notebook-{i}", shared, [0], _constant("0.1"), namespace="notebooks") for i in range(2)),
     ]  # fmt: skip

@@ -134,7 +134,7 @@ def _kube_state_metrics(scenario: Scenario, minute: int, others: int) -> Target:
     for series, value in samples_at(kube_state_metrics.series(scenario), minute):
         target.add(series.metric, value, **exposed_labels(series))
     for pod in scenario.pods:
-        if pod.start <= minute < pod.deleted:
+        if pod.bound_at <= minute < pod.deleted_at:
             _add_pod(target, pod.namespace, pod.name, pod.id, pod.node.name if pod.node else "")
     for number in range(others):
         name, uid, node = f"web-5d8c-{number}", f"uid-web-{number}", f"general-{number // 2}"

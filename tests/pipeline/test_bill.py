@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from devstack.bill.export import write_export
-from devstack.bill.items import LineItem, covered, on_demand, plan_fee, ri_fee, spot, unused_capacity
+from devstack.bill.items import (
+    LineItem,
+    on_demand,
+    reserved_instance_fee,
+    savings_plan_covered,
+    savings_plan_fee,
+    spot,
+    unused_capacity_reservation,
+)
 from devstack.dynamodb_local import create_table
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import SourceError
@@ -92,10 +100,10 @@ def environment(tmp_path: Path, table: DynamoTable) -> BillEnvironment:
 def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillEnvironment) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
-        *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
+        *savings_plan_covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
         spot("i-0c", "g5.xlarge", HOUR + HOUR_LENGTH, "0.3", hours="0.5"),
-        plan_fee(PLAN, HOUR, "40", "31"),
-        *unused_capacity(ODCR, "p5.48xlarge", HOUR, "55"),
+        savings_plan_fee(PLAN, HOUR, "40", "31"),
+        *unused_capacity_reservation(ODCR, "p5.48xlarge", HOUR, "55"),
         on_demand("i-0a", "p5.48xlarge", OCTOBER, "55"),
     ]
     write_export(environment.folder, items)
@@ -143,7 +151,7 @@ def test_only_changed_hours_are_restated(environment: BillEnvironment) -> None:
 def test_closed_bill_restates_its_month_once_and_is_not_read_again(environment: BillEnvironment) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
-        ri_fee(RI, "p5.48xlarge", NOVEMBER, unused="720", unused_hours="36"),
+        reserved_instance_fee(RI, "p5.48xlarge", NOVEMBER, unused="720", unused_hours="36"),
     ]
     write_export(environment.folder, items)
     assert environment.refresh().changed_hours == (HOUR,), "the unused part of the reservation is not known yet"
@@ -229,8 +237,8 @@ def test_empty_bill_of_a_month_keeps_stored_bills(environment: BillEnvironment) 
 def test_node_pools_come_from_the_ledger(environment: BillEnvironment) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
-        *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
-        *covered("i-0c", "p5.48xlarge", HOUR, "29", listed="55", plan=PLAN),
+        *savings_plan_covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
+        *savings_plan_covered("i-0c", "p5.48xlarge", HOUR, "29", listed="55", plan=PLAN),
     ]
     write_export(environment.folder, items)
     environment.pools = {"i-0a": "train", "i-0b": "train", "i-0c": "serve"}
@@ -302,7 +310,7 @@ def first_days() -> list[LineItem]:
         for hour in range(2)
         for item in (
             on_demand("i-0a", "p5.48xlarge", NOVEMBER + timedelta(days=day, hours=hour), "55"),
-            plan_fee(PLAN, NOVEMBER + timedelta(days=day, hours=hour), "40", "31"),
+            savings_plan_fee(PLAN, NOVEMBER + timedelta(days=day, hours=hour), "40", "31"),
         )
     ]
 
@@ -375,5 +383,5 @@ def test_amounts_of_a_month_equal_its_bill(environment: BillEnvironment) -> None
     environment.refresh()
     stored = environment.store.bills(NOVEMBER, DECEMBER)
     total = sum(billed.amount for bill in stored.values() for billed in bill.instances.values())
-    assert to_decimal(total) == sum(item.effective for item in items if item.effective)
-    assert len(stored) == len([item for item in items if item.effective])
+    assert to_decimal(total) == sum(item.amortized_cost for item in items if item.amortized_cost)
+    assert len(stored) == len([item for item in items if item.amortized_cost])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devstack.aws import credentials, local_client, running_aws
+from devstack.aws import client_environment, local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import HourRecord, Status
 from gpucost.core.hours import HOUR
@@ -86,7 +86,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def fleet(endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    for name, value in credentials(endpoint).items():
+    for name, value in client_environment(endpoint).items():
         monkeypatch.setenv(name, value)
     yield Fleet(endpoint, table)
 

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from devstack.aws import credentials, local_client, running_aws
+from devstack.aws import client_environment, local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.pipeline.attribute import AttributeService
@@ -45,7 +45,7 @@ DENIED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Er
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with running_aws() as address:
-        for name, value in credentials(address).items():
+        for name, value in client_environment(address).items():
             monkeypatch.setenv(name, value)
         yield address
 

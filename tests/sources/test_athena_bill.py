@@ -11,9 +11,9 @@ import requests
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import ANY, Stubber
 
-from devstack.aws import credentials, local_client, running_aws
+from devstack.aws import client_environment, local_client, running_aws
 from devstack.bill.export import write_export
-from devstack.bill.items import on_demand, plan_fee, spot
+from devstack.bill.items import on_demand, savings_plan_fee, spot
 from gpucost.core.errors import SourceError
 from gpucost.runtime.aws import AwsClients
 from gpucost.settings.bill import CurSettings
@@ -73,7 +73,7 @@ def test_rows_of_the_statement_are_read_through_athenas_api(aws: str, tmp_path: 
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55.04"),
         spot("i-0b", "g5.xlarge", HOUR, "0.31", hours="0.3333333333"),
-        plan_fee("arn:plan", HOUR, "100", "80.5"),
+        savings_plan_fee("arn:plan", HOUR, "100", "80.5"),
     ]
     write_export(tmp_path, items)
     cur = cur_settings(output_location=LOCATION)
@@ -202,11 +202,11 @@ def test_unreachable_athena_is_an_error() -> None:
 
 
 def test_bill_of_another_account_is_read_with_a_role_in_its_region(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in credentials(aws).items():
+    for name, value in client_environment(aws).items():
         monkeypatch.setenv(name, value)
     clients = AwsClients()
     default = clients.client_in_role("athena", region=None, role_arn=None)
-    assert default.meta.region_name == credentials(aws)["AWS_REGION"]
+    assert default.meta.region_name == client_environment(aws)["AWS_REGION"]
     settings = cur_settings(region="us-east-1", role_arn="arn:aws:iam::999988887777:role/gpucost-query-billing")
     other = bill_reader(settings, clients)._client
     assert other.meta.region_name == "us-east-1"
@@ -222,7 +222,7 @@ ROLE = "arn:aws:iam::999988887777:role/gpucost-query-billing"
 def test_role_of_the_bill_is_assumed_with_the_external_id(
     aws: str, monkeypatch: pytest.MonkeyPatch, external_id: str | None
 ) -> None:
-    for name, value in credentials(aws).items():
+    for name, value in client_environment(aws).items():
         monkeypatch.setenv(name, value)
     clients = AwsClients()
     sent: list[dict[str, Any]] = []
@@ -233,7 +233,7 @@ def test_role_of_the_bill_is_assumed_with_the_external_id(
 
 
 def test_role_that_cannot_be_assumed_is_named(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in credentials(aws).items():
+    for name, value in client_environment(aws).items():
         monkeypatch.setenv(name, value)
     clients = AwsClients()
     with Stubber(clients("sts")) as sts:

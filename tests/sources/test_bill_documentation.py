@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from devstack.bill.columns import CUR2
 from devstack.bill.export import write_export
-from devstack.bill.items import covered, on_demand
+from devstack.bill.items import on_demand, savings_plan_covered
 from devstack.template import REPOSITORY
 from gpucost.core.amounts import to_decimal
 from gpucost.core.pricing.bill_lines import BillSharing, build_bill
@@ -46,7 +46,7 @@ def test_documented_columns_are_those_of_the_statements() -> None:
 def test_worked_example_is_correct(tmp_path: Path) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "56"),
-        *covered("i-0b", "p5.48xlarge", HOUR, "30", listed="56", plan="arn:plan"),
+        *savings_plan_covered("i-0b", "p5.48xlarge", HOUR, "30", listed="56", plan="arn:plan"),
         on_demand("i-0c", "p5.48xlarge", HOUR, "56"),
         on_demand("i-0d", "p5.48xlarge", HOUR, "14", hours="0.25"),
     ]

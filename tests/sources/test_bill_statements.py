@@ -13,18 +13,18 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devstack.bill.export import Format, write_export
+from devstack.bill.export import ExportFormat, write_export
 from devstack.bill.items import (
     LineItem,
-    block,
-    covered,
+    capacity_block,
     on_demand,
     other_charges,
-    plan_fee,
-    reserved,
-    ri_fee,
+    reserved_instance,
+    reserved_instance_fee,
+    savings_plan_covered,
+    savings_plan_fee,
     spot,
-    unused_capacity,
+    unused_capacity_reservation,
 )
 from gpucost.core.errors import SourceError
 from gpucost.core.pricing.bill_lines import BillLine
@@ -68,11 +68,11 @@ def test_all_ways_to_pay(tmp_path: Path, form: dict[str, Any]) -> None:
         form,
         [
             on_demand("i-0a", "p5.48xlarge", HOUR, "55.04"),
-            *covered("i-0b", "p5.48xlarge", HOUR, "30.123456789", listed="55.04", plan=PLAN),
-            reserved("i-0c", "p4d.24xlarge", HOUR, "14.2", ri=RI),
+            *savings_plan_covered("i-0b", "p5.48xlarge", HOUR, "30.123456789", listed="55.04", plan=PLAN),
+            reserved_instance("i-0c", "p4d.24xlarge", HOUR, "14.2", ri=RI),
             spot("i-0d", "g5.xlarge", HOUR, "0.3333333333", hours="0.5"),
             spot("i-0e", "g5.xlarge", HOUR, "0", hours="0.25"),
-            on_demand("i-0f", "p5.48xlarge", HOUR, "55.04").into(ODCR),
+            on_demand("i-0f", "p5.48xlarge", HOUR, "55.04").launched_into(ODCR),
             *other_charges("i-0a", "p5.48xlarge", HOUR),
         ],
     )
@@ -105,13 +105,13 @@ def test_unused_commitments(tmp_path: Path, form: dict[str, Any]) -> None:
         tmp_path,
         form,
         [
-            plan_fee(PLAN, HOUR, "100", "80.5"),
-            plan_fee(FAMILY_PLAN, HOUR, "40", "38", family="p5"),
-            plan_fee("arn:other-family", HOUR, "40", "38", family="m5"),
-            plan_fee("arn:all-used", HOUR, "40", "40"),
-            ri_fee(RI, "p4d.24xlarge", NOVEMBER, unused="142", unused_hours="10"),
-            ri_fee("arn:ri-m5", "m5.large", NOVEMBER, unused="9", unused_hours="90"),
-            *unused_capacity(ODCR, "p5.48xlarge", HOUR, "110.08", hours="2"),
+            savings_plan_fee(PLAN, HOUR, "100", "80.5"),
+            savings_plan_fee(FAMILY_PLAN, HOUR, "40", "38", family="p5"),
+            savings_plan_fee("arn:other-family", HOUR, "40", "38", family="m5"),
+            savings_plan_fee("arn:all-used", HOUR, "40", "40"),
+            reserved_instance_fee(RI, "p4d.24xlarge", NOVEMBER, unused="142", unused_hours="10"),
+            reserved_instance_fee("arn:ri-m5", "m5.large", NOVEMBER, unused="9", unused_hours="90"),
+            *unused_capacity_reservation(ODCR, "p5.48xlarge", HOUR, "110.08", hours="2"),
         ],
     )
     assert {line.resource_id: (line.kind, line.amount, line.start, line.end) for line in lines} == {
@@ -127,16 +127,19 @@ def test_unused_commitments(tmp_path: Path, form: dict[str, Any]) -> None:
 
 @each_statement
 def test_private_discounts_are_in_net_amounts_only(tmp_path: Path, form: dict[str, Any]) -> None:
-    sp, _ = covered("i-0b", "p5.48xlarge", HOUR, "30", listed="55", plan=PLAN)
+    sp, _ = savings_plan_covered("i-0b", "p5.48xlarge", HOUR, "30", listed="55", plan=PLAN)
     lines = read(
         tmp_path,
         form,
         [
-            replace(on_demand("i-0a", "p5.48xlarge", HOUR, "55"), net=Decimal("49.5")),
-            replace(sp, net=Decimal("27.25")),
-            replace(reserved("i-0c", "p4d.24xlarge", HOUR, "14", ri=RI), net=Decimal("12.5")),
-            replace(plan_fee(PLAN, HOUR, "100", "80"), net=Decimal(90)),
-            replace(ri_fee(RI, "p4d.24xlarge", NOVEMBER, unused="140", unused_hours="10"), net=Decimal(126)),
+            replace(on_demand("i-0a", "p5.48xlarge", HOUR, "55"), net_amortized_cost=Decimal("49.5")),
+            replace(sp, net_amortized_cost=Decimal("27.25")),
+            replace(reserved_instance("i-0c", "p4d.24xlarge", HOUR, "14", ri=RI), net_amortized_cost=Decimal("12.5")),
+            replace(savings_plan_fee(PLAN, HOUR, "100", "80"), net_amortized_cost=Decimal(90)),
+            replace(
+                reserved_instance_fee(RI, "p4d.24xlarge", NOVEMBER, unused="140", unused_hours="10"),
+                net_amortized_cost=Decimal(126),
+            ),
         ],
     )
     gross = form.get("amount") == "amortized"
@@ -151,15 +154,15 @@ def test_private_discounts_are_in_net_amounts_only(tmp_path: Path, form: dict[st
 
 @pytest.mark.parametrize("unfilled", [None, Decimal(0)])
 def test_empty_net_columns_do_not_make_nodes_free(tmp_path: Path, unfilled: Decimal | None) -> None:
-    sp, _ = covered("i-0b", "p5.48xlarge", HOUR, "30", listed="55", plan=PLAN)
+    sp, _ = savings_plan_covered("i-0b", "p5.48xlarge", HOUR, "30", listed="55", plan=PLAN)
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
         sp,
-        reserved("i-0c", "p4d.24xlarge", HOUR, "14", ri=RI),
-        plan_fee(PLAN, HOUR, "100", "80"),
-        ri_fee(RI, "p4d.24xlarge", NOVEMBER, unused="140", unused_hours="10"),
+        reserved_instance("i-0c", "p4d.24xlarge", HOUR, "14", ri=RI),
+        savings_plan_fee(PLAN, HOUR, "100", "80"),
+        reserved_instance_fee(RI, "p4d.24xlarge", NOVEMBER, unused="140", unused_hours="10"),
     ]
-    lines = read(tmp_path, EVERY[1], [replace(item, net=unfilled) for item in items])
+    lines = read(tmp_path, EVERY[1], [replace(item, net_amortized_cost=unfilled) for item in items])
     assert {line.resource_id: line.amount for line in lines} == {
         "i-0a": 55, "i-0b": 30, "i-0c": 14, PLAN: 20, RI: 140,
     }  # fmt: skip
@@ -170,20 +173,27 @@ def test_instances_of_a_capacity_block_are_not_free(tmp_path: Path, form: dict[s
     lines = read(
         tmp_path,
         form,
-        [block("i-0a", "p5.48xlarge", HOUR, BLOCK), on_demand("i-0b", "p5.48xlarge", HOUR, "55.04")],
+        [capacity_block("i-0a", "p5.48xlarge", HOUR, BLOCK), on_demand("i-0b", "p5.48xlarge", HOUR, "55.04")],
     )
     assert instances(lines) == {"i-0b": ("55.040000000000", "1.000000")}
 
 
 def test_license_fee_of_a_capacity_block_is_not_its_price(tmp_path: Path) -> None:
-    licence = replace(block("i-0a", "p5.48xlarge", HOUR, BLOCK), unblended=Decimal("0.13"), listed=Decimal("0.13"))
+    licence = replace(
+        capacity_block("i-0a", "p5.48xlarge", HOUR, BLOCK),
+        unblended_cost=Decimal("0.13"),
+        on_demand_cost=Decimal("0.13"),
+    )
     for form in EVERY[:2]:
-        assert read(tmp_path, form, [replace(licence, effective=Decimal("0.13"))]) == []
+        assert read(tmp_path, form, [replace(licence, amortized_cost=Decimal("0.13"))]) == []
 
 
 def test_capacity_block_without_type_column_is_recognized_by_its_price(tmp_path: Path) -> None:
     unnamed = replace(
-        block("i-0a", "p5.48xlarge", HOUR, BLOCK), capacity_reservation="", capacity_status="", capacity_type=""
+        capacity_block("i-0a", "p5.48xlarge", HOUR, BLOCK),
+        capacity_reservation="",
+        capacity_status="",
+        capacity_type="",
     )
     for form in EVERY[:2]:
         assert read(tmp_path, form, [unnamed, spot("i-0b", "g5.xlarge", HOUR, "0")])[0].resource_id == "i-0b"
@@ -200,7 +210,7 @@ def test_usage_without_instance_is_left_out(tmp_path: Path, form: dict[str, Any]
 @pytest.mark.parametrize("form", EVERY[2:], ids=str)
 def test_correction_of_an_earlier_bill_is_left_out(tmp_path: Path, form: dict[str, Any]) -> None:
     charge = on_demand("i-0a", "p5.48xlarge", HOUR, "55")
-    lines = read(tmp_path, form, [charge, replace(charge, effective=Decimal(-5), corrects=True)])
+    lines = read(tmp_path, form, [charge, replace(charge, amortized_cost=Decimal(-5), is_correction=True)])
     assert [line.amount for line in lines] == [55]
 
 
@@ -212,7 +222,7 @@ def test_lines_of_an_instance_hour_are_added_up(tmp_path: Path, form: dict[str, 
         form,
         [
             on_demand("i-0a", "p5.48xlarge", HOUR, "23.2391111111", hours="0.4222222222"),
-            *covered(
+            *savings_plan_covered(
                 "i-0a", "p5.48xlarge", HOUR, "17.4043333333", listed="31.80088889", plan=PLAN, hours="0.5777777778"
             ),
         ],
@@ -326,7 +336,7 @@ def test_daily_export_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_row_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:
-    form: Format = "cur2"
+    form: ExportFormat = "cur2"
     write_export(tmp_path, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], form=form)
     (row,) = run(sql_statement(cur_settings(), NOVEMBER, DECEMBER, now=NOW), tmp_path)
     parse_bill_line(row)

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from devstack.fleet import openmetrics
-from devstack.fleet.scenarios.mixes import mix
+from devstack.fleet.scenarios.mixes import random_cluster
 from devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, assert_identity, assert_lines
 
@@ -24,7 +24,7 @@ def main(first: int, after: int) -> int:
     base = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
     wrong = count()
     for seed in range(first, after, AT_ONCE):
-        scenarios = [mix(number) for number in range(seed, min(after, seed + AT_ONCE))]
+        scenarios = [random_cluster(number) for number in range(seed, min(after, seed + AT_ONCE))]
         with tempfile.TemporaryDirectory(prefix="gpucost-fleet-") as name:
             folder = Path(name)
             openmetrics.write(scenarios, base, folder / "metrics.om")

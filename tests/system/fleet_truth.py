@@ -12,7 +12,7 @@ import simplejson
 
 from devstack.fleet import truth
 from devstack.fleet.scenario import Scenario
-from devstack.fleet.truth import Amount, TrueLine
+from devstack.fleet.truth import ToleratedAmount, TrueLine
 from devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
@@ -62,7 +62,9 @@ def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
 def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
     """Check that the lines are exactly the expected ones, with true figures."""
     assert hour["status"] == "complete", hour["notes"]
-    expected = {(true_line.pod.id, true_line.resource): true_line for true_line in truth.hour(scenario, number).lines}
+    expected = {
+        (true_line.pod.id, true_line.resource): true_line for true_line in truth.true_hour(scenario, number).lines
+    }
     lines = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
     assert len(lines) == len(hour["lines"])
     may_be_missing = {key for key, true_line in expected.items() if true_line.may_be_missing}
@@ -76,11 +78,11 @@ def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
 def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
     pod = true.pod
     assert (line["namespace"], line["pod"], line["units"]) == (pod.namespace, pod.name, true.units)
-    assert line["business_unit"] == scenario.business_units.get(pod.name, pod.namespace)
+    assert line["business_unit"] == scenario.business_unit_by_pod.get(pod.name, pod.namespace)
     workload = pod.owners[-1] if pod.owners else ("Pod", pod.name)
     owner = (line["workload_kind"], line["workload"])
     assert owner == workload, f"{pod.name} is of {owner}, not of {workload}"
-    near(line["gpu_share"], Amount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
+    near(line["gpu_share"], ToleratedAmount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
     near(line["allocated_gpu_hours"], true.allocated_gpu_hours, f"{pod.name} allocated")
     compare_use(line, true)
 
@@ -92,7 +94,7 @@ def compare_use(line: Any, true: TrueLine) -> None:
     if by == "none" and true.observed_gpu_hours <= slack:
         near(
             line["unmeasured_gpu_hours"],
-            true.unmeasured_gpu_hours + Amount(Fraction(0), true.observed_gpu_hours),
+            true.unmeasured_gpu_hours + ToleratedAmount(Fraction(0), true.observed_gpu_hours),
             f"{pod_name} unmeasured",
         )
         return
@@ -100,20 +102,20 @@ def compare_use(line: Any, true: TrueLine) -> None:
         assert slack, f"{pod_name} is measured by {by}, though no scrape shows its use"
     elif true.effective_gpu_hours is not None:
         assert by == true.utilization_source, f"{pod_name} is measured by {by}, not by {true.utilization_source}"
-    effective = true.effective_gpu_hours or Amount(Fraction(0), slack)
+    effective = true.effective_gpu_hours or ToleratedAmount(Fraction(0), slack)
     near(line["effective_gpu_hours"] or 0, effective, f"{pod_name} effective")
     near(line["unmeasured_gpu_hours"], true.unmeasured_gpu_hours, f"{pod_name} unmeasured")
 
 
 def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
     """Check that every part of the cost identity is true, and that they add up to the last digit."""
-    totals, true = hour["totals"], truth.hour(scenario, number)
+    totals, true = hour["totals"], truth.true_hour(scenario, number)
     assert totals["node_cost_usd"] is not None, f"the totals are unknown: {hour['notes']}"
     assert sum(totals[f"{part}_usd"] for part in PARTS) == totals["node_cost_usd"]
     assert totals["allocated_usd"] == totals["effective_usd"] + totals["waste_usd"] + totals["unmeasured_usd"]
     for part in ("capacity", "unallocated", "stranded", "unobserved"):
         near(totals[f"{part}_gpu_hours"], getattr(true, part), part)
-    if scenario.residual:
+    if scenario.allows_residual:
         near(-totals["residual_usd"] / PRICE, true.excess, "residual")
         assert totals["residual_usd"] < 0
     else:
@@ -123,7 +125,7 @@ def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
         assert sum(parts) == line["allocated_usd"]
 
 
-def near(text: Any, amount: Amount, label: str) -> None:
+def near(text: Any, amount: ToleratedAmount, label: str) -> None:
     """Check that a figure is within the tolerance of the true amount."""
     assert text is not None, f"{label} is unknown; it is {float(amount.value)}"
     off = abs(Fraction(text) - amount.value)

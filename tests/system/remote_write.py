@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import requests
 
 from devstack.fleet.series import SimulatedSeries
-from devstack.prometheus import VICTORIA_METRICS
+from devstack.prometheus import VICTORIA_METRICS_VARIABLE
 from devstack.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
@@ -44,7 +44,7 @@ def send(url: str, series: Sequence[SimulatedSeries], base_ms: int, scrapes: Map
         samples = by_time[at]
         for first in range(0, len(samples), SERIES_PER_REQUEST):
             _post(url, samples[first : first + SERIES_PER_REQUEST], base_ms + at)
-    if os.environ.get(VICTORIA_METRICS):
+    if os.environ.get(VICTORIA_METRICS_VARIABLE):
         flush(url)
 
 

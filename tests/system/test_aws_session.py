@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.loopback import LoopbackServer, serving_requests
+from devstack.loopback import LoopbackServer, serving_in_background
 from tests.system.test_cli import GPUCOST, CommandResult
 
 CONFIG = """
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def aws() -> Iterator[Aws]:
     server = Aws()
-    with serving_requests(server):
+    with serving_in_background(server):
         yield server
 
 

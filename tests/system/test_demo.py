@@ -52,7 +52,7 @@ def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
 def true_hours(end: datetime) -> list[truth.TrueHour]:
     """The true figures of every hour."""
     scenario = demo.scenario(end)
-    return [truth.hour(scenario, number) for number in range(demo.HOURS)]
+    return [truth.true_hour(scenario, number) for number in range(demo.HOURS)]
 
 
 @cache
@@ -137,7 +137,7 @@ def unallocated_usd(end: datetime, number: int, pool: str) -> Fraction:
     nodes = tuple(node for node in scenario.nodes if node.labels["karpenter_sh_nodepool"] == pool)
     names = {node.name for node in nodes}
     pods = [pod for pod in scenario.pods if pod.node and pod.node.name in names]
-    pool_hour = truth.hour(replace(scenario, nodes=nodes, pods=pods), number)
+    pool_hour = truth.true_hour(replace(scenario, nodes=nodes, pods=pods), number)
     return pool_hour.unallocated.value * Fraction(demo.GPU_HOURLY_USD)
 
 

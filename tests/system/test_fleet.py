@@ -45,9 +45,9 @@ def test_every_part_of_the_identity_matches_the_truth(attributed: Hours, name: s
     assert_identity(SCENARIOS[name], number, attributed[name, number])
 
 
-@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.notes])
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.expected_notes])
 def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
-    for note in SCENARIOS[name].notes:
+    for note in SCENARIOS[name].expected_notes:
         assert any(note in text for text in attributed[name, SCENARIOS[name].hours[0]]["notes"])
 
 

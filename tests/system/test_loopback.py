@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from devstack.http import serving
+from devstack.http import serving_api
 from devstack.loopback import listen
 from devstack.prometheus import free_port
 from devstack.slack import running_slack
@@ -39,7 +39,7 @@ def test_aborted_client_of_the_api_prints_no_traceback(capfd: pytest.CaptureFixt
         return {"statusCode": 200, "body": "x" * 10_000_000}
 
     port = free_port()
-    with serving(slow, ["GET /x"], port):
+    with serving_api(slow, ["GET /x"], port):
         hang_up(port, b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n", after=0.1)
         hang_up(port, b"GET /x HTTP/1.1\r\nContent-Length: 5\r\n\r\n")
         deadline = time.monotonic() + 10
@@ -66,7 +66,7 @@ def test_fault_of_the_server_itself_is_still_printed(capfd: pytest.CaptureFixtur
         raise ZeroDivisionError("a fault")
 
     port = free_port()
-    with serving(broken, ["GET /x"], port), pytest.raises(requests.ConnectionError):
+    with serving_api(broken, ["GET /x"], port), pytest.raises(requests.ConnectionError):
         requests.get(f"http://127.0.0.1:{port}/x", timeout=10)
     assert "ZeroDivisionError: a fault" in capfd.readouterr().err
 
@@ -74,7 +74,7 @@ def test_fault_of_the_server_itself_is_still_printed(capfd: pytest.CaptureFixtur
 @pytest.mark.parametrize("length", ["-1", "five", "²"])
 def test_invalid_content_length_is_400(length: str, capfd: pytest.CaptureFixture[str]) -> None:
     port = free_port()
-    with serving(hello, ["GET /x"], port), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with serving_api(hello, ["GET /x"], port), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(f"GET /x HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
         assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
     assert capfd.readouterr() == ("", "")
@@ -85,5 +85,5 @@ def test_port_stays_reserved_until_it_is_served() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(GpuCostError, match=f"^port {port} is taken; choose another with --port$"):
             listen(port)
-        with serving(hello, ["GET /x"], listener):
+        with serving_api(hello, ["GET /x"], listener):
             assert requests.get(f"http://127.0.0.1:{port}/x", timeout=10).text == "hello"

@@ -3,49 +3,53 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devstack.fleet.builders import mig_single, node, whole
+from devstack.fleet.builders import gpu_node, mig_single, whole_gpus
 from devstack.fleet.scenario import FOREVER, GPU, Exporter, Geometry, Interval, KubeStateMetrics, Node, Pod, Scenario
-from devstack.fleet.scenarios.outages import silent
-from devstack.fleet.scenarios.sharing import flat, request
+from devstack.fleet.scenarios.outages import with_scrape_gap
+from devstack.fleet.scenarios.sharing import constant_use, container_request
 
 
 def scenarios() -> Iterator[Scenario]:
     """All scenarios of this module."""
-    yield from _left_behind()
-    yield from _short()
-    yield from _health()
-    yield from _in_gaps()
-    yield from _booting()
+    yield from _reclaimed_spot_node_scenarios()
+    yield from _short_lived_node_scenarios()
+    yield from _unhealthy_device_scenarios()
+    yield from _node_change_in_gap_scenarios()
+    yield from _late_node_label_scenarios()
 
 
 def _single_gpu_node(name: str, lifetime: Interval = FOREVER, ready: float | None = None) -> Node:
     begins = lifetime[0] if ready is None else ready
-    return node(name, "a10g-one", whole("a10g-one", lifetime=(begins, 1e6)), lifetime=lifetime)
+    return gpu_node(name, "a10g-one", whole_gpus("a10g-one", lifetime=(begins, 1e6)), lifetime=lifetime)
 
 
-def _left_behind() -> Iterator[Scenario]:
+def _reclaimed_spot_node_scenarios() -> Iterator[Scenario]:
     """Spot nodes are reclaimed. Their pod objects remain until they are deleted, past the hour's end and longer."""
     stays = _single_gpu_node("n0")
     spot = _single_gpu_node("n1", (-1e6, 57))
-    left = Pod("left", spot, [0], flat("0.7"), deleted=64)
+    left = Pod("left", spot, [0], constant_use("0.7"), deleted_at=64)
     yield Scenario("left-behind-over-the-hour", [stays, spot], [left], hours=(0, 1))
     long_gone = _single_gpu_node("n1", (-1e6, -50))
-    forgotten = Pod("forgotten", long_gone, [0], flat("0.7"))
+    forgotten = Pod("forgotten", long_gone, [0], constant_use("0.7"))
     yield Scenario("left-behind-for-hours", [stays, long_gone], [forgotten], hours=(0, 1))
-    slices = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7), lifetime=(-1e6, 20))
-    small = Pod("small", slices, [0], flat("0.7"), deleted=40)
+    slices = gpu_node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7), lifetime=(-1e6, 20))
+    small = Pod("small", slices, [0], constant_use("0.7"), deleted_at=40)
     yield Scenario("left-behind-slices", [stays, slices], [small])
 
 
-def _short() -> Iterator[Scenario]:
+def _short_lived_node_scenarios() -> Iterator[Scenario]:
     """Nodes that exist for minutes."""
     stays, within = _single_gpu_node("n0"), _single_gpu_node("n1", (12, 41), ready=15)
-    yield Scenario("node-within-the-hour", [stays, within], [Pod("p", within, [0], flat("0.5"), start=16, deleted=39)])
+    yield Scenario(
+        "node-within-the-hour",
+        [stays, within],
+        [Pod("p", within, [0], constant_use("0.5"), bound_at=16, deleted_at=39)],
+    )
     brief = _single_gpu_node("n1", (20.3, 22.8))
     yield Scenario("node-for-two-minutes", [stays, brief])
     many = [_single_gpu_node(f"wave{i}", (5 * i, 5 * i + 30), ready=5 * i + 2) for i in range(6)]
     pods = [
-        Pod(f"p{i}", wave_node, [0], flat("0.5"), start=5 * i + 3, deleted=5 * i + 35)
+        Pod(f"p{i}", wave_node, [0], constant_use("0.5"), bound_at=5 * i + 3, deleted_at=5 * i + 35)
         for i, wave_node in enumerate(many)
     ]
     yield Scenario("nodes-in-waves", [stays, *many], pods)
@@ -54,34 +58,34 @@ def _short() -> Iterator[Scenario]:
         for number, lifetime in enumerate([(-1e6, 20), (23, 40), (44, 1e6)])
     ]
     starts = (-70, 24, 46)  # the pods of nodes that are gone are never deleted
-    pods = [Pod(f"p{i}", version, [0], flat("0.5"), start=starts[i]) for i, version in enumerate(replaced)]
+    pods = [Pod(f"p{i}", version, [0], constant_use("0.5"), bound_at=starts[i]) for i, version in enumerate(replaced)]
     yield Scenario("node-replaced-twice", replaced, pods)
 
 
-def _health() -> Iterator[Scenario]:
+def _unhealthy_device_scenarios() -> Iterator[Scenario]:
     """The units that a node advertises decrease and recover."""
 
     def offers(interval: Interval, healthy: int = 4) -> Geometry:
-        return whole("a10g", lifetime=interval, allocatable={GPU: healthy})
+        return whole_gpus("a10g", lifetime=interval, allocatable={GPU: healthy})
 
-    unhealthy = node("n1", "a10g", (offers((-1e6, 20)), offers((20, 45), 3), offers((45, 1e6))))
-    pods = [Pod("p", unhealthy, [0], flat("0.5")), Pod("q", unhealthy, [1], flat("0.5"), start=25)]
+    unhealthy = gpu_node("n1", "a10g", (offers((-1e6, 20)), offers((20, 45), 3), offers((45, 1e6))))
+    pods = [Pod("p", unhealthy, [0], constant_use("0.5")), Pod("q", unhealthy, [1], constant_use("0.5"), bound_at=25)]
     yield Scenario("unhealthy-for-a-while", [unhealthy], pods)
-    full = node("n1", "a10g", whole("a10g", allocatable={GPU: 3}))
-    yield Scenario("unhealthy-and-held", [full], [Pod(f"p{i}", full, [i], flat("0.5")) for i in range(4)])
+    full = gpu_node("n1", "a10g", whole_gpus("a10g", allocatable={GPU: 3}))
+    yield Scenario("unhealthy-and-held", [full], [Pod(f"p{i}", full, [i], constant_use("0.5")) for i in range(4)])
     # The device plugin crashes: nothing is advertised for a while, and running pods continue.
-    crashed = node("n1", "a10g", (whole("a10g", lifetime=(-1e6, 20)), whole("a10g", lifetime=(28, 1e6))))
+    crashed = gpu_node("n1", "a10g", (whole_gpus("a10g", lifetime=(-1e6, 20)), whole_gpus("a10g", lifetime=(28, 1e6))))
     yield Scenario(
         "plugin-crashed",
         [crashed],
-        [Pod("p", crashed, [0], flat("0.5"))],
-        dcgm=Exporter(blank=[(20, 28)]),
+        [Pod("p", crashed, [0], constant_use("0.5"))],
+        dcgm=Exporter(intervals_without_devices=[(20, 28)]),
     )
-    none = node("n1", "a10g", (whole("a10g", lifetime=(-1e6, -1e5)),))
+    none = gpu_node("n1", "a10g", (whole_gpus("a10g", lifetime=(-1e6, -1e5)),))
     yield Scenario("never-advertised", [none, _single_gpu_node("n0")])
 
 
-def _in_gaps() -> Iterator[Scenario]:
+def _node_change_in_gap_scenarios() -> Iterator[Scenario]:
     """Nodes that change during a gap in scrapes."""
     gap = [(20, 30)]
     stays, leaves, joins = (
@@ -89,26 +93,45 @@ def _in_gaps() -> Iterator[Scenario]:
         _single_gpu_node("n1", (-1e6, 24)),
         _single_gpu_node("n2", (25, 1e6), ready=26),
     )
-    pods = [Pod("p", leaves, [0], flat("0.5"), deleted=24), Pod("q", joins, [0], flat("0.5"), start=27)]
+    pods = [
+        Pod("p", leaves, [0], constant_use("0.5"), deleted_at=24),
+        Pod("q", joins, [0], constant_use("0.5"), bound_at=27),
+    ]
     moving = Scenario("nodes-change-in-a-gap", [stays, leaves, joins], pods)
-    yield silent(moving, "allocation", gap)
-    with_times = silent(replace(moving, name="nodes-change-in-a-gap-with-times"), "allocation", gap)
+    yield with_scrape_gap(moving, "allocation", gap)
+    with_times = with_scrape_gap(replace(moving, name="nodes-change-in-a-gap-with-times"), "allocation", gap)
     yield replace(with_times, ksm=[replace(instance, pod_times=True) for instance in with_times.ksm])
     old = replace(_single_gpu_node("n1", (-1e6, 22)), provider_id="aws:///eu-central-1a/i-old")
     new = replace(_single_gpu_node("n1", (27, 1e6)), provider_id="aws:///eu-central-1a/i-new")
-    replaced = [Pod("p", old, [0], flat("0.5"), deleted=22), Pod("q", new, [0], flat("0.9"), start=28)]
-    yield silent(Scenario("node-replaced-in-a-gap", [old, new], replaced), "both", gap)
+    replaced = [
+        Pod("p", old, [0], constant_use("0.5"), deleted_at=22),
+        Pod("q", new, [0], constant_use("0.9"), bound_at=28),
+    ]
+    yield with_scrape_gap(Scenario("node-replaced-in-a-gap", [old, new], replaced), "both", gap)
     # A GPU passes to another pod in a gap. However it is split, the total must not exceed the GPU.
-    successive = [Pod("p", stays, [0], flat("0.5"), deleted=23), Pod("q", stays, [0], flat("0.5"), start=27)]
-    yield silent(Scenario("gpu-passed-on-in-a-gap", [stays], successive), "allocation", gap)
-    yield silent(Scenario("gpu-passed-on-in-a-short-gap", [stays], successive), "allocation", [(22, 26)])
+    successive = [
+        Pod("p", stays, [0], constant_use("0.5"), deleted_at=23),
+        Pod("q", stays, [0], constant_use("0.5"), bound_at=27),
+    ]
+    yield with_scrape_gap(Scenario("gpu-passed-on-in-a-gap", [stays], successive), "allocation", gap)
+    yield with_scrape_gap(Scenario("gpu-passed-on-in-a-short-gap", [stays], successive), "allocation", [(22, 26)])
 
 
-def _booting() -> Iterator[Scenario]:
+def _late_node_label_scenarios() -> Iterator[Scenario]:
     """Nodes on which the labels of GPU Feature Discovery come late."""
     sliced = mig_single("h100-one", "1g.10gb", 7, lifetime=(14, 1e6))
-    late = node("n1", "h100-one", sliced, lifetime=(8, 1e6), labels_from=25)
-    yield Scenario("slices-before-their-labels", [late], [Pod("p", late, [2], flat("0.5"), start=16)])
-    eight = node("n1", "h100", whole("h100", lifetime=(20, 1e6)), lifetime=(3, 1e6), labels_from=22)
-    pods = [Pod("p", eight, list(range(8)), flat("0.9"), requests=request(GPU, 8), start=21, running=33)]
+    late = gpu_node("n1", "h100-one", sliced, lifetime=(8, 1e6), labels_from=25)
+    yield Scenario("slices-before-their-labels", [late], [Pod("p", late, [2], constant_use("0.5"), bound_at=16)])
+    eight = gpu_node("n1", "h100", whole_gpus("h100", lifetime=(20, 1e6)), lifetime=(3, 1e6), labels_from=22)
+    pods = [
+        Pod(
+            "p",
+            eight,
+            list(range(8)),
+            constant_use("0.9"),
+            requests=container_request(GPU, 8),
+            bound_at=21,
+            running_at=33,
+        )
+    ]
     yield Scenario("booting-long", [eight], pods, ksm=[KubeStateMetrics(node_labels=True)])

@@ -39,7 +39,7 @@ FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {
     },
     "data": {"hours": Decimal(3)},
     "digest": {
-        "cost_usd": Decimal(7000),
+        "allocated_usd": Decimal(7000),
         "waste_usd": Decimal(3500),
         "waste_percent": Decimal("50.0"),
         "previous_usd": Decimal(5000),

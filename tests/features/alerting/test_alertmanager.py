@@ -19,7 +19,7 @@ import yaml
 from samtranslator.yaml_helper import yaml_parse
 
 from devstack.alertmanager import running_alertmanager
-from devstack.aws import credentials, running_aws
+from devstack.aws import client_environment, running_aws
 from devstack.prometheus import executable
 from devstack.template import REPOSITORY
 from gpucost.core.errors import SourceError
@@ -135,7 +135,7 @@ def eventually(poll: Callable[[], Any]) -> Any:
 def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Path) -> None:
     definition = yaml.safe_load((REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text())
     with running_aws() as aws:
-        environment = credentials(aws)
+        environment = client_environment(aws)
         region = environment["AWS_DEFAULT_REGION"]
         options = {"endpoint_url": aws, "region_name": region, "aws_access_key_id": "t", "aws_secret_access_key": "t"}
         sns, sqs = boto3.client("sns", **options), boto3.client("sqs", **options)  # type: ignore[call-overload]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from devstack.aws import create_stack, local_client, running_aws
-from devstack.slack import Slack, running_slack
+from devstack.slack import SlackWebhook, running_slack
 from gpucost.core.hours import HOUR, format_timestamp
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
@@ -29,7 +29,7 @@ ME = getpass.getuser()
 class Stack:
     """The template's stack, in which two business units waste: one for two hours, the other for one hour."""
 
-    def __init__(self, endpoint: str, slack: Slack) -> None:
+    def __init__(self, endpoint: str, slack: SlackWebhook) -> None:
         self.slack = slack
         self.outputs = create_stack(endpoint, "http://127.0.0.1:1", {}).outputs
         self.sns, self.sqs = (local_client(name, endpoint) for name in ("sns", "sqs"))

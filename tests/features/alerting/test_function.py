@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
-from devstack.aws import credentials, running_aws
+from devstack.aws import client_environment, running_aws
 from functions.alert import app as function
 from gpucost.container import Container
 from gpucost.core.amounts import Totals
@@ -86,7 +86,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 
     with ExitStack() as running:
         moto = running.enter_context(running_aws())
-        for name, value in credentials(moto).items():
+        for name, value in client_environment(moto).items():
             monkeypatch.setenv(name, value)
         web = running.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Slack))
         thread = threading.Thread(target=web.serve_forever, daemon=True)

@@ -181,7 +181,7 @@ def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) ->
     digests = {digest.subject.business_unit: digest for digest in fleet.history.between("*", START, at)}
     research = digests["research"]
     # By hand: two hours of 8 GPUs at half use and 2 at none, $12 each; an hour of 8 the week before.
-    assert (research.figures["cost_usd"], research.figures["waste_usd"]) == (Decimal(240), Decimal(144))
+    assert (research.figures["allocated_usd"], research.figures["waste_usd"]) == (Decimal(240), Decimal(144))
     assert (research.figures["previous_usd"], research.figures["hours_unknown"]) == (Decimal(96), Decimal(166))
     assert [(workload.name, workload.waste_usd) for workload in research.workloads] == [
         ("train", Decimal(96)),
@@ -205,7 +205,7 @@ def test_digest_names_no_top_wasters_by_estimates_of_earlier_settings(table: Dyn
     fleet.publish(monday - 1, EIGHT, settings_version=2)
     fleet.tick(monday + 4)
     (digest,) = fleet.history.between("*", START, fleet.now)
-    assert (digest.figures["cost_usd"], digest.workloads) == (Decimal(144), ())
+    assert (digest.figures["allocated_usd"], digest.workloads) == (Decimal(144), ())
 
 
 def test_digest_compares_only_amounts_of_the_same_currency(table: DynamoTable) -> None:
@@ -216,7 +216,7 @@ def test_digest_compares_only_amounts_of_the_same_currency(table: DynamoTable) -
     fleet.now = START + (monday + 4) * HOUR
     fleet.tick(monday + 4)
     (digest,) = fleet.history.between("*", START, fleet.now)
-    assert (digest.figures["cost_usd"], digest.figures["previous_usd"]) == (Decimal(96), None)
+    assert (digest.figures["allocated_usd"], digest.figures["previous_usd"]) == (Decimal(96), None)
 
 
 RECOMMENDATIONS: tuple[tuple[str, int, RecommendationState], ...] = (

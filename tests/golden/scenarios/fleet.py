@@ -9,7 +9,7 @@ import yaml
 
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scenarios import all_scenarios
-from devstack.fleet.scenarios.units import shared_units
+from devstack.fleet.scenarios.units import clusters_with_shared_units
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios import as_recorded
 
@@ -31,7 +31,10 @@ DARK = ("gaps-three-short", "gaps-at-both-edges", "ksm-three-times", "all-export
 
 def scenarios() -> list[Scenario]:
     """Every cluster."""
-    return [as_recorded(scenario) for scenario in (*all_scenarios(), *(shared.scenario for shared in shared_units()))]
+    return [
+        as_recorded(scenario)
+        for scenario in (*all_scenarios(), *(shared.scenario for shared in clusters_with_shared_units()))
+    ]
 
 
 def write_metrics(folder: Path) -> None:
@@ -69,7 +72,7 @@ def _steps() -> Iterator[dict[str, Any]]:
         coverage = {"allocation": allocation, "utilization": utilization}
         yield _attribute(f"coverage at least {allocation} and {utilization}", dark, (0, 1), coverage=coverage)
     everything = {"signal": "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ladder": ["pod", "shared", "node", "cluster"]}
-    unmapped = [fleet for fleet in fleets.values() if fleet.dcgm is not None and not fleet.dcgm.mapping]
+    unmapped = [fleet for fleet in fleets.values() if fleet.dcgm is not None and not fleet.dcgm.maps_pods]
     yield _attribute("all utilization sources", unmapped, (0,), utilization=everything)
     yield _attribute("own source only", [fleets["lives"]], (0,), utilization={**everything, "ladder": ["pod"]})
     yield _attribute("percentages", [fleets["lives"]], (0,), utilization={"scale": 100})

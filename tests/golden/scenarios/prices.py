@@ -8,7 +8,7 @@ from typing import Any
 
 from devstack.bill import items as bill
 from devstack.bill.export import write_export
-from devstack.fleet.builders import mig_mixed, node, time_sliced, whole
+from devstack.fleet.builders import gpu_node, mig_mixed, time_sliced, whole_gpus
 from devstack.fleet.scenario import GPU, KubeStateMetrics, Pod, Scenario
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios.building import CALLERS, HOUR, Script, text
@@ -35,7 +35,7 @@ def _labels(pool: str, capacity: str, zone: str = "eu-central-1a", **more: str) 
 def _node(name: str, model: str, geometry: Any, labels: dict[str, str], **more: Any) -> Any:
     zone = labels["topology_kubernetes_io_zone"]
     number = sum(map(ord, name))
-    return node(name, model, geometry, labels=labels, provider_id=f"aws:///{zone}/i-0{number:04x}", **more)
+    return gpu_node(name, model, geometry, labels=labels, provider_id=f"aws:///{zone}/i-0{number:04x}", **more)
 
 
 def instance(name: str) -> str:
@@ -45,34 +45,34 @@ def instance(name: str) -> str:
 
 def fleets() -> list[Scenario]:
     """`west` has a node of every kind of price; `lab` one that nothing prices."""
-    general = _node("general-1", "a10g", whole("a10g"), _labels("general", "on-demand"))
-    planned = _node("general-2", "a10g", whole("a10g", allocatable={GPU: 3}), _labels("general", "on-demand"))
+    general = _node("general-1", "a10g", whole_gpus("a10g"), _labels("general", "on-demand"))
+    planned = _node("general-2", "a10g", whole_gpus("a10g", allocatable={GPU: 3}), _labels("general", "on-demand"))
     until = 60 * 6 + 24
     spot = _node(
-        "spot-1", "a10g-one", whole("a10g-one"), _labels("spot", "spot", "eu-central-1b"), lifetime=(-200, until)
+        "spot-1", "a10g-one", whole_gpus("a10g-one"), _labels("spot", "spot", "eu-central-1b"), lifetime=(-200, until)
     )
     joins = until + 10
     again = _node(
-        "spot-2", "a10g-one", whole("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),
+        "spot-2", "a10g-one", whole_gpus("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),
         lifetime=(joins, 1e6),
     )  # fmt: skip
     reserved = {"karpenter_k8s_aws_capacity_reservation_id": BLOCK}
-    blocks = [_node(f"block-{i}", "h100", whole("h100"), _labels("block", "reserved", **reserved)) for i in (1, 2)]
+    blocks = [_node(f"block-{i}", "h100", whole_gpus("h100"), _labels("block", "reserved", **reserved)) for i in (1, 2)]
     slices = _node("slices-1", "h100-one", mig_mixed("h100-one", [["2g.20gb"] * 3]), _labels("slices", "on-demand"))
     shared = _node("shared-1", "t4", time_sliced("t4", 4), _labels("shared", "on-demand"))
     team = {"label_team": "vision", "label_app": "detect"}
     pods = [
         Pod("chat-0", general, [0], ((-1e6, "0.5"),), namespace="chat", owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat"))),
         Pod("chat-1", general, [1], ((-1e6, "0.2"), (200, "0.9")), namespace="chat", owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat"))),
-        Pod("train-0", general, [2], ((-1e6, "0.85"),), namespace="research-nlp", owners=(("PyTorchJob", "train"),), start=-20, running=4, finished=60 * 9 + 13, deleted=60 * 10),
-        Pod("bench", planned, [0], ((-1e6, "0.33"),), namespace="research-vision", start=90),
+        Pod("train-0", general, [2], ((-1e6, "0.85"),), namespace="research-nlp", owners=(("PyTorchJob", "train"),), bound_at=-20, running_at=4, finished_at=60 * 9 + 13, deleted_at=60 * 10),
+        Pod("bench", planned, [0], ((-1e6, "0.33"),), namespace="research-vision", bound_at=90),
         Pod("probe", planned, [1], ((-1e6, "0.01"),), namespace="gpu-operator", owners=(("DaemonSet", "probe"),)),
-        Pod("render-0", spot, [0], ((-1e6, "0.7"),), namespace="render", owners=(("Job", "render"),), deleted=until + 3),
-        Pod("render-1", again, [0], ((-1e6, "0.75"),), namespace="render", owners=(("Job", "render"),), start=joins + 4),
+        Pod("render-0", spot, [0], ((-1e6, "0.7"),), namespace="render", owners=(("Job", "render"),), deleted_at=until + 3),
+        Pod("render-1", again, [0], ((-1e6, "0.75"),), namespace="render", owners=(("Job", "render"),), bound_at=joins + 4),
         Pod("detect-0", blocks[0], range(6), ((-1e6, "0.91"),), namespace="common", requests={"main": {GPU: 6}}, labels=team, owners=(("StatefulSet", "detect"),)),
         Pod("detect-1", blocks[1], range(8), ((-1e6, "0.4"), (400, "0.62")), namespace="common", requests={"main": {GPU: 8}}, labels=team, owners=(("StatefulSet", "detect"),)),
         Pod("small-0", slices, [0], ((-1e6, "0.6"),), namespace="chat", requests={"main": {"nvidia_com_mig_2g_20gb": 1}}),
-        Pod("small-1", slices, [1], ((-1e6, "0.3"),), namespace="moving", requests={"main": {"nvidia_com_mig_2g_20gb": 1}}, start=70, deleted=600),
+        Pod("small-1", slices, [1], ((-1e6, "0.3"),), namespace="moving", requests={"main": {"nvidia_com_mig_2g_20gb": 1}}, bound_at=70, deleted_at=600),
         *(Pod(f"shared-{i}", shared, [0], ((-1e6, use),), namespace=space) for i, (use, space) in enumerate((("0.2", "research-nlp"), ("0.15", "chat"), ("0.05", "monitoring")))),
     ]  # fmt: skip
     west = Scenario(
@@ -81,10 +81,10 @@ def fleets() -> list[Scenario]:
         ksm=[KubeStateMetrics(pod_times=True)],
     )  # fmt: skip
     labels = {**_labels("lab", "on-demand")}
-    bench = node(
+    bench = gpu_node(
         "bench-1",
         "t4",
-        whole("t4"),
+        whole_gpus("t4"),
         labels=labels,
         instance_type="g6.xlarge",
         provider_id="aws:///eu-central-1a/i-0lab",
@@ -121,11 +121,11 @@ def exported(*, closed: bool) -> dict[str, str]:
     for number in range(HOURS if closed else HOURS - 4):
         at = BASE + number * HOUR
         rows += [bill.on_demand(instance("general-1"), "g5.12xlarge", at, "6.61" if closed else "6.95")]
-        rows += bill.covered(instance("general-2"), "g5.12xlarge", at, "4.11", listed="7.091", plan=PLAN)
-        rows += [bill.plan_fee(PLAN, at, "6.5", "4.11")]
+        rows += bill.savings_plan_covered(instance("general-2"), "g5.12xlarge", at, "4.11", listed="7.091", plan=PLAN)
+        rows += [bill.savings_plan_fee(PLAN, at, "6.5", "4.11")]
         rows += [bill.on_demand(instance("slices-1"), "p5.4xlarge", at, "8.6007")]
-        rows += [bill.block(instance("block-1"), "p5.48xlarge", at, BLOCK)]
-        rows += bill.unused_capacity(RESERVATION, "p5.48xlarge", at, "61.5", hours="0.5")
+        rows += [bill.capacity_block(instance("block-1"), "p5.48xlarge", at, BLOCK)]
+        rows += bill.unused_capacity_reservation(RESERVATION, "p5.48xlarge", at, "61.5", hours="0.5")
         rows += bill.other_charges(instance("general-1"), "g5.12xlarge", at) if number == 1 else []
         if number < 6:
             rows.append(bill.spot(instance("spot-1"), "g5.xlarge", at, "0.4102"))
@@ -137,7 +137,7 @@ def exported(*, closed: bool) -> dict[str, str]:
     if closed:
         month = datetime(2026, 10, 1, tzinfo=UTC)
         ri = "arn:aws:ec2:eu-central-1:111122223333:reserved-instances/1234"
-        rows.append(bill.ri_fee(ri, "g4dn.xlarge", month, unused="144", unused_hours="360"))
+        rows.append(bill.reserved_instance_fee(ri, "g4dn.xlarge", month, unused="144", unused_hours="360"))
     with tempfile.TemporaryDirectory() as folder:
         write_export(Path(folder), rows, invoice="EUINV-1" if closed else "")
         return {

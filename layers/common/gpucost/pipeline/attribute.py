@@ -241,7 +241,7 @@ def attribute_hours(
     """Attribute consecutive hours of one cluster, without a ledger and a price book.
 
     Raises:
-        As `meter_and_rate`.
+        As `meter_and_attribute`.
     """
     return [rated.record for rated in meter_and_attribute(reader, cluster, settings, hours, now=now)]
 

@@ -9,7 +9,7 @@
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost hours restate` → attribute | SQS `backfill` |
 | `HourPublished` | attribute → alert | SNS `EventsTopic` |
-| `Tick` | dispatch → alert | SNS `EventsTopic`, distinguished by `kind` |
+| `AlertTick` | dispatch → alert | SNS `EventsTopic`, distinguished by `kind` |
 | `ExternalAlerts` | AMP's alert manager → alert | SNS `EventsTopic` |
 
 Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice

@@ -127,7 +127,7 @@ class Ledger:
 
         Args:
             record: the hour's record.
-            replacing: the newest version so far, as `newest_version` returns it; None for the first.
+            replacing: the newest version so far, as `newest_version_of_hour` returns it; None for the first.
             settings_version: version of the settings that the record was made with.
             now: the current time.
             usage: the usage that the record was rated from; None keeps the usage of the previous version.

@@ -101,7 +101,7 @@ class Digests:
                 event="digest", kind="digest", rule=rule_name, severity=rule.effective_severity, subject=subject,
                 since=start, hour=end - HOUR, threshold="",
                 figures={
-                    "cost_usd": to_decimal(costs.allocated_usd),
+                    "allocated_usd": to_decimal(costs.allocated_usd),
                     "waste_usd": to_decimal(costs.waste_usd),
                     "waste_percent": rounded_percent(costs.waste_usd, costs.allocated_usd),
                     "previous_usd": to_decimal(previous.allocated_usd) if previous and is_comparable else None,

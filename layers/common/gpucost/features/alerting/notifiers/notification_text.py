@@ -100,9 +100,8 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
         problem = _DATA_PROBLEMS.get(subject.detail, subject.detail)
         predicate = f"resolved: {problem}" if is_resolved else problem
     elif notification.kind == "digest":
-        predicate = (
-            f"cost {figures.money('cost_usd')}, of which {figures.money('waste_usd')} was wasted{figures.cost_trend()}"
-        )
+        cost = figures.money("allocated_usd")
+        predicate = f"cost {cost}, of which {figures.money('waste_usd')} was wasted{figures.cost_trend()}"
     else:
         detail = format_name(subject.detail)
         predicate = f"resolved: {detail}" if is_resolved else detail
@@ -204,7 +203,7 @@ _FIGURE_TITLES: dict[RuleKind, tuple[tuple[str, str], ...]] = {
         ("Suspect samples", "notes"),
     ),
     "digest": (
-        ("Cost", "cost_usd"),
+        ("Cost", "allocated_usd"),
         ("Wasted", "waste_usd"),
         ("Waste", "waste_percent"),
         ("Previous period", "previous_usd"),
@@ -253,7 +252,7 @@ class _FigureFormatter:
         return f"{self.money(name)} ({self.number(percent)}%)"
 
     def cost_trend(self) -> str:
-        cost, previous = self._figures.get("cost_usd"), self._figures.get("previous_usd")
+        cost, previous = self._figures.get("allocated_usd"), self._figures.get("previous_usd")
         if cost is None or not previous:
             return ""
         change = ((cost - previous) * 100 / previous).quantize(Decimal(1))
