@@ -159,7 +159,7 @@ def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: Sp
     present = spans.span(node.sample_times).time
     gap = spans.gap_before(node.sample_times)
     start = min((time for time in scheduled if gap.contains(time)), default=present.start)
-    return Interval(min(start, present.start), present.end).overlap(spans.window) if present.length else present
+    return Interval(min(start, present.start), present.end).overlap(spans.window)
 
 
 def _node_lifecycle(
