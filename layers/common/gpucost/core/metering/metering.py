@@ -263,13 +263,13 @@ def _device_coverage(
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
     implausible: dict[str, str] = {}
     for device in observation.devices:
-        for _, value in device.samples or ((0, device.sample_sum),):
-            name = device.pod or device.node
-            if not value.is_finite():
+        name = device.pod or device.node
+        for reading in [reading for _, reading in device.samples] if device.samples else [device.sample_sum]:
+            if not reading.is_finite():
                 implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
-            elif device.samples and not is_utilization(value, device.scale):
+            elif device.samples and not is_utilization(reading, device.scale):
                 implausible[name] = (
-                    f"{SUSPECT_PREFIX}utilization of {name!r} is {format_sample_value(value)}, "
+                    f"{SUSPECT_PREFIX}utilization of {name!r} is {format_sample_value(reading)}, "
                     f"where {device.scale} is full use"
                 )
     notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
