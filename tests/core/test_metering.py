@@ -1,63 +1,16 @@
 """Metering: coverage, notes, and effects of settings and missing labels."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
-from gpucost.core.hours import HOUR_MS, to_epoch_ms
+from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.observations import (
-    ContainerRequest,
-    DeviceSeries,
-    NodeObservation,
-    NodeState,
-    Observation,
-    PodObservation,
-)
-
-HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
-START = to_epoch_ms(HOUR)
-MINUTE = 60_000
-ALWAYS = Scrapes(tuple(START + minute * MINUTE for minute in range(-60, 120)))
-GPU = "nvidia_com_gpu"
-
-
-def node(units: int = 7, labels: dict[str, str] | None = None) -> NodeObservation:
-    state = NodeState(None, {GPU: Decimal(units)}, {}, labels or {})
-    return NodeObservation("n1", "i-1", None, labels or {}, (state,) if units else ())
-
-
-def pod(units: int = 1) -> PodObservation:
-    return PodObservation("team", "p", "u", "n1", (ContainerRequest("main", "container", GPU, Decimal(units)),), None)
-
-
-def device(sample_count: int = 60, total: str = "30", *, labeled: bool = True) -> DeviceSeries:
-    pod_labels = ("team", "p") if labeled else ("", "")
-    return DeviceSeries(
-        "n1",
-        "GPU-0",
-        "",
-        "",
-        "NVIDIA H100",
-        *pod_labels,
-        "",
-        "",
-        "",
-        "d",
-        Decimal(1),
-        0,
-        sample_count,
-        Decimal(total),
-        None,
-    )
-
-
-def observation(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation, ...] = ()) -> Observation:
-    return Observation("c", HOUR, {"k": ALWAYS}, (pod(),), nodes or (node(),), devices, {"d": ALWAYS}, notes=("first",))
+from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
+from tests.core.single_node_cluster import ALWAYS, HOUR, MINUTE, START, device, minutes, node, observation, pod
 
 
 def test_usage_has_cluster_and_keeps_earlier_notes() -> None:
@@ -94,6 +47,28 @@ def test_use_without_request_is_noted_in_gpu_hours() -> None:
     assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
 
 
+@pytest.mark.parametrize(("total", "notes"), [("0.6", 1), ("0.59", 0)])
+def test_use_without_request_is_noted_from_a_hundredth_of_a_gpu_hour_on(total: str, notes: int) -> None:
+    """The mean of the sixty samples is 0.01 for a sum of 0.6."""
+    usage = meter(replace(observation(devices=(device(total=total, labeled=False),)), pods=()), MeteringRules())
+    note = "0.010 GPU-hours were used on node 'n1' that no pod had requested"
+    assert usage.notes == ("first", *[note] * notes)
+
+
+@pytest.mark.parametrize(("seconds", "notes"), [(36, 1), (35, 0)])
+def test_excess_is_noted_from_a_hundredth_of_a_gpu_hour_on(seconds: int, notes: int) -> None:
+    """A second pod has a single sample on a node of one GPU, so it holds the GPU for one scrape interval."""
+    step = seconds * 1000
+    scrapes = Scrapes(tuple(range(START - 100 * step, START + 200 * step, step)))
+    second = replace(pod(), pod="q", uid="q", held_samples={"k": (START + step,)})
+    crowded = replace(observation(nodes=(node(1),)), allocation_scrapes={"k": scrapes}, pods=(pod(), second))
+    usage = meter(crowded, MeteringRules())
+    (usage_of_node,) = usage.nodes or ()
+    assert usage_of_node.excess_gpu_ms == step
+    note = "suspect samples: pods hold 0.010 GPU-hours more of node 'n1' than it has; its residual is negative"
+    assert usage.notes == (*[note] * notes, "first")
+
+
 def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
     scrapes = {"k": tuple(START + minute * MINUTE for minute in range(-60, 30))}
     gone = replace(pod(), held_samples=scrapes, running_samples=scrapes)
@@ -110,10 +85,6 @@ def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
             replace(observation(devices=order), utilization_scrapes={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
         )
         assert usage.pods[0].observed_ms == HOUR_MS
-
-
-def minutes(first: int, last: int) -> tuple[int, ...]:
-    return tuple(START + minute * MINUTE for minute in range(first, last))
 
 
 def sampled_device(uuid: str, use: str, *labeled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
@@ -295,6 +266,22 @@ def test_node_that_joined_in_gap_advertises_from_first_pod_on() -> None:
     assert usage.nodes[0].not_ready_gpu_ms == 0
     # It advertised seven of its eight GPUs for as long as it existed; the gap hides only who held them.
     assert usage.nodes[0].geometry_gpu_ms == 48 * MINUTE
+
+
+def test_node_that_joined_in_gap_beyond_hour_exists_from_first_pod_on() -> None:
+    """Scrapes stop at 10:40 and return at 11:20; the pod was scheduled to the new node at 10:50."""
+    after = minutes(80, 120)
+    scrapes = Scrapes(minutes(-60, 40) + after)
+    joined = replace(node(), sample_times={"k": after}, states=(replace(node().states[0], sample_times={"k": after}),))
+    came = replace(pod(), held_samples={"k": after}, scheduled_at=START + 50 * MINUTE)
+    usage = meter(Observation("c", HOUR, {"k": scrapes}, (came,), (joined,), ()), MeteringRules())
+    (held,), (usage_of_node,) = usage.pods, usage.nodes or ()
+    assert held.gpu_ms == 10 * MINUTE
+    assert usage_of_node.total_gpu_ms == 7 * 10 * MINUTE
+    assert not any("does not exist" in note for note in usage.notes)
+    unscheduled = replace(came, held_samples={"k": minutes(90, 120)}, scheduled_at=None)
+    later = meter(Observation("c", HOUR, {"k": scrapes}, (unscheduled,), (joined,), ()), MeteringRules())
+    assert (later.pods, later.nodes) == ((), ())
 
 
 def test_pod_on_node_that_stopped_advertising_keeps_its_share() -> None:

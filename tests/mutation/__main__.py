@@ -18,7 +18,8 @@ MIN_SCORE = 90
 MODULES = ("metering/metering", "metering/gpu_models", "attribution")
 TESTS = ("tests/mutation/recorded.py", "tests/core/test_gpu_models.py", "tests/core/test_shared_business_units.py",
          "tests/core/test_attribution.py", "tests/core/test_intervals.py",
-         "tests/core/test_metering.py", "tests/core/test_implausible_samples.py")  # fmt: skip
+         "tests/core/test_metering.py", "tests/core/test_disputed_samples.py",
+         "tests/core/test_implausible_samples.py")  # fmt: skip
 CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]

@@ -19,7 +19,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.core.test_metering import observation
+from tests.core.single_node_cluster import observation
 from tests.records import amount, line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)

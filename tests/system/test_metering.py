@@ -8,7 +8,7 @@ import pytest
 from gpucost.core.amounts import SCALE
 from tests.records import amount
 from tests.system.metered_hours import Attribute, fleet, hours, line
-from tests.system.timeline import Timeline
+from tests.system.timeline import HOUR, Timeline
 
 
 def test_pod_that_exists_all_hour_holds_its_units_all_hour(attribute: Attribute) -> None:
@@ -67,6 +67,24 @@ def test_free_gpus_in_a_long_gap_are_unobserved(attribute: Attribute) -> None:
     assert record.totals is not None
     assert record.totals.capacity is not None
     assert record.totals.capacity.unobserved_gpu_hours / SCALE == pytest.approx(3 * 20 / 60, abs=3 / 60)
+
+
+def test_node_replaced_in_gap_across_the_hours_end_is_billed_from_first_pod_on(attribute: Attribute) -> None:
+    """Nothing is scraped from minute 40 to 70; a pod was scheduled to the second node of the name at minute 50."""
+    timeline = fleet(gaps=[(40, 70)])
+    ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    timeline.node("n2", capacity={"nvidia_com_gpu": 4})
+    timeline.families["kube_node_info"] = [row for row in timeline.families["kube_node_info"] if "i-n2" not in row]
+    timeline.add("kube_node_info", -65, 40, node="n2", provider_id="aws:///us-west-2a/i-first", **ksm)
+    timeline.add("kube_node_info", 70, 125, node="n2", provider_id="aws:///us-west-2a/i-second", **ksm)
+    timeline.pod("p", 70, units=4, node="n2")
+    pod_labels = {"namespace": "team", "pod": "p", "uid": "uid-p"}
+    scheduled_at = HOUR.timestamp() + 50 * 60
+    timeline.add("kube_pod_status_scheduled_time", 70, 125, scheduled_at, **pod_labels, **ksm)
+    first, second = attribute(timeline, hours=2)
+    # Four GPUs for ten minutes, and then all hour.
+    assert line(first, "p").allocated_gpu_hours / SCALE == pytest.approx(4 * 10 / 60)
+    assert line(second, "p").allocated_gpu_hours == amount(4)
 
 
 def test_restart_of_kube_state_metrics_under_another_instance_is_bridged(attribute: Attribute) -> None:

@@ -127,7 +127,7 @@ def _rated_record(usage: Usage, rules: AttributionRules) -> HourRecord:
     if record.totals is None or not record.totals.are_plausible():
         return _implausible_record(usage, record.notes)
     policies = {unit.name: unit.distribute for unit in units if unit.distribute}
-    return replace(record, lines=tuple(distribute_lines(record.lines, policies))) if policies else record
+    return replace(record, lines=tuple(distribute_lines(record.lines, policies)))
 
 
 def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:

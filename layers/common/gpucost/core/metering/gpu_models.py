@@ -31,34 +31,26 @@ class MigGpu:
         return {**self.memory_slices_by_profile, **self.memory_slices_by_alias}
 
 
-def _profiles_of_eight_slices(
-    single_slice: int, double_memory_slice: int, two_slices: int, three_slices: int, seven_slices: int
-) -> dict[str, int]:
-    """Return the profiles of a GPU with 7 compute and 8 memory slices, from their sizes in GB."""
-    return {
-        f"1g.{single_slice}gb": 1,
-        f"1g.{double_memory_slice}gb": 2,
-        f"2g.{two_slices}gb": 2,
-        f"3g.{three_slices}gb": 4,
-        f"4g.{three_slices}gb": 4,
-        f"7g.{seven_slices}gb": 8,
-    }
-
-
 MIG_GPUS: tuple[MigGpu, ...] = (
-    MigGpu(("a100", "40gb"), 7, 8, _profiles_of_eight_slices(5, 10, 10, 20, 40)),
-    MigGpu(("a100", "80gb"), 7, 8, _profiles_of_eight_slices(10, 20, 20, 40, 80)),
-    MigGpu(("h100", "nvl"), 7, 8, _profiles_of_eight_slices(12, 24, 24, 47, 94)),
-    MigGpu(("h100",), 7, 8, _profiles_of_eight_slices(10, 20, 20, 40, 80)),
-    MigGpu(("gh200",), 7, 8, _profiles_of_eight_slices(12, 24, 24, 48, 96)),
-    MigGpu(("h200",), 7, 8, _profiles_of_eight_slices(18, 35, 35, 71, 141)),
+    MigGpu(("a100", "40gb"), 7, 8, {"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}),
+    MigGpu(
+        ("a100", "80gb"), 7, 8, {"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, "7g.80gb": 8}
+    ),
+    MigGpu(("h100", "nvl"), 7, 8, {"1g.12gb": 1, "1g.24gb": 2, "2g.24gb": 2, "3g.47gb": 4, "4g.47gb": 4, "7g.94gb": 8}),
+    MigGpu(("h100",), 7, 8, {"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, "7g.80gb": 8}),
+    MigGpu(("gh200",), 7, 8, {"1g.12gb": 1, "1g.24gb": 2, "2g.24gb": 2, "3g.48gb": 4, "4g.48gb": 4, "7g.96gb": 8}),
+    MigGpu(("h200",), 7, 8, {"1g.18gb": 1, "1g.35gb": 2, "2g.35gb": 2, "3g.71gb": 4, "4g.71gb": 4, "7g.141gb": 8}),
     # As in the guide and mig-parted's configuration for device 0x2941; some report 189 GB (NVIDIA/gpu-operator #1303).
     MigGpu(
-        ("gb200",), 7, 8, _profiles_of_eight_slices(23, 47, 47, 93, 186), {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}
+        ("gb200",),
+        7,
+        8,
+        {"1g.23gb": 1, "1g.47gb": 2, "2g.47gb": 2, "3g.93gb": 4, "4g.93gb": 4, "7g.186gb": 8},
+        {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8},
     ),
-    MigGpu(("gb300",), 7, 8, _profiles_of_eight_slices(35, 70, 70, 139, 278)),
-    MigGpu(("b200",), 7, 8, _profiles_of_eight_slices(23, 45, 45, 90, 180)),
-    MigGpu(("b300",), 7, 8, _profiles_of_eight_slices(34, 67, 67, 135, 269)),
+    MigGpu(("gb300",), 7, 8, {"1g.35gb": 1, "1g.70gb": 2, "2g.70gb": 2, "3g.139gb": 4, "4g.139gb": 4, "7g.278gb": 8}),
+    MigGpu(("b200",), 7, 8, {"1g.23gb": 1, "1g.45gb": 2, "2g.45gb": 2, "3g.90gb": 4, "4g.90gb": 4, "7g.180gb": 8}),
+    MigGpu(("b300",), 7, 8, {"1g.34gb": 1, "1g.67gb": 2, "2g.67gb": 2, "3g.135gb": 4, "4g.135gb": 4, "7g.269gb": 8}),
     MigGpu(("a30",), 4, 4, {"1g.6gb": 1, "2g.12gb": 2, "4g.24gb": 4}),
     MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
 )

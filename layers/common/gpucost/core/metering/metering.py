@@ -159,7 +159,7 @@ def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: Sp
     present = spans.span(node.sample_times).time
     gap = spans.gap_before(node.sample_times)
     start = min((time for time in scheduled if gap.contains(time)), default=present.start)
-    return Interval(min(start, present.start), present.end).overlap(spans.window) if present.length else present
+    return Interval(min(start, present.start), present.end).overlap(spans.window)
 
 
 def _node_lifecycle(
@@ -263,13 +263,13 @@ def _device_coverage(
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
     implausible: dict[str, str] = {}
     for device in observation.devices:
-        for _, value in device.samples or ((0, device.sample_sum),):
-            name = device.pod or device.node
-            if not value.is_finite():
+        name = device.pod or device.node
+        for reading in [reading for _, reading in device.samples] if device.samples else [device.sample_sum]:
+            if not reading.is_finite():
                 implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
-            elif device.samples and not is_utilization(value, device.scale):
+            elif device.samples and not is_utilization(reading, device.scale):
                 implausible[name] = (
-                    f"{SUSPECT_PREFIX}utilization of {name!r} is {format_sample_value(value)}, "
+                    f"{SUSPECT_PREFIX}utilization of {name!r} is {format_sample_value(reading)}, "
                     f"where {device.scale} is full use"
                 )
     notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
