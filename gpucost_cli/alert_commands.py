@@ -75,7 +75,7 @@ def acknowledge(stack: str, alert_id: str) -> None:
 
 @alerts.group()
 def silence() -> None:
-    """Silence alerts for some time, and list or expire silences."""
+    """Silence alerts for a period, and list or expire silences."""
 
 
 @silence.command("add")
@@ -84,7 +84,7 @@ def silence() -> None:
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True), help="Duration, from now.")
 @click.option("--comment", required=True, help="Why the alerts are silenced.")
 def add_silence(stack: str, matchers: tuple[str, ...], hours: float, comment: str) -> None:
-    """Silence the alerts that match all given shell patterns. Alerts that still fire are sent when the silence ends.
+    """Silence the alerts that match all of the shell patterns. Alerts that still fire are sent when the silence ends.
 
     \b
     Example:

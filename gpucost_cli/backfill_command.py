@@ -95,7 +95,7 @@ def _follow(work: "Backfill", sleep: Callable[[float], None]) -> None:
         except KeyboardInterrupt:
             raise GpuCostError(
                 "progress is no longer shown; queued hours are still processed. Running the same command again queues "
-                "what is not done by then, also hours that are still in the queue"
+                "all unfinished hours, also those that are still in the queue"
             ) from None
     click.echo(f"{last.done - last.incomplete} hours have figures, {last.incomplete} are incomplete")
     if last.incomplete == last.done:

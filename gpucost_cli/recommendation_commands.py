@@ -119,7 +119,10 @@ def run(stack: str, cluster: str | None) -> None:
     for review in answer["reviewed"]:
         click.echo(f"{review['cluster']}\t{review['workloads']} workloads\t{review['recommendations']} recommendations")
     if answer["clusters_left"]:
-        click.echo(f"{answer['clusters_left']} clusters are left for lack of time. Run the command again", err=True)
+        click.echo(
+            f"{answer['clusters_left']} clusters were not reviewed, because time ran out. Run the command again",
+            err=True,
+        )
 
 
 @recommendations.command()
@@ -190,7 +193,7 @@ def _totals_sentence(rows: list["Recommendation"]) -> str:
         for name, label in (("savings", "open recommendations save"), ("costs", "added GPUs cost"))
         if totals[name]["usd"] != 0
     ]
-    return "; ".join([*sums, "without commitments and savings that another recommendation counts"])
+    return "; ".join([*sums, "without commitments, and without savings that another recommendation includes"])
 
 
 def _print_findings(reviews: list["Review"], business_unit: str | None) -> None:

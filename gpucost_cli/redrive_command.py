@@ -148,7 +148,7 @@ def read_dead_letter(body: str) -> DeadLetterMessage:
     try:
         return _read(body)
     except RecursionError:
-        raise InvalidMessageError("not a message of this product: nested too deeply") from None
+        raise InvalidMessageError("not a gpucost message: nested too deeply") from None
 
 
 def _read(body: object) -> DeadLetterMessage:
@@ -157,14 +157,14 @@ def _read(body: object) -> DeadLetterMessage:
     except ValueError:
         document = None
     if not isinstance(body, str) or not isinstance(document, dict):
-        raise InvalidMessageError("not a message of this product: not a JSON object")
+        raise InvalidMessageError("not a gpucost message: not a JSON object")
     if "requestPayload" in document:  # Lambda's record of an event that failed each time
         return _read(json.dumps(document["requestPayload"]))
     if "Records" in document:
         match document["Records"]:
             case [{"Sns": {"Message": message}}]:
                 return _read(message)
-        raise InvalidMessageError("not a message of this product: its records are not one notification of SNS")
+        raise InvalidMessageError("not a gpucost message: its records are not one notification of SNS")
     if document.get("Type") == "Notification":
         return _read(document.get("Message"))
     if "scheduled_time" in document and "kind" not in document:

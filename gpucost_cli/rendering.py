@@ -106,7 +106,7 @@ def unpriced_note(totals: Mapping[str, Any]) -> str | None:
         return None
     return (
         f"note: {allocated:,.3f} of these GPU-hours and {capacity:,.3f} of the nodes' GPU-hours have no price and "
-        "are in no amount"
+        "are not included in any amount"
     )
 
 

@@ -110,9 +110,9 @@ def _print_tables(outcome: "SliceMoveOutcome", currency: str, move: "MoveToSlice
         "their nodes are removed; unallocated until then"
     )
     if outcome.slice_utilization is None:
-        click.echo("no utilization was observed, so it is not known whether the slices would suffice")
+        click.echo("no utilization was observed, so it is unknown whether the slices would be enough")
     else:
-        note = "they would not suffice" if outcome.slice_utilization > 1 else "on average, without peaks and memory"
+        note = "they would not be enough" if outcome.slice_utilization > 1 else "on average, without peaks and memory"
         click.echo(f"the slices would have been {outcome.slice_utilization:.0%} utilized: {note}")
     click.echo(
         "the parts add up to the node cost" if outcome.is_conserved else "the parts do not add up to the node cost"

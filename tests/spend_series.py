@@ -1,7 +1,7 @@
 """Hourly spend of a business unit: simulated noise, and the shapes of public GPU traces.
 
 Shapes are not the traces, and not fitted to them: medians, tails and cycles are the published ones as far as named
-below; arrivals are drawn. The traces themselves are too large to carry, and their licences differ.
+below; arrivals are drawn. The traces themselves are too large to carry, and their licenses differ.
 
 - `pai`: Alibaba PAI (Weng et al., MLaaS in the Wild, NSDI 2022): two months, over 6,500 GPUs; run times have a median
   of 23 minutes and a 90th percentile of 4.5 hours; submissions follow the day; most tasks have one GPU or a part of it.

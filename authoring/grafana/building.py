@@ -287,7 +287,7 @@ def live_note() -> text.Panel:
         "| time | one sample a minute | from first to last sample, by the second |\n"
         "| price | one rate for all GPUs | by node: spot, on-demand or the bill |\n"
         "| scrape gaps | no figures | bridged, or *unobserved* |\n"
-        "| settings | of the time when the rules were generated | in force in that hour |\n\n"
+        "| settings | as when the rules were generated | as in force in that hour |\n\n"
         "Live and ledger figures of an hour differ by a few minutes for each start, end or change of a pod. "
         "docs/live-and-ledger.md gives the exact bound. Use the dashboard *GPU ledger* for accounting.",
     )

@@ -37,7 +37,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         logger.error("a cluster could not be reviewed", reason=reason)
     if result.clusters_left:
         logger.warning(
-            "the time did not suffice for all clusters; the next run starts with the others",
+            "the time was too short for all clusters; the next run starts with the others",
             clusters_left=result.clusters_left,
         )
     if result.failures:

@@ -37,8 +37,8 @@ def test_notes_on_invalid_values_name_pod_or_node() -> None:
     usage = meter(observation(devices=(device(), invalid, unlabeled)), MeteringRules())
     assert usage.notes[:3] == (
         "first",
-        "utilization of 'n1' has values that are not numbers; they count as unobserved",
-        "utilization of 'p' has values that are not numbers; they count as unobserved",
+        "utilization of 'n1' has values that are not numbers; they count as unmeasured",
+        "utilization of 'p' has values that are not numbers; they count as unmeasured",
     )
 
 

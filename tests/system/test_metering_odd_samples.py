@@ -131,7 +131,7 @@ def test_non_numeric_sample_does_not_fail_the_hour(url: str, family: str) -> Non
 @pytest.mark.parametrize("odd", ODD)
 def test_non_numeric_use_is_unobserved(url: str, odd: str) -> None:
     record, sound = attributed(url, name_of(SIGNAL, odd, "all")), attributed(url, "sound")
-    assert any("has values that are not numbers; they count as unobserved" in note for note in record.notes)
+    assert any("has values that are not numbers; they count as unmeasured" in note for note in record.notes)
     assert {line.pod: line.effective_usd for line in record.lines if line.effective_usd} == {}
     assert {line.effective_usd for line in sound.lines if line.pod == "stays"} == {amount(5)}
     single_odd = attributed(url, name_of(SIGNAL, odd, "one"))

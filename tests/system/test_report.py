@@ -37,7 +37,10 @@ def test_missing_prices_are_reported() -> None:
         CapacityCosts(capacity_gpu_hours=amount(9), node_cost_usd=amount(2), unpriced_capacity_gpu_hours=amount(8)),
     )
     assert "2.00 EUR" in partly
-    assert "8.000 of these GPU-hours and 8.000 of the nodes' GPU-hours have no price and are in no amount" in partly
+    assert (
+        "8.000 of these GPU-hours and 8.000 of the nodes' GPU-hours have no price and are not included in any amount"
+        in partly
+    )
 
 
 def test_hour_without_prices_shows_its_gpu_hours() -> None:

@@ -316,7 +316,7 @@ def test_implausible_use_is_not_observed(prometheus: Callable[[str], str], odd: 
     assert of_pods["victim"].unmeasured_usd == amount(20)
     assert of_pods["neighbor"].unmeasured_gpu_hours / SCALE == pytest.approx(0.5, abs=0.02)
     assert (of_pods["neighbor"].effective_gpu_hours or 0) / SCALE == pytest.approx(0.25, abs=0.02)
-    assert sum("where 1 is full use; they count as unobserved" in note for note in record.notes) == 2
+    assert sum("where 1 is full use; they count as unmeasured" in note for note in record.notes) == 2
 
 
 def test_forged_gpu_measures_nothing_without_a_gpu_count(prometheus: Callable[[str], str]) -> None:

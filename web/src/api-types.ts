@@ -372,7 +372,7 @@ export interface components {
         ActiveAlert: {
             /**
              * Id
-             * @description The same until the alert resolves; `gpucost alerts acknowledge` takes it
+             * @description Stays the same until the alert resolves; `gpucost alerts acknowledge` takes it
              */
             id: string;
             /** Rule */
@@ -972,7 +972,7 @@ export interface components {
             hours_observed: number;
             /**
              * Hours Unknown
-             * @description Hours of the same time without figures
+             * @description Hours of the same period without figures
              */
             hours_unknown: number;
             /**
@@ -1319,7 +1319,7 @@ export interface components {
             known_until: string;
             /**
              * Spent Usd
-             * @description Allocated cost so far, as far as it has a price; exact
+             * @description Allocated cost so far of GPU-hours with a price; exact
              */
             spent_usd: number;
             /**
@@ -1347,7 +1347,7 @@ export interface components {
              * @example 80
              */
             interval_percent: number;
-            /** @description How often it was; null if the history is too short */
+            /** @description How often the actual cost was between low and high; null if the history is too short */
             backtest: components["schemas"]["BacktestFigures"] | null;
             /**
              * Budget Usd
@@ -2193,7 +2193,7 @@ export interface components {
             hours_expected: number;
             /**
              * Hours Complete
-             * @description Those of them that are complete. Other hours add nothing to any figure
+             * @description Complete hours among them. Other hours add nothing to any figure
              */
             hours_complete: number;
             /**
@@ -2203,7 +2203,7 @@ export interface components {
             allocation: number | null;
             /**
              * Utilization
-             * @description The same for utilization; null if it is not measured
+             * @description Utilization scrapes seen ÷ expected; null if utilization is not measured
              */
             utilization: number | null;
         };
@@ -2520,7 +2520,7 @@ export interface components {
             current_gpus: number;
             /**
              * Recommended Gpus
-             * @description The same after the recommendation is applied
+             * @description Physical GPUs, or nodes, after the recommendation is applied
              */
             recommended_gpus: number;
             /**
@@ -2640,7 +2640,7 @@ export interface components {
             hour: string;
             /**
              * Version
-             * @description Of the hour, with this restatement
+             * @description Version of the hour with this restatement
              * @example 2
              */
             version: number;
@@ -2768,7 +2768,7 @@ export interface components {
             list_usd: number | null;
             /**
              * Cash Usd
-             * @description What leaves the bill: 0 for committed capacity, null if the ledger does not show it
+             * @description Reduction of the AWS bill: 0 for committed capacity, null if the ledger does not show it
              */
             cash_usd: number | null;
             /** Gpu Hours */
@@ -2894,7 +2894,7 @@ export interface components {
             business_unit: string;
             /**
              * Since
-             * @description First of the consecutive UTC days with waste that end with the last such day, but not before the period's start
+             * @description First day of the newest series of consecutive UTC days with waste, but not before the period's start
              */
             since: string | null;
             /**

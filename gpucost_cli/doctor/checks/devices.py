@@ -43,7 +43,7 @@ def honor_labels(context: CheckContext) -> Iterable[Check]:
         pods = first_few(device.target_pod for device in idle)
         fault = Fault(
             f"{len(_keys(idle))} idle devices are labeled with the exporter's own pod ({pods}): attribution ignores "
-            "it, but in other queries it appears to hold them",
+            "these labels, but in other queries this pod appears to hold the devices",
             "ServiceMonitor of dcgm-exporter: honorLabels: false",
         )
     yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_keys(claimed)))

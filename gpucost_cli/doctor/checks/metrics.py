@@ -75,11 +75,11 @@ METRIC_FAMILIES = (
     ),
     MetricFamily(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
     MetricFamily(
-        NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels own nothing",
+        NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels get no pods",
         "namespaces", lambda context: bool(context.required_labels.of_namespaces),
     ),
     MetricFamily(
-        POD_LABELS_METRIC, "recommended", "business units with pod_labels own nothing, and cost_labels are blank",
+        POD_LABELS_METRIC, "recommended", "business units with pod_labels get no pods, and cost_labels are blank",
         "pods", lambda context: bool(context.required_labels.of_pods),
     ),
     MetricFamily(

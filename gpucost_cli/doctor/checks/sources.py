@@ -101,7 +101,8 @@ def stale_exporters(context: CheckContext) -> Iterable[Check]:
     signals = [signal.name for rank in context.ranks for signal in rank if facts.has(signal.name)]
     if signals and facts.gpu_nodes and not facts.gpu_devices:
         fault = Fault(
-            f"{signals[0]} had series, and none at {format_timestamp(facts.evaluated_at)}, although GPU nodes exist",
+            f"{signals[0]} had series earlier, but none at {format_timestamp(facts.evaluated_at)}, although GPU nodes "
+            "exist",
             "dcgm-exporter: kubectl rollout status; Prometheus: its targets",
         )
         yield context.check("GPU exporter now", signals[0], "recommended", fault, series=0)
@@ -170,7 +171,10 @@ def intervals(context: CheckContext) -> Iterable[Check]:
             fault = Fault(finding, f"scrape configuration of {name}: interval: 60s")
         elif longest > shortest * _SIMILAR_INTERVALS:
             slowest = first_few(target.instance for target, interval in by_target.items() if interval == longest)
-            note = f"scrape intervals differ: {shortest:f} to {longest:f} s ({slowest}); each target counts by its own"
+            note = (
+                f"scrape intervals differ: {shortest:f} to {longest:f} s ({slowest}); each target counts with its own "
+                "interval"
+            )
         severity: Severity = "recommended" if fault else "optional"
         yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(by_target))
 

@@ -366,7 +366,7 @@ def test_filters_match_as_in_opencost(text: str, lets_through: str) -> None:
         ('label[colour]:"a"', "label 'colour' is not stored. cost_labels in the settings: team, app"),
         ('label:"team"', "label needs a name, for example label[app]."),
         ("+", "expected a field"),
-        ("(" * 30, "more than 20 nested brackets"),
+        ("(" * 30, "more than 20 nested parentheses"),
         ("x" * 5000, "is longer than 4000 characters"),
         ('namespace:"a"\N{SNOWMAN}', "cannot be read from character 14"),
     ],

@@ -172,7 +172,7 @@ class TopWasterRow(WorkloadRow):
 
     business_unit: str
     since: Instant | None = Field(
-        description="First of the consecutive UTC days with waste that end with the last such day, but not before the "
+        description="First day of the newest series of consecutive UTC days with waste, but not before the "
         "period's start"
     )
     hour: Instant | None = Field(

@@ -126,7 +126,7 @@ class RestatementRow(ResponseModel):
 
     cluster: str
     hour: Instant
-    version: int = Field(description="Of the hour, with this restatement", examples=[2])
+    version: int = Field(description="Version of the hour with this restatement", examples=[2])
     restated_at: Instant
     settings_version: int
     reason: str = Field(examples=["3 spot prices new or changed"])

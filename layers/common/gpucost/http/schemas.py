@@ -117,9 +117,11 @@ class PeriodCoverageModel(ResponseModel):
     """How much of the period has been measured."""
 
     hours_expected: int = Field(description="Cluster-hours of the period that have ended")
-    hours_complete: int = Field(description="Those of them that are complete. Other hours add nothing to any figure")
+    hours_complete: int = Field(description="Complete hours among them. Other hours add nothing to any figure")
     allocation: Amount | None = Field(description="Allocation scrapes seen ÷ expected, 0 to 1, mean of published hours")
-    utilization: Amount | None = Field(description="The same for utilization; null if it is not measured")
+    utilization: Amount | None = Field(
+        description="Utilization scrapes seen ÷ expected; null if utilization is not measured"
+    )
 
 
 NextCursor = Annotated[

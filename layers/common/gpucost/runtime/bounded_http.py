@@ -232,7 +232,7 @@ class _BoundedRawReader(io.RawIOBase):
         if self._remaining_bytes <= 0:
             raise ResponseTooLargeError(f"more than {self._limit >> 20} MiB")
         while not self._deadline.has_passed():
-            # Wait for short times, so that a cancelled deadline is noticed.
+            # Wait for short times, so that a canceled deadline is noticed.
             self._socket.settimeout(max(0.001, min(_POLL_SECONDS, self._deadline.remaining())))
             try:
                 count = self._socket.recv_into(buffer)

@@ -7,7 +7,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 _POLL_SECONDS = 0.5
-"""How often running work checks its deadline, which can be cancelled."""
+"""How often running work checks its deadline, which can be canceled."""
 Result = TypeVar("Result")
 
 
@@ -25,7 +25,7 @@ class Deadline:
         self._within = within
         self._ended = Event()
         self.cancel_reason = ""
-        """Why the deadline was cancelled."""
+        """Why the deadline was canceled."""
 
     def remaining(self) -> float:
         """Seconds left; 0 after the deadline."""
@@ -43,7 +43,7 @@ class Deadline:
             self._ended.set()
 
     def wait(self, seconds: float) -> None:
-        """Sleep for some seconds, at most until the deadline or until it is cancelled."""
+        """Sleep for some seconds, at most until the deadline or until it is canceled."""
         self._ended.wait(min(seconds, self.remaining()))
 
 

@@ -364,7 +364,7 @@ _MESSAGES_BY_ERROR_TYPE = {
 
 def _error_message(error: ValidationError, model: type[CoreSettings]) -> str:
     errors = error.errors(include_url=False)
-    # A misspelt key often causes a second error for a missing key. The misspelling is more helpful.
+    # A misspelled key often causes a second error for a missing key. The misspelling is more helpful.
     finding = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
     path = [part for index, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], index, model)]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))

@@ -93,7 +93,7 @@ class BillStore:
         chunks = pack(document, self._chunk_bytes)
         if len(chunks) > MAX_CHUNKS:
             raise SourceError(
-                f"the bill of {day:%Y-%m-%d} is too large: {len(chunks)} chunks of 300 KB, and {MAX_CHUNKS} fit"
+                f"the bill of {day:%Y-%m-%d} is too large: {len(chunks)} chunks of 300 KB; at most {MAX_CHUNKS} fit"
             )
         old_version = text(old_chunks[0], "h") if old_chunks else ""
         version = sha256(b"".join(chunks)).hexdigest()[:16]

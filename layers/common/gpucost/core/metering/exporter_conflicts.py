@@ -1,4 +1,4 @@
-"""GPU exporters that contradict each other: the use of their devices then counts as unobserved.
+"""GPU exporters that contradict each other: the use of their devices then counts as unmeasured.
 
 A node has one exporter. Where two report its devices at the same time and disagree, one of them is wrong or fabricated.
 """
@@ -120,7 +120,7 @@ def contradiction_notes(suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[st
         by_exporters[node, *exporters] = by_exporters.get((node, *exporters), 0) + 1
     return [
         f"{SUSPECT_PREFIX}GPU exporters {first} and {second} contradict each other about {count} devices of "
-        f"node {node!r}; their use counts as unobserved"
+        f"node {node!r}; their use counts as unmeasured"
         for (node, first, second), count in sorted(by_exporters.items())
     ]
 

@@ -272,7 +272,7 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
                     f"{SUSPECT_PREFIX}utilization of {name!r} is {format_sample_value(reading)}, "
                     f"where {device.scale} is full use"
                 )
-    notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
+    notes = [f"{implausible[name]}; they count as unmeasured" for name in sorted(implausible)]
     for node, used in sorted(resolver.use_while_unallocated().items()):
         if used >= NOTEWORTHY_GPU_MS:
             notes.append(f"{float(used / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")

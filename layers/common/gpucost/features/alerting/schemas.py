@@ -40,7 +40,7 @@ class AlertWorkload(ResponseModel):
 class ActiveAlert(ResponseModel):
     """An alert that is pending or firing."""
 
-    id: str = Field(description="The same until the alert resolves; `gpucost alerts acknowledge` takes it")
+    id: str = Field(description="Stays the same until the alert resolves; `gpucost alerts acknowledge` takes it")
     rule: str
     phase: Literal["pending", "firing"]
     subject: AlertSubject

@@ -2,7 +2,7 @@
 
 A day's file is one object with a fixed key, so that writing is atomic and idempotent. It is written only if the object
 has not changed since before the hours were read: of two concurrent exports, the one that read older hours fails. The
-catalogue is written last, so that a day stays due if the function crashes.
+catalog is written last, so that a day stays due if the function crashes.
 """
 
 from collections.abc import Callable, Iterator, Sequence

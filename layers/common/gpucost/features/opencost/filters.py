@@ -101,12 +101,12 @@ class _Parser:
 
     def parse_group(self, depth: int) -> Predicate:
         if depth > _MAX_DEPTH:
-            raise ValueError(f"has more than {_MAX_DEPTH} nested brackets.")
+            raise ValueError(f"has more than {_MAX_DEPTH} nested parentheses.")
         parts = [self._parse_element(depth)]
         operator = self._peek()
         while self._peek() in (("mark", "+"), ("mark", "|")):
             if self._peek() != operator:
-                raise ValueError("mixes + and | on one level. Put one of them in brackets.")
+                raise ValueError("mixes + and | on one level. Put one of them in parentheses.")
             self._position += 1
             parts.append(self._parse_element(depth))
         expected_end = ("mark", ")") if depth else ("end", "")

@@ -32,7 +32,7 @@ class BacktestFigures(ResponseModel, record=Backtest, descriptions=_BACKTEST_DES
 
 
 _DESCRIPTIONS = {
-    "spent_usd": "Allocated cost so far, as far as it has a price; exact",
+    "spent_usd": "Allocated cost so far of GPU-hours with a price; exact",
     "hours_known": "Hours so far that are completely priced",
     "hours_unknown": "Hours so far without figures or with a missing price. The projection uses the mean of the others",
     "projected_usd": "Cost at the period's end; null with less than two weeks of history",
@@ -45,7 +45,9 @@ _EXAMPLES = {"interval_percent": [80], "currency": ["USD"]}
 class ForecastResponse(ResponseModel, record=PeriodForecast, descriptions=_DESCRIPTIONS, examples=_EXAMPLES):
     """GET /v1/forecasts."""
 
-    backtest: BacktestFigures | None = Field(description="How often it was; null if the history is too short")
+    backtest: BacktestFigures | None = Field(
+        description="How often the actual cost was between low and high; null if the history is too short"
+    )
 
 
 def add_forecast_routes(app: APIGatewayHttpResolver, service: Callable[[], ForecastService]) -> None:

@@ -70,7 +70,7 @@ class Saving:
     list_usd: Decimal | None
     """At on-demand list prices; None if they are not known."""
     cash_usd: Decimal | None
-    """What leaves the bill: 0 for committed capacity, None if the ledger does not show it."""
+    """Reduction of the AWS bill: 0 for committed capacity, None if the ledger does not show it."""
     gpu_hours: Decimal
 
 

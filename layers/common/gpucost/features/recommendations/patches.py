@@ -111,7 +111,7 @@ def sharing_patch(node_pool: str, replicas: int) -> str:
         "# a configuration of NVIDIA's device plugin (config map named in devicePlugin.config)\n"
         "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: false\n    failRequestsGreaterThanOne: true\n"
         f"    resources:\n      - {{name: nvidia.com/gpu, replicas: {replicas}}}\n"
-        "# or mps: for timeSlicing: (no failRequestsGreaterThanOne): at the same time, with equal parts of the memory\n"
+        "# or mps: instead of timeSlicing:, without failRequestsGreaterThanOne: pods run at once, with equal memory\n"
         f"# each node of pool {node_pool}: kubectl label node NAME nvidia.com/device-plugin.config=shared --overwrite\n"
         "# which pods share a GPU: podAffinity within a group, podAntiAffinity between groups\n"
     )

@@ -56,7 +56,7 @@ _SAVING_DESCRIPTIONS = {
     "usd": "At the rates that the ledger charged: reports will show this much less",
     "low_usd": "The mean day of the look-back minus two standard errors",
     "list_usd": "At on-demand list prices; null if they are not known",
-    "cash_usd": "What leaves the bill: 0 for committed capacity, null if the ledger does not show it",
+    "cash_usd": "Reduction of the AWS bill: 0 for committed capacity, null if the ledger does not show it",
 }
 
 
@@ -66,7 +66,7 @@ class SavingFigures(ResponseModel, record=Saving, descriptions=_SAVING_DESCRIPTI
 
 _EVIDENCE_DESCRIPTIONS = {
     "hours_observed": "Hours in which the workload held GPUs, or the pool had nodes",
-    "hours_unknown": "Hours of the same time without figures",
+    "hours_unknown": "Hours of the same period without figures",
     "coverage": "Part of the allocated GPU-hours with observed utilization",
     "peak_utilization": "The mean of the busiest hour. The ledger has no finer resolution",
     "facts": "Further facts, by name",
@@ -96,7 +96,7 @@ class RecommendationRow(ResponseModel, amounts=("verified_usd",)):
     current_gpus: Amount = Field(
         description="Physical GPUs in the newest day (for pools: nodes; for spot and families: on demand)"
     )
-    recommended_gpus: Amount = Field(description="The same after the recommendation is applied")
+    recommended_gpus: Amount = Field(description="Physical GPUs, or nodes, after the recommendation is applied")
     part_of: str | None = Field(description="Id of the recommendation that already counts this saving. Never add both")
     since: Instant = Field(description="When it entered its state")
     first_recommended: Instant

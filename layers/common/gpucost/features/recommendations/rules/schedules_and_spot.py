@@ -33,7 +33,7 @@ MIN_HOURS_OFF: Final = 4
 """Consecutive idle hours. Shorter breaks are not worth a restart."""
 MIN_SHARE_OFF: Final = 0.25
 """Part of the hours of a week that must be idle."""
-_START_RISK = "Clients that come outside the schedule wait until the workload has started."
+_START_RISK = "Clients that send requests outside the schedule wait until the workload has started."
 _UTC_RISK = (
     "The schedule is in UTC, so it is an hour off in daylight saving time, unless alerts.time_zone in the settings "
     "names the time zone."

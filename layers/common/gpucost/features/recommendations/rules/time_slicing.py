@@ -144,7 +144,7 @@ def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[Wor
                 "groups": "; ".join(" + ".join(group) for group in names[:_GROUPS_SHOWN]) + more,
                 "replay": f"{sum(look_back.has_figures[first:])} hours: no GPU above {busiest:.0%} in any",
                 "GPU memory": f"{largest_memory / _GIB:.1f} GiB at most of {memory_gb(model)} GB",
-                "grouping": "exact" if len(pods) <= MAX_EXACT_PODS else "first fit, maybe not the fewest GPUs",
+                "grouping": "exact" if len(pods) <= MAX_EXACT_PODS else "first fit; fewer GPUs may be possible",
             },
         ),
         "medium" if is_well_observed else "low",
