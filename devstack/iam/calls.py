@@ -1,7 +1,7 @@
 """Maps requests to the permissions that AWS checks: actions, resources and context keys of each service.
 
 A service that is not listed checks its operation on `*`. Permissions that a service uses on its caller's behalf (Athena
-reads the table and the bucket as its caller) also belong here. Add a function to `CALLS_BY_SERVICE`. Permissions on keys
+reads the table and the bucket as its caller) also belong here. Add a function to `CALLS_BY_SERVICE`. Those on keys
 are derived from the calls (`encryption.py`).
 """
 
