@@ -85,7 +85,7 @@ def test_exporters_that_assign_more_devices_than_pod_requests_are_suspect() -> N
     assert usage.coverage.utilization == 0
     assert usage.notes == (
         "suspect samples: GPU exporters dcgm-exporter/n1:9400 and tenant/10.9.9.9:8080 contradict each other about 2 "
-        "devices of node 'n1'; their use counts as unobserved",
+        "devices of node 'n1'; their use counts as unmeasured",
         "first",
     )
     (measured,) = meter(exported(devices[0]), MeteringRules()).pods
@@ -123,8 +123,8 @@ def test_each_node_with_contradictory_exporters_is_noted() -> None:
     ]  # fmt: skip
     exporters = "suspect samples: GPU exporters dcgm-exporter/n1:9400 and tenant/10.9.9.9:8080 contradict each other"
     assert usage.notes == (
-        f"{exporters} about 1 devices of node 'n1'; their use counts as unobserved",
-        f"{exporters} about 2 devices of node 'n2'; their use counts as unobserved",
+        f"{exporters} about 1 devices of node 'n1'; their use counts as unmeasured",
+        f"{exporters} about 2 devices of node 'n2'; their use counts as unmeasured",
         "first",
     )
 
@@ -134,7 +134,7 @@ def test_only_implausible_utilization_is_noted() -> None:
     implausible = plausible._replace(pod="q", uuid="GPU-1", samples=((START, Decimal("0.5")), (START, Decimal(42))))
     usage = meter(observation(devices=(plausible, implausible)), MeteringRules())
     assert usage.notes[:2] == (
-        "suspect samples: utilization of 'q' is 42, where 1 is full use; they count as unobserved",
+        "suspect samples: utilization of 'q' is 42, where 1 is full use; they count as unmeasured",
         "first",
     )
     assert not any("'p'" in note for note in usage.notes)
