@@ -87,6 +87,22 @@ def test_node_replaced_in_gap_across_the_hours_end_is_billed_from_first_pod_on(a
     assert line(second, "p").allocated_gpu_hours == amount(4)
 
 
+def test_node_that_joins_in_gap_across_the_hours_end_is_billed_from_first_pod_on(attribute: Attribute) -> None:
+    """Nothing is scraped from minute 40 to 70, the node's first sample; its pod was scheduled at minute 50."""
+    timeline = fleet(gaps=[(40, 70)])
+    timeline.node("n2", capacity={"nvidia_com_gpu": 4}, start=70)
+    timeline.pod("p", 70, units=4, node="n2")
+    ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    scheduled_at = HOUR.timestamp() + 50 * 60
+    timeline.add("kube_pod_status_scheduled_time", 70, 125, scheduled_at, namespace="team", pod="p", uid="uid-p", **ksm)
+    first, second = attribute(timeline, hours=2)
+    # Four GPUs for ten minutes, and then all hour.
+    assert line(first, "p").allocated_gpu_hours / SCALE == pytest.approx(4 * 10 / 60)
+    assert first.totals is not None and first.totals.capacity is not None
+    assert first.totals.capacity.capacity_gpu_hours == amount(4) + line(first, "p").allocated_gpu_hours
+    assert line(second, "p").allocated_gpu_hours == amount(4)
+
+
 def test_restart_of_kube_state_metrics_under_another_instance_is_bridged(attribute: Attribute) -> None:
     timeline = Timeline()
     for instance, (a, b) in {"a:8080": (-65, 30), "b:8080": (30, 125)}.items():

@@ -131,7 +131,7 @@ class UtilizationResolver:
                 self._measure_exclusive(index, devices)
 
     def _measure_exclusive(self, index: int, devices: Sequence[DeviceHour]) -> None:
-        """Measure the use of the pod's exclusive devices; an expected device without series counts as unobserved."""
+        """Measure the use of the pod's exclusive devices; an expected device without series is unmeasured."""
         holding = self._holdings[index]
         expected = devices_expected(holding)
         if len(devices) == expected == 1 and devices[0].is_continuous and holding.running.length == self._window.length:

@@ -154,6 +154,12 @@ class NodeTable:
         """Names of GPU nodes that started, ended or changed within the hour, by samples, labels or capacity."""
         return [node.name for node in self._nodes.values() if not self._is_unchanged(node, covers_hour, expected)]
 
+    def add_missing(self, node_names: Iterable[str]) -> list[str]:
+        """Add nodes of which the hour has no sample, and return the names of those that are new."""
+        names = sorted(set(node_names) - self._nodes.keys())
+        self._nodes.update((name, _Node(name)) for name in names)
+        return names
+
     def add_raw_samples(self, node_names: Iterable[str], series: Sequence[Series]) -> None:
         """Add raw samples of some nodes."""
         for name in node_names:

@@ -118,6 +118,10 @@ class PodTable:
                 pod.contradiction = _request_contradiction(pod, covers_hour)
         return [uid for uid, pod in self._pods.items() if not self._is_unchanged(pod, covers_hour)]
 
+    def node_names(self) -> set[str]:
+        """Names of the nodes to which pods are bound."""
+        return {pod.node for pod in self._pods.values()}
+
     def names(self, uids: Iterable[str]) -> set[tuple[str, str]]:
         """(namespace, pod) of some pods."""
         return {(self._pods[uid].namespace, self._pods[uid].pod) for uid in uids}

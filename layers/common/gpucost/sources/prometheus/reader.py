@@ -133,6 +133,7 @@ class PrometheusReader:
         hour = allocation.hour
         nodes = NodeTable(rows["nodes"], _nodes_with_gpus(rows["devices"], rows["requests"]))
         self._read_changed_nodes(nodes, allocation)
+        covered = allocation
         allocation, rows = self._extend_across_gaps(allocation, rows)
         pods = PodTable(
             rows["requests"],
@@ -141,6 +142,8 @@ class PrometheusReader:
         )
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))
+        if allocation is not covered and rows["nodes"].get("info"):
+            self._read_raw_samples(nodes, nodes.add_missing(pods.node_names()), hour)
         partial = self._read_changed_pods(pods, allocation)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
         devices, scrapes, device_notes = self._devices(
@@ -177,7 +180,7 @@ class PrometheusReader:
         """If a scrape gap touches an edge of the hour, count samples up to the next scrapes beyond it.
 
         This takes two queries for all pods instead of raw samples of each, and two more if there are no samples at the
-        hour's end.
+        hour's end, and one for the raw samples of nodes that appear in the gap.
         """
         wider = self._wider_window(allocation)
         if wider is None:
@@ -224,11 +227,14 @@ class PrometheusReader:
 
     def _read_changed_nodes(self, nodes: NodeTable, allocation: HourScrapes) -> None:
         """Add raw samples of nodes that started, ended or changed in the hour."""
-        for names in _chunks(nodes.needing_raw_samples(allocation.covers_hour, allocation.expected)):
+        changed = nodes.needing_raw_samples(allocation.covers_hour, allocation.expected)
+        self._read_raw_samples(nodes, changed, allocation.hour)
+
+    def _read_raw_samples(self, nodes: NodeTable, all_names: Sequence[str], hour: datetime) -> None:
+        for names in _chunks(all_names):
             selectors = [self._queries.node_metrics(names, NODE_METRICS, label) for label in nodes.name_labels]
             nodes.add_raw_samples(
-                names,
-                [series for selector in selectors for series in self._raw_samples_around(selector, allocation.hour)],
+                names, [series for selector in selectors for series in self._raw_samples_around(selector, hour)]
             )
 
     def _read_changed_pods(self, pods: PodTable, allocation: HourScrapes) -> Sequence[str]:
