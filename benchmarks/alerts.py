@@ -22,7 +22,7 @@ from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, Line
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest
@@ -143,8 +143,8 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
     first, *others = manifests  # the first hour has all costs of the day
     empty = Totals(Costs(), CapacityCosts())
     summaries = [
-        HourSummary(CLUSTER, day, (first,), totals, CostTable.of(groups)),
-        *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, CostTable()) for manifest in others),
+        HourSummary(CLUSTER, day, (first,), totals, CostsByKey.of(groups)),
+        *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, CostsByKey()) for manifest in others),
     ]
     _Days(client, table).write_day(CLUSTER, day, manifests, summaries)
     return groups

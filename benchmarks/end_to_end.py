@@ -88,7 +88,7 @@ class BenchmarkSystem:
         self.queue = Queue()
         self.ledger = Ledger(self.metered, self.table)
         pricer = Pricer(PriceStore(self.client, self.table), BillStore(self.client, self.table, clock=lambda: now))
-        reader = partial(metrics_reader, client=self.prometheus_client)
+        reader = partial(metrics_reader, make_client=self.prometheus_client)
         self.service = AttributeService(
             store, self.ledger, RollupStore(self.metered, self.table), reader, self.queue,  # type: ignore[arg-type]
             pricer=pricer, clock=lambda: now,

@@ -49,7 +49,7 @@ def attribute(
     settings = settings_for(url, units)
     cluster = settings.clusters[0]
     hour_starts = [hour + number * HOUR for number in range(hours)]
-    reader = metrics_reader(cluster, settings, client=client)
+    reader = metrics_reader(cluster, settings, make_client=client)
     records = attribute_hours(reader, cluster, settings, hour_starts, now=datetime.now(UTC))
     return sum(len(record.lines) for record in records)
 

@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_decimal, to_fixed_point
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
@@ -72,11 +72,11 @@ class _Summed(HourRecord):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        object.__setattr__(self, "groups", CostTable())
+        object.__setattr__(self, "groups", CostsByKey())
 
-    groups: CostTable[tuple[str, str]]
+    groups: CostsByKey[tuple[str, str]]
 
-    def by_namespace(self) -> CostTable[tuple[str, str]]:
+    def by_namespace(self) -> CostsByKey[tuple[str, str]]:
         """The given sums."""
         return self.groups
 
@@ -87,7 +87,7 @@ def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary
     capacity = CapacityCosts(*(costs(chance, PODS).allocated_usd for _ in CapacityCosts.names()))
     coverage = Coverage(_share(chance), _share(chance))
     manifest = Manifest(cluster, hour, "complete", 1, "", 1, coverage, 0, None, hour + HOUR)
-    return HourSummary(cluster, hour, (manifest,), Totals(total, capacity), CostTable.of(groups))
+    return HourSummary(cluster, hour, (manifest,), Totals(total, capacity), CostsByKey.of(groups))
 
 
 def costs(chance: random.Random, gpus: int) -> Costs:
@@ -182,7 +182,7 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
     ]
     pods = []
     for index, line in enumerate(lines):
-        held = Interval(start, start + chance.randrange(1, HOUR_MS))
+        held = IntervalMs(start, start + chance.randrange(1, HOUR_MS))
         pod_observation = PodObservation(
             line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload
         )
@@ -195,7 +195,7 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
                 effective_gpu_ms=held.length * mean,
             )
         )  # fmt: skip
-    there, all_gpus = Interval(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
+    there, all_gpus = IntervalMs(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
     node_usages = tuple(NodeUsage(node, there, all_gpus, zero, zero, zero, zero, zero, zero) for node in nodes)
     return Usage(cluster, hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), node_usages, ())
 

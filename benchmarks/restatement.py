@@ -14,7 +14,7 @@ from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import Coverage
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
@@ -74,7 +74,7 @@ def document(price: int) -> str:
 def usage_of(hour: datetime) -> Usage:
     """Usage in which every GPU is held all hour by its own pod and partly used."""
     start = to_epoch_ms(hour)
-    time_ = Interval(start, start + HOUR_MS)
+    time_ = IntervalMs(start, start + HOUR_MS)
     pods, nodes = [], []
     for n in range(NODES):
         node = GpuNode(f"node-{n}", f"aws:///z/i-{n:017x}", "p5.48xlarge", gpu_model="H100", physical_gpus=GPUS)

@@ -84,13 +84,13 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     Example:
       gpucost hours compare-splits --stack gpucost-prod --from 2026-10-01 --to 2026-10-02 --format json
     """
-    from gpucost.pipeline.split_comparison import SplitComparison
+    from gpucost.pipeline.split_comparison import SplitComparer
 
     check_period(start, end)
     if end - start > timedelta(days=MOST_COMPARED_DAYS):
         raise InvalidInputError(f"the period has more than {MOST_COMPARED_DAYS} days. Compare a shorter one")
     container = container_of(stack)
-    comparison = SplitComparison(container.settings_store, container.ledger, container.pricer)
+    comparison = SplitComparer(container.settings_store, container.ledger, container.pricer)
     splits = comparison.compare(_clusters(container.settings_store.current(), cluster, start), start, end)
     if not any(split.hour_count for split in splits):
         raise InvalidInputError(

@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.cost_tables import sum_by_key
+from gpucost.core.costs_by_key import sum_by_key
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.json_text import csv_text, dumps

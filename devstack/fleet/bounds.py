@@ -24,7 +24,9 @@ class ObservationBounds:
     def __init__(self, scenario: Scenario, window: Span) -> None:
         self.window = window
         self._exporter = scenario.dcgm
-        self.interval = max((instance.scraping.longest_interval for instance in scenario.ksm), default=Fraction(1))
+        self.interval = max(
+            (instance.scraping.longest_interval_minutes for instance in scenario.ksm), default=Fraction(1)
+        )
         # A shard may hold pods of any node, so a gap of one shard is a gap for all nodes.
         shards: dict[tuple[int, int], list[Scraping]] = {}
         for instance in scenario.ksm:
@@ -99,7 +101,7 @@ class ObservationBounds:
         """The longest time between two scrapes of a node's devices."""
         if self._exporter is None or not node.model:
             return Fraction(1)
-        return self._scraping(node, self._exporter).longest_interval
+        return self._scraping(node, self._exporter).longest_interval_minutes
 
     def outage_bound(self, node: Node, window: Span) -> Fraction:
         """Minutes by which the observed time of devices may be off: one interval for each start or end of an outage.

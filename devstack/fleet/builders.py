@@ -17,14 +17,14 @@ def gpu_node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, *
     return Node(name=name, geometries=layouts, **attributes)  # type: ignore[arg-type]
 
 
-def whole_gpus(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geometry:
+def whole_gpus_geometry(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geometry:
     """Whole GPUs."""
     _, product, _, gpus = MODELS[model]
     labels = _gpu_feature_labels(product, gpus, replicas=1, strategy="none")
     return Geometry({GPU: gpus}, {GPU: WHOLE_GPU}, [Device(i) for i in range(gpus)], labels, lifetime, **overrides)  # type: ignore[arg-type]
 
 
-def mig_single(
+def mig_single_geometry(
     model: str, profile: str, per_gpu: int, lifetime: Interval = FOREVER, gpus: int | None = None
 ) -> Geometry:
     """All GPUs in slices of one profile, advertised as GPUs (MIG strategy `single`)."""
@@ -35,7 +35,7 @@ def mig_single(
     return Geometry({GPU: gpus * per_gpu}, {GPU: slice_of_gpu(model, profile)}, devices, labels, lifetime)
 
 
-def mig_mixed(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval = FOREVER) -> Geometry:
+def mig_mixed_geometry(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval = FOREVER) -> Geometry:
     """A MIG layout for each GPU (strategy `mixed`). An empty layout is a whole GPU."""
     _, product, _, _ = MODELS[model]
     devices: list[Device] = []
@@ -57,7 +57,9 @@ def mig_mixed(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval =
     return Geometry(units, share, devices, labels, lifetime, share_factors=share_factors)
 
 
-def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing") -> Geometry:
+def time_sliced_geometry(
+    model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing"
+) -> Geometry:
     """Every GPU advertised several times."""
     _, product, _, gpus = MODELS[model]
     resource = "nvidia_com_gpu_shared" if renamed else GPU

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from devstack.fleet.builders import gpu_node, mig_single, whole_gpus
+from devstack.fleet.builders import gpu_node, mig_single_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import GPU, Interval, Node, Pod, Scenario, Use
 
 CLUSTER = "demo"
@@ -32,7 +32,7 @@ def scenario(end: datetime) -> Scenario:
     mig = gpu_node(
         "mig-1",
         "h100-one",
-        mig_single("h100-one", "1g.10gb", 7, WHOLE_PERIOD),
+        mig_single_geometry("h100-one", "1g.10gb", 7, WHOLE_PERIOD),
         lifetime=WHOLE_PERIOD,
         labels=_node_labels("mig"),
     )
@@ -40,7 +40,7 @@ def scenario(end: datetime) -> Scenario:
         gpu_node(
             f"inference-{i}",
             "a10g",
-            whole_gpus("a10g", WHOLE_PERIOD),
+            whole_gpus_geometry("a10g", WHOLE_PERIOD),
             lifetime=WHOLE_PERIOD,
             labels=_node_labels("inference"),
         )
@@ -116,7 +116,7 @@ def _spot_nodes(first_hour: int) -> Iterator[Node]:
                 yield gpu_node(
                     f"spot-{day}{number}",
                     "a10g-one",
-                    whole_gpus("a10g-one", lifetime),
+                    whole_gpus_geometry("a10g-one", lifetime),
                     lifetime=lifetime,
                     labels=labels,
                 )

@@ -45,7 +45,8 @@ def write_series(
             for cluster, metric_series in families[metric]:
                 name = f"{metric}{{{_label_text({'cluster': cluster, **metric_series.labels})}}}"
                 file.writelines(
-                    f"{name} {_value(value, zero)} {_seconds(zero + at)}\n" for at, value in metric_series.samples
+                    f"{name} {_sample_value(value, zero)} {_seconds(zero + at)}\n"
+                    for at, value in metric_series.samples
                 )
             progress((done + 1) / len(families))
         file.write("# EOF\n")
@@ -73,9 +74,9 @@ def _up(target: Scraping, scenario: Scenario) -> Iterable[SimulatedSeries]:
     yield SimulatedSeries("up", labels, [(at, "1" if target.succeeds(at) else "0") for at in times])
 
 
-def _value(text: str, zero: int) -> str:
+def _sample_value(text: str, base_ms: int) -> str:
     """A sample's value. `@seconds` is a time, counted from the base."""
-    return str(zero // 1000 + int(text[1:])) if text.startswith("@") else text
+    return str(base_ms // 1000 + int(text[1:])) if text.startswith("@") else text
 
 
 def _label_text(labels: Mapping[str, str]) -> str:

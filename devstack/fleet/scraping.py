@@ -57,7 +57,7 @@ class Scraping:
         return [at for at in self.times(start, end) if self.succeeds(at)]
 
     @property
-    def longest_interval(self) -> Fraction:
+    def longest_interval_minutes(self) -> Fraction:
         """The longest time between two scrapes, in minutes."""
         seconds = max(
             Fraction(self.interval_seconds), Fraction(self.changed_interval[1] if self.changed_interval else 0)

@@ -90,7 +90,7 @@ def examine(
     utilization = settings.utilization
     required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), client=client)
+        prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
         facts = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series).collect(now)
     except (ValueError, ArithmeticError) as error:

@@ -12,8 +12,8 @@ from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost_cli.doctor import parsing, signals
+from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
-from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
 from gpucost_cli.doctor.facts import REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.doctor.queries import NODE_INFO, DoctorQueries, outside_selector

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
-from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NodeLabel
+from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NodeLabel
 from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 REQUESTS = "kube_pod_container_resource_requests"
@@ -97,7 +97,7 @@ class ObservedNode:
     @property
     def has_gpus(self) -> bool:
         """Whether the node has NVIDIA GPUs, by its instance type or capacity."""
-        has_gpu_type = self.label(INSTANCE_TYPE) in GPUS_OF_INSTANCE
+        has_gpu_type = self.label(INSTANCE_TYPE_LABEL) in GPUS_OF_INSTANCE
         return has_gpu_type or any(name.startswith("nvidia_com_") for name in self.capacity)
 
 

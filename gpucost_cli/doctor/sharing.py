@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX, GpuNode
-from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT, GPU_REPLICAS, GPU_SHARING
+from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, GPU_REPLICAS_LABEL, GPU_SHARING_LABEL
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 from gpucost_cli.doctor.facts import GPU, MIG, Facts, GpuHolder, ObservedDevice, ObservedNode
@@ -14,17 +14,21 @@ from gpucost_cli.doctor.facts import GPU, MIG, Facts, GpuHolder, ObservedDevice,
 def is_sliced(facts: Facts, node: ObservedNode) -> bool:
     """Whether a node's GPUs are divided by MIG."""
     by_name = any(name.startswith(MIG) for name in node.capacity)
-    return by_name or "-MIG-" in node.label(GPU_PRODUCT) or any(device.mig_id for device in _devices(facts, node))
+    return by_name or "-MIG-" in node.label(GPU_PRODUCT_LABEL) or any(device.mig_id for device in _devices(facts, node))
 
 
 def is_shared(facts: Facts, node: ObservedNode) -> bool:
     """Whether several pods share a device, by time-slicing or MPS."""
-    if any(name.endswith(SHARED_SUFFIX) for name in node.capacity) or node.label(GPU_PRODUCT).endswith("-SHARED"):
+    if any(name.endswith(SHARED_SUFFIX) for name in node.capacity) or node.label(GPU_PRODUCT_LABEL).endswith("-SHARED"):
         return True
-    replicas, strategy = node.label(GPU_REPLICAS), node.label(GPU_SHARING)
+    replicas, strategy = node.label(GPU_REPLICAS_LABEL), node.label(GPU_SHARING_LABEL)
     if replicas not in {"", "0", "1"} and strategy != "none":
         return True
-    if strategy == "none" or "-MIG-" in node.label(GPU_PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
+    if (
+        strategy == "none"
+        or "-MIG-" in node.label(GPU_PRODUCT_LABEL)
+        or any(name.startswith(MIG) for name in node.capacity)
+    ):
         return False
     # No label says so: if the node has more units than GPUs or slices, several units share one.
     devices = max(len({device.key for device in _devices(facts, node)}), device_count(facts, node) or 0)

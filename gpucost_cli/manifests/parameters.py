@@ -50,7 +50,7 @@ class GpuGroupParameters(Section):
     mig_geometry: Geometry = "all-1g.5gb"
 
 
-class TenantParameters(Section):
+class MigSliceNamespaceParameters(Section):
     """A namespace of the proof of concept that holds GPU slices."""
 
     namespace: DnsLabel
@@ -87,7 +87,7 @@ class Parameters(Section):
     """Instance types with the same CPU, memory and GPUs, because Cluster Autoscaler plans with the first one."""
     system_nodes: dict[LabelKey, LabelValue] = Field(default_factory=lambda: {"workload": "system"})
     """Labels of the nodes on which operators and collectors run. If empty, they run on any node."""
-    tenants: Annotated[tuple[TenantParameters, ...], Field(min_length=1)]
+    tenants: Annotated[tuple[MigSliceNamespaceParameters, ...], Field(min_length=1)]
 
     @field_validator("zones", "spot_instance_types")
     @classmethod

@@ -11,7 +11,7 @@ from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus import queries
-from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
+from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 from gpucost_cli.manifests import dashboard_metrics

@@ -14,7 +14,7 @@ from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
 from gpucost_cli.manifests import series
-from gpucost_cli.manifests.parameters import Parameters, TenantParameters
+from gpucost_cli.manifests.parameters import MigSliceNamespaceParameters, Parameters
 from gpucost_cli.placeholders import refuse_placeholders
 
 VERSIONS = REPOSITORY / "cluster" / "versions.yaml"
@@ -163,7 +163,7 @@ def _objects(required: RequiredLabels, *, dashboards: bool) -> list[str]:
     return sorted(["jobs", "nodes", "pods", "replicasets", *(kind for kind, is_needed in optional if is_needed)])
 
 
-def _tenant(settings: CoreSettings, tenant: TenantParameters) -> Mapping[str, Any]:
+def _tenant(settings: CoreSettings, tenant: MigSliceNamespaceParameters) -> Mapping[str, Any]:
     unit = _unit(settings.business_units, tenant)
     return {
         "namespace": tenant.namespace,
@@ -175,7 +175,7 @@ def _tenant(settings: CoreSettings, tenant: TenantParameters) -> Mapping[str, An
     }
 
 
-def _unit(units: Sequence[BusinessUnitSettings], tenant: TenantParameters) -> BusinessUnitSettings | None:
+def _unit(units: Sequence[BusinessUnitSettings], tenant: MigSliceNamespaceParameters) -> BusinessUnitSettings | None:
     if tenant.business_unit is None:
         return None
     matching_units = [unit for unit in units if unit.name == tenant.business_unit]

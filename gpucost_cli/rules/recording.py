@@ -11,7 +11,7 @@ from fractions import Fraction
 from gpucost.core.attribution import BusinessUnit
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
-from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT, INSTANCE_TYPE, NODE_POOL
+from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, INSTANCE_TYPE_LABEL, NODE_POOL_LABEL
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.queries import (
     ALLOCATABLE,
@@ -54,9 +54,9 @@ _RESOURCES = matches("resource", GPU_RESOURCES)
 _NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
 _SLICES = matches("resource", MIG_PREFIX + ".+")
 _NODE_INFO_LABELS = {
-    "node_pool": NODE_POOL.exported_names,
-    "instance_type": INSTANCE_TYPE.exported_names,
-    "gpu_product": GPU_PRODUCT.exported_names,
+    "node_pool": NODE_POOL_LABEL.exported_names,
+    "instance_type": INSTANCE_TYPE_LABEL.exported_names,
+    "gpu_product": GPU_PRODUCT_LABEL.exported_names,
 }
 
 

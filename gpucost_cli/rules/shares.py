@@ -9,10 +9,10 @@ from fractions import Fraction
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, MIG_GPUS, NEURON_OF_INSTANCE, MigGpu, profile_share
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
-from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT
+from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL
 from gpucost_cli.rules.promql import Select, equals, matches
 
-(PRODUCT,) = GPU_PRODUCT.exported_names
+(PRODUCT,) = GPU_PRODUCT_LABEL.exported_names
 _PROFILE_SUFFIXES = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 

@@ -52,7 +52,7 @@ def _attributed(bench: Bench, url: str) -> list[Any]:
         def readers(cluster: Any, settings: Any) -> Any:
             address = cluster.prometheus.model_copy(update={"url": next(addresses), "timeout_seconds": 1})
             cluster = cluster.model_copy(update={"prometheus": address})
-            return metrics_reader(cluster, settings, client=client_without_waits)
+            return metrics_reader(cluster, settings, make_client=client_without_waits)
 
         deployment.readers = readers
         deployment.run(0, 1)

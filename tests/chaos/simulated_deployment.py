@@ -372,7 +372,7 @@ class SimulatedDeployment:
                 return response
 
         return {
-            "metrics_reader": partial(metrics_reader, client=CountedClient),
+            "metrics_reader": partial(metrics_reader, make_client=CountedClient),
             "limits_reader": partial(NodePoolLimitsReader, client=CountedClient),
         }
 

@@ -18,7 +18,7 @@ from gpucost.core.attribution import (
     business_units_at,
 )
 from gpucost.core.hour_record import Coverage, HourRecord
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import PodUsage, Usage
@@ -51,8 +51,8 @@ def usage(
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
     pod_usage = PodUsage(
         pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
-        GpuShare(Fraction(1, 7), "mig-profile"), Interval(0, held_minutes * MINUTE),
-        Interval((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0, **measured,
+        GpuShare(Fraction(1, 7), "mig-profile"), IntervalMs(0, held_minutes * MINUTE),
+        IntervalMs((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0, **measured,
     )  # fmt: skip
     hour_coverage = Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
     return Usage("c", HOUR, hour_coverage, (pod_usage,), None, ("a note",))

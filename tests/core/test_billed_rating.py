@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
@@ -49,7 +49,7 @@ def priced(bill: Bill, policy: str = "gpu-bears-all", sources: tuple[PriceSource
 
 def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
     """An idle node that exists from one minute to another."""
-    present = Interval(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
+    present = IntervalMs(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
     all_gpu_ms = Fraction(8 * present.length)
     zero = Fraction(0)
     node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical_gpus=8)
@@ -174,16 +174,18 @@ def test_time_of_a_node_outside_its_block_is_no_use_of_the_block() -> None:
     """Two p5 for the hour's first half, at 60 an hour; a node of 40 minutes used 30 of their 60 instance-minutes."""
     block_end = START + timedelta(minutes=30)
     block = CapacityBlock("cr-1", "demo", "p5.48xlarge", 2, Decimal(60), "USD", START, block_end)
-    hour, present = Interval(HOUR_START, HOUR_START + HOUR_MS), Interval(HOUR_START, HOUR_START + 40 * MINUTE)
+    hour, present = IntervalMs(HOUR_START, HOUR_START + HOUR_MS), IntervalMs(HOUR_START, HOUR_START + 40 * MINUTE)
     (charge,) = unused_block_charges([block], "demo", hour, [("cr-1", present)])
     assert [charge.amount, charge.gpu_hours] == amounts(30, 4)
 
 
 def test_bill_in_another_currency_is_ignored() -> None:
     bill = Bill({"i-a": replace(billed("30"), currency="EUR")})
-    (price,) = [priced(bill).node_cost(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
+    (price,) = [priced(bill).node_cost(p4d("a").node, "demo", IntervalMs(0, HOUR_MS), Fraction(8))]
     assert isinstance(price, Unpriced)
     assert "cur has a price in EUR, but the hour is in USD" in price.reason
-    in_euro = replace(priced(bill), currency="EUR").node_cost(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
+    in_euro = replace(priced(bill), currency="EUR").node_cost(
+        p4d("a").node, "demo", IntervalMs(0, HOUR_MS), Fraction(8)
+    )
     assert isinstance(in_euro, NodeCost)
     assert quantize(in_euro.cost) == 30

@@ -13,7 +13,7 @@ from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
@@ -101,7 +101,11 @@ def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
 def test_two_parts_of_hour_add_up_to_hour(observation: Observation, cut: int) -> None:
     metering = MeteringRules()
     start = to_epoch_ms(START)
-    windows = [Interval(start, start + HOUR_MS), Interval(start, start + cut), Interval(start + cut, start + HOUR_MS)]
+    windows = [
+        IntervalMs(start, start + HOUR_MS),
+        IntervalMs(start, start + cut),
+        IntervalMs(start + cut, start + HOUR_MS),
+    ]
     # A request is plausible according to the node's state in the metered time, of which a part may show less.
     notes = [note for window in windows for note in meter(observation, metering, window).notes]
     possible = [

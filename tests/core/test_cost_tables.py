@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Costs
-from gpucost.core.cost_tables import CostSums, CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostAccumulator, CostsByKey, sum_by_key
 from tests.records import amount
 
 K = TypeVar("K", bound=Hashable)
@@ -38,13 +38,13 @@ def sums_by_hand(pairs: list[tuple[str, Costs]]) -> Sums:
 
 @given(st.dictionaries(st.text(max_size=3), COSTS, max_size=6))
 def test_table_equals_its_costs(rows: Mapping[str, Costs]) -> None:
-    table = CostTable.of(rows)
+    table = CostsByKey.of(rows)
     assert table == rows
-    assert table == CostTable(rows, Costs.columns(rows.values()))
+    assert table == CostsByKey(rows, Costs.columns(rows.values()))
     assert len(table) == len(rows)
     assert list(table) == list(rows)
     assert [*table.values()] == [*rows.values()]
-    assert CostTable.of(table) is table
+    assert CostsByKey.of(table) is table
     assert all(table[key] == rows[key] and key in table for key in rows)
     assert "absent" not in table
     assert repr(table) == repr(rows)
@@ -60,7 +60,7 @@ def test_costs_are_summed_by_key(pairs: list[tuple[str, Costs]]) -> None:
 @pytest.mark.parametrize("most", [0, 1, 5])
 @given(pairs=PAIRS)
 def test_sums_are_equal_if_added_up_in_between(most: int, pairs: list[tuple[str, Costs]]) -> None:
-    sums = CostSums[str](most)
+    sums = CostAccumulator[str](most)
     for key, costs in pairs:
         sums.add(key, costs)
     assert list(sums.keys()) == list(sums_by_hand(pairs))
@@ -69,7 +69,7 @@ def test_sums_are_equal_if_added_up_in_between(most: int, pairs: list[tuple[str,
 
 
 def test_memory_of_sums_depends_on_keys_not_on_costs() -> None:
-    sums = CostSums[str](10)
+    sums = CostAccumulator[str](10)
     for number in range(1000):
         sums.add("ab"[number % 2], Costs(waste_usd=1))
         pending_count = sum(map(len, sums._parts.values()))
@@ -80,7 +80,7 @@ def test_memory_of_sums_depends_on_keys_not_on_costs() -> None:
 
 @given(st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), COSTS, max_size=12))
 def test_rows_are_grouped_by_new_key(rows: dict[tuple[str, int], Costs]) -> None:
-    grouped = CostTable.of(rows).group_by(lambda key: key[0])
+    grouped = CostsByKey.of(rows).group_by(lambda key: key[0])
     by_hand = sums_by_hand([(letter, costs) for (letter, _), costs in rows.items()])
     assert all_fractions(grouped) == by_hand
     assert list(grouped) == list(by_hand), "in order of their first row"
@@ -88,7 +88,7 @@ def test_rows_are_grouped_by_new_key(rows: dict[tuple[str, int], Costs]) -> None
 
 @given(st.dictionaries(st.sampled_from("abcd"), COSTS, max_size=4))
 def test_total_equals_sum_of_fractions(rows: dict[str, Costs]) -> None:
-    table = CostTable.of(rows)
+    table = CostsByKey.of(rows)
     by_hand = sums_by_hand([("all", costs) for costs in rows.values()])
     assert all_fractions(table.total_under("all")) == by_hand
     assert fractions_of(table.total()) == by_hand.get("all", [Fraction(0)] * len(Costs.names()))
@@ -96,41 +96,41 @@ def test_total_equals_sum_of_fractions(rows: dict[str, Costs]) -> None:
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), COSTS, max_size=3), min_size=1, max_size=4))
 def test_tables_are_added_row_by_row(tables: list[dict[str, Costs]]) -> None:
-    total = sum(map(CostTable.of, tables[1:]), CostTable.of(tables[0]))
+    total = sum(map(CostsByKey.of, tables[1:]), CostsByKey.of(tables[0]))
     assert all_fractions(total) == sums_by_hand([row for table in tables for row in table.items()])
 
 
 @given(st.lists(st.lists(COSTS, min_size=2, max_size=2), min_size=1, max_size=4))
 def test_tables_with_equal_keys_are_added_row_by_row(days: list[list[Costs]]) -> None:
-    tables = [CostTable.of(dict(zip("ab", costs, strict=True))) for costs in days]
+    tables = [CostsByKey.of(dict(zip("ab", costs, strict=True))) for costs in days]
     total = sum(tables[1:], tables[0])
     assert all_fractions(total) == sums_by_hand([row for table in tables for row in table.items()])
 
 
 @given(st.dictionaries(st.sampled_from("abc"), COSTS, max_size=3), st.lists(st.sampled_from("abcd"), unique=True))
 def test_selected_rows_of_table(rows: dict[str, Costs], names: list[str]) -> None:
-    selected = CostTable.of(rows).select(names)
+    selected = CostsByKey.of(rows).select(names)
     assert selected == {key: costs for key, costs in rows.items() if key in names}
     assert list(selected) == [name for name in names if name in rows], "in the order of the selection"
 
 
 def test_empty_table_has_no_rows() -> None:
-    empty: CostTable[str] = CostTable.of({})
-    assert empty == empty.total_under("all") == empty.select(["a"]) == empty.group_by(str.upper) == CostTable() == {}
+    empty: CostsByKey[str] = CostsByKey.of({})
+    assert empty == empty.total_under("all") == empty.select(["a"]) == empty.group_by(str.upper) == CostsByKey() == {}
     assert sum_by_key([]) == {}
     assert empty.total() == Costs()
-    single_row = CostTable.of({"a": Costs(waste_usd=amount("12.50"))})
+    single_row = CostsByKey.of({"a": Costs(waste_usd=amount("12.50"))})
     assert empty + single_row == single_row + empty == single_row
 
 
 def test_deferred_table_is_loaded_once_on_first_use() -> None:
     loads = []
 
-    def load() -> CostTable[str]:
+    def load() -> CostsByKey[str]:
         loads.append(1)
-        return CostTable.of({"a": Costs(waste_usd=amount("12.50"))})
+        return CostsByKey.of({"a": Costs(waste_usd=amount("12.50"))})
 
-    table = CostTable.deferred(load)
+    table = CostsByKey.deferred(load)
     assert not loads
     assert table == {"a": Costs(waste_usd=amount("12.50"))}
     assert (len(table), table.total()) == (1, Costs(waste_usd=amount("12.50")))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import AttributionRules, attribute_usage
 from gpucost.core.hours import to_epoch_ms
-from gpucost.core.intervals import Interval, Scrapes
+from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.device_use import DeviceKey
 from gpucost.core.metering.exporter_conflicts import contradictory_devices
 from gpucost.core.metering.implausible_samples import (
@@ -116,8 +116,8 @@ def test_sources_contradict_only_after_five_minutes() -> None:
 
 
 def test_overlap_beyond_five_minutes_exceeds_lag() -> None:
-    assert not overlap_beyond_lag(Interval(0, 10 * MINUTE), Interval(5 * MINUTE, 60 * MINUTE))
-    assert overlap_beyond_lag(Interval(0, 10 * MINUTE), Interval(5 * MINUTE - 1, 60 * MINUTE))
+    assert not overlap_beyond_lag(IntervalMs(0, 10 * MINUTE), IntervalMs(5 * MINUTE, 60 * MINUTE))
+    assert overlap_beyond_lag(IntervalMs(0, 10 * MINUTE), IntervalMs(5 * MINUTE - 1, 60 * MINUTE))
 
 
 def test_utilization_up_to_ten_times_full_use_is_plausible() -> None:
@@ -147,7 +147,7 @@ def series_of_same_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[De
 
 
 def test_many_exporters_of_same_gpu_are_suspect_and_checked_quickly() -> None:
-    hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
+    hour = IntervalMs(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = series_of_same_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
     contradictory: dict[DeviceKey, tuple[str, str]] = {}
     assert elapsed(lambda: contradictory.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
@@ -155,7 +155,7 @@ def test_many_exporters_of_same_gpu_are_suspect_and_checked_quickly() -> None:
 
 
 def test_successive_exporters_are_not_suspect() -> None:
-    hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
+    hour = IntervalMs(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = [
         device_series._replace(samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
         for number, device_series in enumerate(series_of_same_gpu(["p"], [f"n1:{number}" for number in range(15)]))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.intervals import Interval, Scrapes, gaps, overlap_length, union
+from gpucost.core.intervals import IntervalMs, Scrapes, gaps, overlap_length, union
 
 SECOND = 1000
 
@@ -23,30 +23,30 @@ def test_scrape_interval_follows_change_immediately() -> None:
     assert {scrapes.interval_at(time * SECOND) for time in range(1860, 3600, 7)} == {60 * SECOND}
     assert not scrapes.is_regular
     assert not Scrapes(every(30, 0, 900) + every(60, 900, 3600)).is_regular
-    assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
+    assert scrapes.coverage(IntervalMs(0, 3_600_000)) == [IntervalMs(0, 3_600_000)]
 
 
 def test_single_lost_scrape_is_no_gap_but_two_are() -> None:
-    window = Interval(0, 3_600_000)
+    window = IntervalMs(0, 3_600_000)
     single_missing = tuple(time for time in every(60, 0, 3600) if time != 600_000)
     two_missing = tuple(time for time in single_missing if time != 660_000)
     assert Scrapes(single_missing).coverage(window) == [window]
-    assert gaps(Scrapes(two_missing).coverage(window), window) == [Interval(600_000, 720_000)]
-    assert Scrapes(two_missing).gap_after(540_000) == Interval(600_000, 720_000)
+    assert gaps(Scrapes(two_missing).coverage(window), window) == [IntervalMs(600_000, 720_000)]
+    assert Scrapes(two_missing).gap_after(540_000) == IntervalMs(600_000, 720_000)
     assert Scrapes(single_missing).gap_after(540_000) is None
 
 
 def test_coverage_begins_with_last_scrape_before_window() -> None:
-    window = Interval(100_000, 200_000)
+    window = IntervalMs(100_000, 200_000)
     assert Scrapes((0, 60_000, 120_000, 180_000)).coverage(window) == [window]
-    assert Scrapes((150_000,)).coverage(window, 30_000) == [Interval(150_000, 180_000)]
+    assert Scrapes((150_000,)).coverage(window, 30_000) == [IntervalMs(150_000, 180_000)]
     assert Scrapes(()).coverage(window, 30_000) == []
 
 
 def test_coverage_of_late_or_early_process_is_limited_to_its_scrapes() -> None:
-    window = Interval(0, 3_600_000)
-    assert Scrapes(every(60, 1200, 3600)).coverage(window) == [Interval(1_200_000, 3_600_000)]
-    assert Scrapes(every(60, -600, 1200)).coverage(window) == [Interval(0, 1_200_000)]
+    window = IntervalMs(0, 3_600_000)
+    assert Scrapes(every(60, 1200, 3600)).coverage(window) == [IntervalMs(1_200_000, 3_600_000)]
+    assert Scrapes(every(60, -600, 1200)).coverage(window) == [IntervalMs(0, 1_200_000)]
     assert Scrapes(every(60, -600, 0)).coverage(window) == []
     assert Scrapes(every(60, 3600, 4200)).coverage(window) == []
 
@@ -60,7 +60,7 @@ def test_coverage_is_union_of_times_covered_by_scrapes(distances: list[int], fir
     times = [0]
     for distance in distances:
         times.append(times[-1] + distance)
-    scrapes, window = Scrapes(tuple(times)), Interval(first, first + length)
+    scrapes, window = Scrapes(tuple(times)), IntervalMs(first, first + length)
     covered = scrapes.coverage(window)
     for moment in range(window.start - 1, window.end + 1):
         last = max((index for index, time in enumerate(times) if time <= moment), default=None)
@@ -73,16 +73,16 @@ def test_coverage_is_union_of_times_covered_by_scrapes(distances: list[int], fir
 
 
 def test_gaps_are_complement_of_union() -> None:
-    window = Interval(0, 100)
-    pieces = union([Interval(50, 60), Interval(10, 20), Interval(15, 30), Interval(30, 40), Interval(70, 70)])
-    assert pieces == [Interval(10, 40), Interval(50, 60)]
-    assert gaps(pieces, window) == [Interval(0, 10), Interval(40, 50), Interval(60, 100)]
-    assert gaps(pieces, window, shortest=10) == [Interval(60, 100)]
-    assert overlap_length(pieces, Interval(35, 55)) == 10
+    window = IntervalMs(0, 100)
+    pieces = union([IntervalMs(50, 60), IntervalMs(10, 20), IntervalMs(15, 30), IntervalMs(30, 40), IntervalMs(70, 70)])
+    assert pieces == [IntervalMs(10, 40), IntervalMs(50, 60)]
+    assert gaps(pieces, window) == [IntervalMs(0, 10), IntervalMs(40, 50), IntervalMs(60, 100)]
+    assert gaps(pieces, window, shortest=10) == [IntervalMs(60, 100)]
+    assert overlap_length(pieces, IntervalMs(35, 55)) == 10
 
 
 def test_scrapes_around_time() -> None:
     scrapes = Scrapes((10, 20, 30))
     assert (scrapes.last_before(20), scrapes.next_after(20)) == (10, 30)
     assert (scrapes.last_before(10), scrapes.next_after(30)) == (None, None)
-    assert scrapes.within(Interval(10, 30)) == (10, 20)
+    assert scrapes.within(IntervalMs(10, 30)) == (10, 20)

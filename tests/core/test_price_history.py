@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.pricing.price_history import (
     FAR_FUTURE,
     PriceEvent,
@@ -96,7 +96,7 @@ def test_differences_are_seconds_with_different_prices(
 ) -> None:
     old, new = timelines_of(first)[KEY], timelines_of(second)[KEY]
     end = min(LONG, start + length)
-    differing = differing_intervals(old, new, Interval(start, end))
+    differing = differing_intervals(old, new, IntervalMs(start, end))
     seconds = {second for interval in differing for second in range(interval.start, interval.end)}
     assert seconds == {second for second in range(start, end) if table(old)[second] != table(new)[second]}
 
@@ -136,5 +136,5 @@ def test_fetched_price_without_beginning_is_rejected(wrong: Price) -> None:
 def test_equal_amounts_in_different_currencies_differ() -> None:
     dollars = timelines_of([price(0, None, "1")])[KEY]
     yuan = tuple(event._replace(currency="CNY") for event in dollars)
-    assert differing_intervals(dollars, yuan, Interval(0, 10)) == [Interval(0, 10)]
+    assert differing_intervals(dollars, yuan, IntervalMs(0, 10)) == [IntervalMs(0, 10)]
     assert from_epoch_seconds(0) + timedelta(seconds=1) == from_epoch_seconds(1)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.pricing.prices import (
     Discount,
@@ -21,7 +21,7 @@ from gpucost.core.pricing.prices import (
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 START = to_epoch_ms(HOUR)
-TIME = Interval(START, START + HOUR_MS)
+TIME = IntervalMs(START, START + HOUR_MS)
 FACTS = {"instance_type": "p5.48xlarge", "region": "us-east-1", "zone_id": "use1-az4", "capacity_type": "spot"}
 
 
@@ -83,7 +83,7 @@ def test_price_change_within_hour_is_weighted_by_time() -> None:
 
 
 def test_empty_time_has_price() -> None:
-    quote = PriceBook([price("60")]).quote("rates", FACTS, Interval(START, START))
+    quote = PriceBook([price("60")]).quote("rates", FACTS, IntervalMs(START, START))
     assert quote is not None
     assert mean(quote) == 0
 

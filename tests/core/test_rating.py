@@ -14,7 +14,7 @@ from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
@@ -48,7 +48,7 @@ def hour_of(
     start = to_epoch_ms(hour)
     pods, gpu_ms = [], Fraction(0)
     for name, (units, minutes) in held.items():
-        time = Interval(start + present[0] * MINUTE, start + (present[0] + minutes) * MINUTE)
+        time = IntervalMs(start + present[0] * MINUTE, start + (present[0] + minutes) * MINUTE)
         pod = PodObservation(name, name, name, node.name, (), None)
         held_gpu_ms = Fraction(units * time.length)
         pods.append(
@@ -59,7 +59,7 @@ def hour_of(
             )
         )  # fmt: skip
         gpu_ms += held_gpu_ms
-    present_time = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
+    present_time = IntervalMs(start + present[0] * MINUTE, start + present[1] * MINUTE)
     total = Fraction((node.physical_gpus or 0) * present_time.length)
     zero = Fraction(0)
     return pods, NodeUsage(node, present_time, total, total - gpu_ms, zero, zero, zero, zero, zero)

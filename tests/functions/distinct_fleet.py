@@ -72,7 +72,7 @@ class DistinctFleet:
         self, hour_record: HourRecord, subject: Subject, figures: dict[str, Decimal | None], note: str
     ) -> Notification:
         return Notification(
-            id=self._tag(), event="firing", kind="waste", rule="waste", severity="warning", subject=subject,
+            id=self._tag(), event="firing", rule_kind="waste", rule="waste", severity="warning", subject=subject,
             since=hour_record.hour, hour=hour_record.hour, threshold="more than 1 an hour", figures=figures,
             note=note if not subject.business_unit else "",
         )  # fmt: skip

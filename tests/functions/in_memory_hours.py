@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, split
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Coverage, Line, NodeHour, Status
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
@@ -58,7 +58,7 @@ class InMemoryHours:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
         manifest = Manifest(cluster, hour, status, 1, "run", 1, coverage, 0, None, NOW)
-        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, (manifest,), totals, CostTable.of(groups))
+        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, (manifest,), totals, CostsByKey.of(groups))
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         sorted_summaries = sorted(self.summaries_by_hour.items())
@@ -80,7 +80,7 @@ class InMemoryHours:
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         """Each hour's groups, as workloads that have no other facts."""
         assert business_unit is None
         return [

@@ -6,7 +6,14 @@
 4. scheduling: a slice of 3g.20gb among others, a time-sliced notebook, training that ends within the hour
 """
 
-from devstack.fleet.builders import gpu_node, mig_mixed, mig_single, neuron_node, time_sliced, whole_gpus
+from devstack.fleet.builders import (
+    gpu_node,
+    mig_mixed_geometry,
+    mig_single_geometry,
+    neuron_node,
+    time_sliced_geometry,
+    whole_gpus_geometry,
+)
 from devstack.fleet.scenario import GPU, Exporter, Interval, KubeStateMetrics, Node, Pod, Scenario, Use
 
 NAME = "articles"
@@ -51,7 +58,7 @@ def _owners(kind: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _proof_of_concept() -> tuple[list[Node], list[Pod]]:
-    n = gpu_node("poc-1", "a100-40", mig_single("a100-40", "1g.5gb", 7), labels=_labels("poc"))
+    n = gpu_node("poc-1", "a100-40", mig_single_geometry("a100-40", "1g.5gb", 7), labels=_labels("poc"))
     namespaces = [namespace for namespace, slices in (("bu-a", 3), ("bu-b", 2), ("bu-c", 2)) for _ in range(slices)]
     return [n], [
         Pod(
@@ -69,7 +76,13 @@ def _proof_of_concept() -> tuple[list[Node], list[Pod]]:
 def _spot() -> tuple[list[Node], list[Pod]]:
     lifetimes: tuple[Interval, ...] = ((5, 65), (7, 40), (10, 65))
     nodes = [
-        gpu_node(f"spot-{i}", "t4", whole_gpus("t4", lifetime), lifetime=lifetime, labels=_labels("gpu-spot", "spot"))
+        gpu_node(
+            f"spot-{i}",
+            "t4",
+            whole_gpus_geometry("t4", lifetime),
+            lifetime=lifetime,
+            labels=_labels("gpu-spot", "spot"),
+        )
         for i, lifetime in enumerate(lifetimes)
     ]
     return nodes, [
@@ -80,8 +93,8 @@ def _spot() -> tuple[list[Node], list[Pod]]:
 
 
 def _karpenter() -> tuple[list[Node], list[Pod]]:
-    serving = gpu_node("inference-1", "a10g", whole_gpus("a10g"), labels=_labels("gpu-inference", "spot"))
-    training = gpu_node("training-1", "h100", whole_gpus("h100"), labels=_labels("gpu-training"))
+    serving = gpu_node("inference-1", "a10g", whole_gpus_geometry("a10g"), labels=_labels("gpu-inference", "spot"))
+    training = gpu_node("training-1", "h100", whole_gpus_geometry("h100"), labels=_labels("gpu-training"))
     inf2 = neuron_node("neuron-1", "inf2.24xlarge", 6, 2, labels=_labels("neuron"))
     pods = [
         Pod(f"llm-inference-5d8c-{i}", serving, [i], _constant("0.7"), namespace="ml-serving",
@@ -103,8 +116,8 @@ def _karpenter() -> tuple[list[Node], list[Pod]]:
 
 def _scheduling() -> tuple[list[Node], list[Pod]]:
     layouts = [["2g.10gb", "2g.10gb", "3g.20gb"]] + [[]] * 7
-    mixed = gpu_node("mixed-1", "a100-40", mig_mixed("a100-40", layouts), labels=_labels("gpu-general"))
-    shared = gpu_node("shared-1", "t4", time_sliced("t4", 4), labels=_labels("gpu-general"))
+    mixed = gpu_node("mixed-1", "a100-40", mig_mixed_geometry("a100-40", layouts), labels=_labels("gpu-general"))
+    shared = gpu_node("shared-1", "t4", time_sliced_geometry("t4", 4), labels=_labels("gpu-general"))
     pods = [
         Pod("mig-job", mixed, [2], _constant("0.6"), namespace="team-a-ai",
             requests={"training": {"nvidia_com_mig_3g_20gb": 1}}),

@@ -227,7 +227,7 @@ def sent(history: str) -> SentQueries:
     queries: list[SentQuery] = []
     client = recording_client(queries)
     settings = parse_settings(document(history))
-    metrics_reader(settings.clusters[0], settings, client=client).observe([BASE])
+    metrics_reader(settings.clusters[0], settings, make_client=client).observe([BASE])
     PrometheusGpuMemory(settings.clusters[0], client=client).peaks(floor_day(BASE))
     PrometheusWaitingPods(settings.clusters[0], client=client).waits(floor_day(BASE))
     examine(settings.clusters[0], settings, datetime.now(UTC), client=client)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from devstack.template import REPOSITORY
-from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
+from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from tests.manifests.rendered import CLUSTER, example_files
 
 DOCS = REPOSITORY / "docs"

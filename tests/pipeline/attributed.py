@@ -59,7 +59,7 @@ class System:
         self.rollups = RollupStore(table.client, table.name)
         self.limits = LimitsStore(table.client, table.name)
         limits = LimitsRecorder(partial(NodePoolLimitsReader, client=client), self.limits)
-        self.service = self.compose(partial(metrics_reader, client=client), limits)
+        self.service = self.compose(partial(metrics_reader, make_client=client), limits)
 
     def compose(
         self, readers: MetricsReaderFactory = metrics_reader, limits: LimitsRecorder | None = None

@@ -11,7 +11,7 @@ from gpucost.core.amounts import SCALE
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.pipeline.split_comparison import SplitComparison
+from gpucost.pipeline.split_comparison import SplitComparer
 from gpucost_cli import hours_commands
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import System
@@ -39,7 +39,7 @@ def system(table: DynamoTable) -> System:
 
 def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     system.attribute(hours=3, version=2)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
+    comparison = SplitComparer(system.store, system.ledger, system.pricer).compare(
         ["demo"], HOUR, HOUR + 3 * HOUR_LENGTH
     )
     # One of two GPUs is held: half of the GPUs' part of $10, three times. By hand: scad 18 / (18 + 7.2 + 3.2), opencost
@@ -64,7 +64,7 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
     system.attribute(hours=1, version=2)
     before = system.ledger.manifests("demo", HOUR, HOUR + 5 * HOUR_LENGTH)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
+    comparison = SplitComparer(system.store, system.ledger, system.pricer).compare(
         ["demo"], HOUR, HOUR + 5 * HOUR_LENGTH
     )
     assert {sums.hour_count for sums in comparison} == {1}
@@ -74,7 +74,7 @@ def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System
 def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> None:
     system.metrics.instance_type = "x9.unheard-of"
     system.attribute(hours=1, version=2)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + HOUR_LENGTH)
+    comparison = SplitComparer(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + HOUR_LENGTH)
     shown = {sums.policy_name: sums.costs_by_unit["a"].figures()["allocated_usd"] for sums in comparison}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
     assert hours_commands.amounts_by_policy(comparison, "a") == [*shown.values()]
@@ -89,7 +89,7 @@ def test_hours_in_two_currencies_are_not_added(system: System) -> None:
     pricing = {**DOCUMENT["pricing"], "currency": "EUR"}  # type: ignore[dict-item]
     system.store.push(json.dumps({**DOCUMENT, "pricing": pricing}), author="me", now=NOW)
     system.restate(version=3)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer)
+    comparison = SplitComparer(system.store, system.ledger, system.pricer)
     assert {sums.currency for sums in comparison.compare(["demo"], HOUR, HOUR + HOUR_LENGTH)} == {"EUR"}
     with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which cannot be added up"):
         comparison.compare(["demo"], HOUR, HOUR + 2 * HOUR_LENGTH)

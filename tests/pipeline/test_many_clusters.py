@@ -112,7 +112,9 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
 
     def reader(cluster: ClusterSettings, settings: CoreSettings, _deadline: Deadline | None = None) -> PrometheusReader:
         if cluster.name in {name(AWAY), name(NO_ROLE)}:
-            return metrics_reader(cluster, settings, client=client_without_waits)  # no server listens at its address
+            return metrics_reader(
+                cluster, settings, make_client=client_without_waits
+            )  # no server listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)
 
     real, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from gpucost.core.hours import to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
@@ -42,7 +42,7 @@ def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource,
     """Cost of one of a node's GPUs for an hour."""
     held = book.in_force(NOON - HOUR, NOON)
     node = GpuNode("n", instance_type=kind, zone="us-east-1a", zone_id="use1-az6", capacity_type=capacity)
-    hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
+    hour = IntervalMs(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
     price = Pricing(PriceBook(held.prices), order, instance_shapes=held.shapes).node_cost(
         node, "demo", hour, Fraction(gpus)
     )
@@ -77,7 +77,7 @@ def test_gpu_of_each_instance_type_costs_the_documented_price(book: PriceStore, 
 
 def test_spot_node_in_another_zone_uses_the_next_source(book: PriceStore) -> None:
     held = book.in_force(NOON - HOUR, NOON)
-    hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
+    hour = IntervalMs(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
     node = GpuNode("n", instance_type="g5.xlarge", zone="us-east-1b", zone_id="use1-az1", capacity_type="spot")
     price = Pricing(PriceBook(held.prices), ("spot", "on-demand")).node_cost(node, "demo", hour, Fraction(1))
     assert isinstance(price, NodeCost)
@@ -110,7 +110,7 @@ def test_eight_gpus_for_96_hours_at_three_dollars_cost_2304(table: DynamoTable) 
         held = book.in_force(start, start + 24 * HOUR)
         pricing = Pricing(PriceBook(held.prices), ("override",))
         for hour in range(24):
-            time = Interval(to_epoch_ms(start + hour * HOUR), to_epoch_ms(start + (hour + 1) * HOUR))
+            time = IntervalMs(to_epoch_ms(start + hour * HOUR), to_epoch_ms(start + (hour + 1) * HOUR))
             price = pricing.node_cost(node, "demo", time, Fraction(8))
             assert isinstance(price, NodeCost)
             total += price.cost

@@ -239,7 +239,9 @@ def test_hours_too_large_together_are_queried_separately(table: DynamoTable, pro
     most = sum(needed) // 2  # far from both limits, because the order of responses matters
     assert needed[0] < 0.9 * most
     sent: list[SentQuery] = []
-    system.service = system.compose(partial(metrics_reader, budget=MemoryBudget(most), client=recording_client(sent)))
+    system.service = system.compose(
+        partial(metrics_reader, budget=MemoryBudget(most), make_client=recording_client(sent))
+    )
     system.attribute(hours=len(hours), start=hours[0])
     assert [(status, usd) for status, usd, _ in system.figures()] == [("complete", "12")] * len(hours)
     hours_queried = [1 + (float(form["end"]) - float(form["start"])) / 3600 for _, form in sent if "start" in form]

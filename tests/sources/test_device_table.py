@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval, Scrapes
+from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import DeviceTable
@@ -14,7 +14,7 @@ from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LAB
 from gpucost.sources.prometheus.tables import Rows
 
 START = to_epoch_ms(datetime(2026, 11, 19, 10, tzinfo=UTC))
-HOUR = Interval(START, START + HOUR_MS)
+HOUR = IntervalMs(START, START + HOUR_MS)
 BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 EXPORTER = "dcgm|/n1:9400"
 FASTER_AT_FIRST = Scrapes((*range(START, START + 900_000, 30_000), *range(START + 900_000, HOUR.end, 60_000)))

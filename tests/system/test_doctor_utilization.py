@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucost.sources.prometheus import queries
-from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
+from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from tests.system.doctor_cluster import KSM, LABELS, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
 

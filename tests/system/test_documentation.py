@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from devstack.fleet import openmetrics
-from devstack.fleet.scenarios.clusters import worked_example
+from devstack.fleet.scenarios.units_owners_and_claims import worked_example
 from devstack.prometheus import running_prometheus
 from devstack.template import REPOSITORY
 from tests.system.fleet_truth import attribute

@@ -99,7 +99,7 @@ def attributed(url: str, cluster: str, client: PrometheusClients = PrometheusCli
         "pricing: {source: constant, gpu_hourly_usd: 10}\ncost_labels: [team]\n"
         "business_units: [{name: research, namespace_labels: {team: x}}]\n"
     )
-    reader = metrics_reader(settings.clusters[0], settings, client=client)
+    reader = metrics_reader(settings.clusters[0], settings, make_client=client)
     (record,) = attribute_hours(reader, settings.clusters[0], settings, [HOUR], now=datetime.now(UTC))
     assert_identity(record)
     return record

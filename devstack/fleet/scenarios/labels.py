@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devstack.fleet.builders import gpu_node, mig_single, time_sliced, whole_gpus
+from devstack.fleet.builders import gpu_node, mig_single_geometry, time_sliced_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import Exporter, KubeStateMetrics, Pod, Scenario
 from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.sharing import constant_use
@@ -62,7 +62,7 @@ def _signal_scenarios() -> Iterator[Scenario]:
 
 
 def _unusual_exporter_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     peaks = ((-1e6, "0.25"), (30, "1.5"))
     yield Scenario("above-one", [n], [Pod("p", n, [0], peaks)], dcgm=Exporter(clamps_to_full_use=False))
     yield Scenario(
@@ -85,13 +85,13 @@ def _unusual_exporter_scenarios() -> Iterator[Scenario]:
         dcgm=Exporter(maps_pods=False),
         utilization_source_by_pod={"p": "none"},
     )
-    sliced = gpu_node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
+    sliced = gpu_node("n1", "h100-one", mig_single_geometry("h100-one", "1g.10gb", 7))
     slices = [Pod("p", sliced, [0], constant_use("0.5"), bound_at=10), Pod("q", sliced, [3], constant_use("0.25"))]
     yield Scenario("mig-old-labels", [sliced], slices, dcgm=Exporter(label_style="blank"))
-    bare = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    bare = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     ksm = KubeStateMetrics(node_labels=False, capacity=False)
     yield Scenario("no-capacity-no-labels", [bare], [Pod("p", bare, [0], constant_use("0.5"), bound_at=10)], ksm=[ksm])
-    shared = gpu_node("n1", "a10g", time_sliced("a10g", 4))
+    shared = gpu_node("n1", "a10g", time_sliced_geometry("a10g", 4))
     yield Scenario(
         "shared-not-mapped",
         [shared],

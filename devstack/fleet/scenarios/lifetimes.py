@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from devstack.fleet.builders import gpu_node, mig_mixed, mig_single, whole_gpus
+from devstack.fleet.builders import gpu_node, mig_mixed_geometry, mig_single_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import Exporter, Node, Pod, Scenario
 from devstack.fleet.scenarios.sharing import constant_use, container_request
 
@@ -19,7 +19,7 @@ def scenarios() -> Iterator[Scenario]:
 
 def mixed_lifetimes(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
     """Pods with all kinds of lifetimes on one node. The scenarios of outages are built on it."""
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     return Scenario(
         name,
         [n],
@@ -39,7 +39,7 @@ def mixed_lifetimes(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
 
 def _pod_lifetime_scenarios() -> Iterator[Scenario]:
     yield mixed_lifetimes("pod-lifetimes")
-    n = gpu_node("n1", "a10g-one", whole_gpus("a10g-one"))
+    n = gpu_node("n1", "a10g-one", whole_gpus_geometry("a10g-one"))
     # A GPU that passes from pod to pod: no pod is billed twice, and the total does not exceed the GPU.
     successive = [
         Pod(f"p{i}", n, [0], constant_use("0.5"), bound_at=-3 + i * 7.3, deleted_at=-3 + (i + 1) * 7.3)
@@ -52,7 +52,7 @@ def _pod_lifetime_scenarios() -> Iterator[Scenario]:
         [Pod("p", n, [0], constant_use("0.5"), bound_at=-50, running_at=-44, deleted_at=115)],
         hours=(-1, 0, 1),
     )
-    reused = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    reused = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     pods = [
         Pod("p", reused, [0], constant_use("0.9"), uid="first", bound_at=-30, finished_at=20, deleted_at=22),
         Pod("p", reused, [1], constant_use("0.2"), uid="second", bound_at=24, running_at=30),
@@ -63,7 +63,7 @@ def _pod_lifetime_scenarios() -> Iterator[Scenario]:
 
 
 def _pod_phase_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     yield Scenario(
         "phases",
         [n],
@@ -79,9 +79,9 @@ def _pod_phase_scenarios() -> Iterator[Scenario]:
 
 
 def _node_lifetime_scenarios() -> Iterator[Scenario]:
-    stays = gpu_node("n1", "a10g", whole_gpus("a10g"))
-    joins = gpu_node("n2", "a10g", whole_gpus("a10g", lifetime=(16, 1e6)), lifetime=(10, 1e6), labels_from=19)
-    leaves = gpu_node("n3", "a10g", whole_gpus("a10g"), lifetime=(-1e6, 35))
+    stays = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
+    joins = gpu_node("n2", "a10g", whole_gpus_geometry("a10g", lifetime=(16, 1e6)), lifetime=(10, 1e6), labels_from=19)
+    leaves = gpu_node("n3", "a10g", whole_gpus_geometry("a10g"), lifetime=(-1e6, 35))
     yield Scenario(
         "nodes-join-and-leave",
         [stays, joins, leaves],
@@ -91,11 +91,13 @@ def _node_lifetime_scenarios() -> Iterator[Scenario]:
             Pod("stays", stays, [0], constant_use("0.6")),
         ],
     )
-    old = gpu_node("n1", "a10g-one", whole_gpus("a10g-one"), lifetime=(-1e6, 24), provider_id="aws:///us-west-2a/i-old")
+    old = gpu_node(
+        "n1", "a10g-one", whole_gpus_geometry("a10g-one"), lifetime=(-1e6, 24), provider_id="aws:///us-west-2a/i-old"
+    )
     new = gpu_node(
         "n1",
         "a10g-one",
-        whole_gpus("a10g-one", lifetime=(30, 1e6)),
+        whole_gpus_geometry("a10g-one", lifetime=(30, 1e6)),
         lifetime=(28, 1e6),
         provider_id="aws:///us-west-2a/i-new",
     )
@@ -108,9 +110,13 @@ def _node_lifetime_scenarios() -> Iterator[Scenario]:
         ],
     )
     spot = gpu_node(
-        "n1", "a10g-one", whole_gpus("a10g-one"), lifetime=(-30, 25), labels={"karpenter_sh_capacity_type": "spot"}
+        "n1",
+        "a10g-one",
+        whole_gpus_geometry("a10g-one"),
+        lifetime=(-30, 25),
+        labels={"karpenter_sh_capacity_type": "spot"},
     )
-    back = gpu_node("n2", "a10g-one", whole_gpus("a10g-one", lifetime=(43, 1e6)), lifetime=(40, 1e6))
+    back = gpu_node("n2", "a10g-one", whole_gpus_geometry("a10g-one", lifetime=(43, 1e6)), lifetime=(40, 1e6))
     yield Scenario(
         "pool-to-zero-and-back",
         [spot, back],
@@ -125,8 +131,8 @@ def _node_lifetime_scenarios() -> Iterator[Scenario]:
 
 
 def _geometry_change_scenarios() -> Iterator[Scenario]:
-    ones = mig_single("h100-one", "1g.10gb", 7, lifetime=(-1e6, 25))
-    threes = mig_single("h100-one", "3g.40gb", 2, lifetime=(29, 1e6))
+    ones = mig_single_geometry("h100-one", "1g.10gb", 7, lifetime=(-1e6, 25))
+    threes = mig_single_geometry("h100-one", "3g.40gb", 2, lifetime=(29, 1e6))
     single = gpu_node("n1", "h100-one", (ones, threes))
     yield Scenario(
         "mig-single-changed",
@@ -136,8 +142,8 @@ def _geometry_change_scenarios() -> Iterator[Scenario]:
             Pod("large", single, [1], constant_use("0.5"), bound_at=31),
         ],
     )
-    before = mig_mixed("a30", [["1g.6gb"] * 4, ["2g.12gb", "2g.12gb"]], lifetime=(-1e6, 30))
-    after = mig_mixed("a30", [["4g.24gb"], []], lifetime=(33, 1e6))
+    before = mig_mixed_geometry("a30", [["1g.6gb"] * 4, ["2g.12gb", "2g.12gb"]], lifetime=(-1e6, 30))
+    after = mig_mixed_geometry("a30", [["4g.24gb"], []], lifetime=(33, 1e6))
     mixed = gpu_node("n1", "a30", (before, after))
     yield Scenario(
         "mig-mixed-changed",

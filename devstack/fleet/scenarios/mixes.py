@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from devstack.fleet.builders import gpu_node, mig_mixed, mig_single, neuron_node, time_sliced, whole_gpus
+from devstack.fleet.builders import (
+    gpu_node,
+    mig_mixed_geometry,
+    mig_single_geometry,
+    neuron_node,
+    time_sliced_geometry,
+    whole_gpus_geometry,
+)
 from devstack.fleet.hardware import resource_of_profile
 from devstack.fleet.scenario import (
     FOREVER,
@@ -90,15 +97,15 @@ def _random_node(generator: random.Random, name: str) -> Node:
 def _random_geometry(sharing: str) -> Geometry:
     match sharing:
         case "whole":
-            return whole_gpus("a10g")
+            return whole_gpus_geometry("a10g")
         case "single":
-            return mig_single("h100-one", "1g.10gb", 7)
+            return mig_single_geometry("h100-one", "1g.10gb", 7)
         case "mixed":
-            return mig_mixed("h100", _MIG_LAYOUT_CHOICES)
+            return mig_mixed_geometry("h100", _MIG_LAYOUT_CHOICES)
         case "mps":
-            return time_sliced("a10g", 3, strategy="mps")
+            return time_sliced_geometry("a10g", 3, strategy="mps")
         case _:
-            return time_sliced("a10g", 4, renamed=sharing == "renamed")
+            return time_sliced_geometry("a10g", 4, renamed=sharing == "renamed")
 
 
 @dataclass

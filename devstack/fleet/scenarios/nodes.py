@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devstack.fleet.builders import gpu_node, mig_single, whole_gpus
+from devstack.fleet.builders import gpu_node, mig_single_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import FOREVER, GPU, Exporter, Geometry, Interval, KubeStateMetrics, Node, Pod, Scenario
 from devstack.fleet.scenarios.outages import with_scrape_gap
 from devstack.fleet.scenarios.sharing import constant_use, container_request
@@ -20,7 +20,7 @@ def scenarios() -> Iterator[Scenario]:
 
 def _single_gpu_node(name: str, lifetime: Interval = FOREVER, ready: float | None = None) -> Node:
     begins = lifetime[0] if ready is None else ready
-    return gpu_node(name, "a10g-one", whole_gpus("a10g-one", lifetime=(begins, 1e6)), lifetime=lifetime)
+    return gpu_node(name, "a10g-one", whole_gpus_geometry("a10g-one", lifetime=(begins, 1e6)), lifetime=lifetime)
 
 
 def _reclaimed_spot_node_scenarios() -> Iterator[Scenario]:
@@ -32,7 +32,7 @@ def _reclaimed_spot_node_scenarios() -> Iterator[Scenario]:
     long_gone = _single_gpu_node("n1", (-1e6, -50))
     forgotten = Pod("forgotten", long_gone, [0], constant_use("0.7"))
     yield Scenario("left-behind-for-hours", [stays, long_gone], [forgotten], hours=(0, 1))
-    slices = gpu_node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7), lifetime=(-1e6, 20))
+    slices = gpu_node("n1", "h100-one", mig_single_geometry("h100-one", "1g.10gb", 7), lifetime=(-1e6, 20))
     small = Pod("small", slices, [0], constant_use("0.7"), deleted_at=40)
     yield Scenario("left-behind-slices", [stays, slices], [small])
 
@@ -66,22 +66,26 @@ def _unhealthy_device_scenarios() -> Iterator[Scenario]:
     """The units that a node advertises decrease and recover."""
 
     def offers(interval: Interval, healthy: int = 4) -> Geometry:
-        return whole_gpus("a10g", lifetime=interval, allocatable={GPU: healthy})
+        return whole_gpus_geometry("a10g", lifetime=interval, allocatable={GPU: healthy})
 
     unhealthy = gpu_node("n1", "a10g", (offers((-1e6, 20)), offers((20, 45), 3), offers((45, 1e6))))
     pods = [Pod("p", unhealthy, [0], constant_use("0.5")), Pod("q", unhealthy, [1], constant_use("0.5"), bound_at=25)]
     yield Scenario("unhealthy-for-a-while", [unhealthy], pods)
-    full = gpu_node("n1", "a10g", whole_gpus("a10g", allocatable={GPU: 3}))
+    full = gpu_node("n1", "a10g", whole_gpus_geometry("a10g", allocatable={GPU: 3}))
     yield Scenario("unhealthy-and-held", [full], [Pod(f"p{i}", full, [i], constant_use("0.5")) for i in range(4)])
     # The device plugin crashes: nothing is advertised for a while, and running pods continue.
-    crashed = gpu_node("n1", "a10g", (whole_gpus("a10g", lifetime=(-1e6, 20)), whole_gpus("a10g", lifetime=(28, 1e6))))
+    crashed = gpu_node(
+        "n1",
+        "a10g",
+        (whole_gpus_geometry("a10g", lifetime=(-1e6, 20)), whole_gpus_geometry("a10g", lifetime=(28, 1e6))),
+    )
     yield Scenario(
         "plugin-crashed",
         [crashed],
         [Pod("p", crashed, [0], constant_use("0.5"))],
         dcgm=Exporter(intervals_without_devices=[(20, 28)]),
     )
-    none = gpu_node("n1", "a10g", (whole_gpus("a10g", lifetime=(-1e6, -1e5)),))
+    none = gpu_node("n1", "a10g", (whole_gpus_geometry("a10g", lifetime=(-1e6, -1e5)),))
     yield Scenario("never-advertised", [none, _single_gpu_node("n0")])
 
 
@@ -119,10 +123,10 @@ def _node_change_in_gap_scenarios() -> Iterator[Scenario]:
 
 def _late_node_label_scenarios() -> Iterator[Scenario]:
     """Nodes on which the labels of GPU Feature Discovery come late."""
-    sliced = mig_single("h100-one", "1g.10gb", 7, lifetime=(14, 1e6))
+    sliced = mig_single_geometry("h100-one", "1g.10gb", 7, lifetime=(14, 1e6))
     late = gpu_node("n1", "h100-one", sliced, lifetime=(8, 1e6), labels_from=25)
     yield Scenario("slices-before-their-labels", [late], [Pod("p", late, [2], constant_use("0.5"), bound_at=16)])
-    eight = gpu_node("n1", "h100", whole_gpus("h100", lifetime=(20, 1e6)), lifetime=(3, 1e6), labels_from=22)
+    eight = gpu_node("n1", "h100", whole_gpus_geometry("h100", lifetime=(20, 1e6)), lifetime=(3, 1e6), labels_from=22)
     pods = [
         Pod(
             "p",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from devstack.fleet.builders import gpu_node, whole_gpus
+from devstack.fleet.builders import gpu_node, whole_gpus_geometry
 from devstack.fleet.scenario import Exporter, Interval, KubeStateMetrics, Pod, Scenario
 from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.sharing import constant_use
@@ -52,7 +52,7 @@ def _instance_scenarios() -> Iterator[Scenario]:
         dcgm=Exporter(Scraping("dcgm-exporter", "", gaps=[(30, 33)])),
     )
 
-    n = gpu_node("n1", "a10g-one", whole_gpus("a10g-one"))
+    n = gpu_node("n1", "a10g-one", whole_gpus_geometry("a10g-one"))
     # The new instance exposes the second pod before the old one shows the end of the first: no double allocation.
     yield Scenario(
         "gpu-passed-on-during-a-restart",
@@ -81,7 +81,7 @@ def _gap_scenarios() -> Iterator[Scenario]:
     with_times = mixed_lifetimes("gap-with-times", hours=(0,))
     with_times = with_scrape_gap(with_times, "allocation", [(10, 45)])
     yield replace(with_times, name="gap-with-times", ksm=[replace(with_times.ksm[0], pod_times=True)])
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     inside = [
         Pod("always", n, [0], constant_use("0.5")),
         Pod("invisible", n, [1], constant_use("0.5"), bound_at=22, deleted_at=30),
@@ -121,7 +121,7 @@ def _scrape_interval_scenarios() -> Iterator[Scenario]:
     yield mixed_lifetimes("changed-to-faster").with_scraping(interval_seconds=60, changed_interval=(25, 15))
     yield mixed_lifetimes("on-the-edge").with_scraping(interval_seconds=60, offset_seconds=0)
     yield mixed_lifetimes("a-millisecond-before").with_scraping(interval_seconds=60, offset_seconds=59.999)
-    n1, n2 = gpu_node("n1", "a10g", whole_gpus("a10g")), gpu_node("n2", "a10g", whole_gpus("a10g"))
+    n1, n2 = gpu_node("n1", "a10g", whole_gpus_geometry("a10g")), gpu_node("n2", "a10g", whole_gpus_geometry("a10g"))
     pods = [
         Pod(f"p{i}", n, [0], constant_use("0.5"), bound_at=start)
         for i, (n, start) in enumerate(((n1, -1e6), (n2, -1e6)))

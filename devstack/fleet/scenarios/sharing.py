@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from devstack.fleet.builders import gpu_node, mig_mixed, mig_single, neuron_node, time_sliced, whole_gpus
+from devstack.fleet.builders import (
+    gpu_node,
+    mig_mixed_geometry,
+    mig_single_geometry,
+    neuron_node,
+    time_sliced_geometry,
+    whole_gpus_geometry,
+)
 from devstack.fleet.hardware import resource_of_profile
 from devstack.fleet.scenario import GPU, Exporter, Geometry, KubeStateMetrics, Node, Pod, Scenario, Use
 
@@ -31,7 +38,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def _whole_gpu_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"), labels={"karpenter_sh_nodepool": "gpu"})
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"), labels={"karpenter_sh_nodepool": "gpu"})
     yield Scenario(
         "whole",
         [n],
@@ -46,20 +53,20 @@ def _whole_gpu_scenarios() -> Iterator[Scenario]:
             ),
         ],
     )
-    idle = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    idle = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     yield Scenario("whole-idle", [idle])
-    unhealthy = gpu_node("n1", "h100", whole_gpus("h100", allocatable={GPU: 7}))
+    unhealthy = gpu_node("n1", "h100", whole_gpus_geometry("h100", allocatable={GPU: 7}))
     yield Scenario("unhealthy", [unhealthy], [Pod("p", unhealthy, [0], constant_use("0.5"))])
 
 
 def _mig_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
+    n = gpu_node("n1", "h100-one", mig_single_geometry("h100-one", "1g.10gb", 7))
     yield Scenario(
         "mig-single",
         [n],
         [Pod(f"p{i}", n, [i], constant_use("0.31"), namespace=f"bu-{'abc'[i % 3]}") for i in range(6)],
     )
-    stranded = gpu_node("n1", "a100-40", mig_single("a100-40", "2g.10gb", 3))
+    stranded = gpu_node("n1", "a100-40", mig_single_geometry("a100-40", "2g.10gb", 3))
     yield Scenario("mig-stranded", [stranded], [Pod(f"p{i}", stranded, [i], constant_use("0.2")) for i in range(20)])
     for model, layouts in {
         "a100-40": [["3g.20gb", "3g.20gb"], ["1g.5gb"] * 7, ["1g.10gb"] * 4, ["7g.40gb"], [], [], [], []],
@@ -77,7 +84,7 @@ def _mig_scenarios() -> Iterator[Scenario]:
 
 
 def _mig_mixed_scenario(name: str, model: str, layouts: list[list[str]]) -> Scenario:
-    n = gpu_node("n1", model, mig_mixed(model, layouts))
+    n = gpu_node("n1", model, mig_mixed_geometry(model, layouts))
     pods = []
     for index, device in enumerate(n.geometries[0].devices):
         if index % 3 < 2:
@@ -89,7 +96,7 @@ def _mig_mixed_scenario(name: str, model: str, layouts: list[list[str]]) -> Scen
 
 
 def _time_slicing_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "a10g", time_sliced("a10g", 4))
+    n = gpu_node("n1", "a10g", time_sliced_geometry("a10g", 4))
     pods = [
         Pod("a", n, [0], constant_use("0.2")),
         Pod("b", n, [0], constant_use("0.1")),
@@ -100,7 +107,7 @@ def _time_slicing_scenarios() -> Iterator[Scenario]:
     ]
     yield Scenario("time-sliced", [n], pods)
     yield Scenario("time-sliced-device-too", [n], pods, dcgm=Exporter(shared_device_series="copies+device"))
-    renamed = gpu_node("n1", "a10g", time_sliced("a10g", 4, renamed=True))
+    renamed = gpu_node("n1", "a10g", time_sliced_geometry("a10g", 4, renamed=True))
     yield Scenario(
         "time-sliced-renamed",
         [renamed],
@@ -109,9 +116,9 @@ def _time_slicing_scenarios() -> Iterator[Scenario]:
             for i in range(3)
         ],
     )
-    mps = gpu_node("n1", "t4", time_sliced("t4", 3, strategy="mps"))
+    mps = gpu_node("n1", "t4", time_sliced_geometry("t4", 3, strategy="mps"))
     yield Scenario("mps", [mps], [Pod("a", mps, [0], constant_use("0.4")), Pod("b", mps, [0], constant_use("0.2"))])
-    t4 = gpu_node("n1", "t4", time_sliced("t4", 4))
+    t4 = gpu_node("n1", "t4", time_sliced_geometry("t4", 4))
     sharers = [Pod(name, t4, [0], constant_use(use)) for name, use in (("a", "0.2"), ("b", "0.15"), ("c", "0.1"))]
     yield Scenario("first-sharer-labelled", [t4], sharers, dcgm=Exporter(shared_device_series="first"))
     yield Scenario("sharer-labels-flip", [t4], sharers, dcgm=Exporter(shared_device_series="flip"))
@@ -146,7 +153,7 @@ def _neuron_scenarios() -> Iterator[Scenario]:
 
 
 def _several_container_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     yield Scenario(
         "containers",
         [n],
@@ -171,7 +178,7 @@ def _several_container_scenarios() -> Iterator[Scenario]:
         ],
     )
     sliced = replace(
-        mig_single("h100", "1g.10gb", 7), labels={}, allocatable={GPU: 49}
+        mig_single_geometry("h100", "1g.10gb", 7), labels={}, allocatable={GPU: 49}
     )  # without product labels, a slice's share is physical GPUs ÷ capacity, not ÷ allocatable units
     unhealthy = gpu_node("n1", "h100", sliced)
     yield Scenario(
@@ -179,6 +186,8 @@ def _several_container_scenarios() -> Iterator[Scenario]:
         [unhealthy],
         [Pod("p", unhealthy, [0], constant_use("0.5")), Pod("q", unhealthy, [9], constant_use("0.25"))],
     )
-    partly = Node("n1", "", 4, "NVIDIA A10G", (Geometry({GPU: 4}, {GPU: Fraction(1)}, whole_gpus("a10g").devices),))
+    partly = Node(
+        "n1", "", 4, "NVIDIA A10G", (Geometry({GPU: 4}, {GPU: Fraction(1)}, whole_gpus_geometry("a10g").devices),)
+    )
     ksm = KubeStateMetrics(node_labels=False)
     yield Scenario("no-node-labels", [partly], [Pod("p", partly, [0], constant_use("0.5"))], ksm=[ksm])

@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devstack.fleet.builders import gpu_node, mig_mixed, mig_single, neuron_node, time_sliced, whole_gpus
+from devstack.fleet.builders import (
+    gpu_node,
+    mig_mixed_geometry,
+    mig_single_geometry,
+    neuron_node,
+    time_sliced_geometry,
+    whole_gpus_geometry,
+)
 from devstack.fleet.hardware import resource_of_profile
 from devstack.fleet.scenario import GPU, Exporter, Node, Pod, Scenario
 from devstack.fleet.scenarios.sharing import constant_use, container_request
@@ -25,13 +32,13 @@ def scenarios() -> Iterator[Scenario]:
 
 def _oversized_layout_scenarios() -> Iterator[Scenario]:
     """If the slices of one GPU add up to more than the GPU, only these are scaled down."""
-    among_whole_gpus = gpu_node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[[]] * 7]))
+    among_whole_gpus = gpu_node("n1", "a100-40", mig_mixed_geometry("a100-40", [OVERSIZED, *[[]] * 7]))
     yield _pods_on_every_device("oversized-layout-and-whole-gpus", among_whole_gpus)
-    among_slices = gpu_node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[["2g.10gb"] * 3] * 7]))
+    among_slices = gpu_node("n1", "a100-40", mig_mixed_geometry("a100-40", [OVERSIZED, *[["2g.10gb"] * 3] * 7]))
     yield _pods_on_every_device("oversized-layout-and-others", among_slices)
     # Without an exporter nothing shows the layout of each GPU. Here all are alike, so the node's capacity shows it.
     without_exporter = _pods_on_every_device(
-        "oversized-without-dcgm", gpu_node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED] * 8))
+        "oversized-without-dcgm", gpu_node("n1", "a100-40", mig_mixed_geometry("a100-40", [OVERSIZED] * 8))
     )
     yield replace(
         without_exporter, dcgm=None, utilization_source_by_pod={pod.name: "none" for pod in without_exporter.pods}
@@ -48,7 +55,7 @@ def _pods_on_every_device(name: str, on: Node) -> Scenario:
 
 
 def _mig_edge_cases() -> Iterator[Scenario]:
-    mixed = gpu_node("n1", "a30", mig_mixed("a30", [["1g.6gb", "1g.6gb", "2g.12gb"], ["4g.24gb"]]))
+    mixed = gpu_node("n1", "a30", mig_mixed_geometry("a30", [["1g.6gb", "1g.6gb", "2g.12gb"], ["4g.24gb"]]))
     two_kinds = {"main": {"nvidia_com_mig_1g_6gb": 1}, "other": {"nvidia_com_mig_2g_12gb": 1}}
     yield Scenario(
         "two-profiles-in-a-pod",
@@ -56,14 +63,14 @@ def _mig_edge_cases() -> Iterator[Scenario]:
         [Pod("p", mixed, [0, 2], use_by_device=[constant_use("0.8"), constant_use("0.4")], requests=two_kinds)],
     )
     yield _pods_on_every_device(
-        "mig-every-slice", gpu_node("n1", "h200", mig_mixed("h200", [["1g.18gb"] * 7, *[["3g.71gb"] * 2] * 7]))
+        "mig-every-slice", gpu_node("n1", "h200", mig_mixed_geometry("h200", [["1g.18gb"] * 7, *[["3g.71gb"] * 2] * 7]))
     )
-    fours = gpu_node("n1", "a100-40", mig_single("a100-40", "1g.10gb", 4))
+    fours = gpu_node("n1", "a100-40", mig_single_geometry("a100-40", "1g.10gb", 4))
     yield _pods_on_every_single_slice("mig-single-double-memory", fours)
-    sevens = gpu_node("n1", "b200", mig_single("b200", "7g.180gb", 1))
+    sevens = gpu_node("n1", "b200", mig_single_geometry("b200", "7g.180gb", 1))
     yield _pods_on_every_single_slice("mig-single-whole", sevens)
     for dialect in ("plain", "honor", "old"):
-        n = gpu_node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
+        n = gpu_node("n1", "h100-one", mig_single_geometry("h100-one", "1g.10gb", 7))
         pods = [
             Pod("p", n, [0], constant_use("0.5"), bound_at=10),
             Pod("q", n, [3, 4], constant_use("0.25"), requests=container_request(GPU, 2)),
@@ -78,7 +85,7 @@ def _pods_on_every_single_slice(name: str, on: Node) -> Scenario:
 
 
 def _shared_device_edge_cases() -> Iterator[Scenario]:
-    n = gpu_node("n1", "a10g", time_sliced("a10g", 4))
+    n = gpu_node("n1", "a10g", time_sliced_geometry("a10g", 4))
     # The first GPU is used little, the second nearly fully. On each, only the held replicas count.
     uneven = [
         Pod(
@@ -102,7 +109,7 @@ def _shared_device_edge_cases() -> Iterator[Scenario]:
         exporter = Exporter(label_style=dialect, signals={signal: 1}, shared_device_series="copies+device")
         sharers = [Pod("a", n, [0], constant_use("0.2")), Pod("b", n, [0], constant_use("0.1"), bound_at=20)]
         yield Scenario(f"shared-labels-{dialect}", [n], sharers, dcgm=exporter)
-    t4 = gpu_node("n1", "t4", time_sliced("t4", 10))
+    t4 = gpu_node("n1", "t4", time_sliced_geometry("t4", 10))
     crowd = [Pod(f"p{i}", t4, [0], constant_use("0.09"), bound_at=-60 + 7 * i) for i in range(10)]
     yield Scenario("a-crowd-on-one-gpu", [t4], crowd)
     for labelled in ("first", "flip"):
@@ -111,7 +118,7 @@ def _shared_device_edge_cases() -> Iterator[Scenario]:
             Pod("b", t4, [0], constant_use("0.1"), bound_at=20, deleted_at=45),
         ]
         yield Scenario(f"label-of-one-{labelled}", [t4], coming, dcgm=Exporter(shared_device_series=labelled))
-    renamed = gpu_node("n1", "t4", time_sliced("t4", 2, renamed=True))
+    renamed = gpu_node("n1", "t4", time_sliced_geometry("t4", 2, renamed=True))
     # By default dcgm-exporter does not map nvidia.com/gpu.shared, so it only shows the device.
     yield Scenario(
         "renamed-not-mapped",
@@ -154,7 +161,7 @@ def _neuron_edge_cases() -> Iterator[Scenario]:
         ),
     ]
     yield Scenario("neuron-several", [big], pods)
-    gpus = gpu_node("n2", "a10g", whole_gpus("a10g"))
+    gpus = gpu_node("n2", "a10g", whole_gpus_geometry("a10g"))
     with_gpu_pod = [*pods, Pod("gpu", gpus, [0], constant_use("0.5"))]
     yield Scenario("neuron-and-gpus", [big, gpus], with_gpu_pod)
     unmapped = {pod.name: "none" for pod in pods}
@@ -163,7 +170,7 @@ def _neuron_edge_cases() -> Iterator[Scenario]:
 
 
 def _request_edge_cases() -> Iterator[Scenario]:
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     pods = [
         Pod("init-only", n, [0], constant_use("0.5"), requests={"main": {}}, init_requests={"prepare": {GPU: 1}}),
         Pod(
@@ -186,7 +193,7 @@ def _request_edge_cases() -> Iterator[Scenario]:
 
 def _estimated_utilization_scenarios() -> Iterator[Scenario]:
     """Utilization sources `node` and `cluster`: means over unmapped devices, here all equally busy."""
-    n1, n2 = gpu_node("n1", "a10g", whole_gpus("a10g")), gpu_node("n2", "a10g", whole_gpus("a10g"))
+    n1, n2 = gpu_node("n1", "a10g", whole_gpus_geometry("a10g")), gpu_node("n2", "a10g", whole_gpus_geometry("a10g"))
     pods = [Pod(f"p{i}", n1, [i], constant_use("0.5")) for i in range(4)]
     unmapped = Exporter(maps_pods=False)
     by_node = {pod.name: "node" for pod in pods}

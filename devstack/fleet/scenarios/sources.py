@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from devstack.fleet.builders import gpu_node, mig_single, time_sliced, whole_gpus
+from devstack.fleet.builders import gpu_node, mig_single_geometry, time_sliced_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import Exporter, Pod, Scenario
 from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from devstack.fleet.scenarios.outages import kube_state_metrics_instance, with_scrape_gap
@@ -33,7 +33,7 @@ def _several_gap_scenarios() -> Iterator[Scenario]:
     yield with_scrape_gap(mixed_lifetimes("gaps-apart", hours=(0,)), "utilization", three[:1])
     allocation_gap = with_scrape_gap(mixed_lifetimes("gaps-overlap", hours=(0,)), "allocation", [(15, 27)])
     yield with_scrape_gap(allocation_gap, "utilization", [(22, 35)])
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     on_the_hour = [
         Pod("from-the-hour", n, [0], constant_use("0.5"), bound_at=0),
         Pod("to-the-hour", n, [1], constant_use("0.5"), deleted_at=60),
@@ -45,7 +45,7 @@ def _several_gap_scenarios() -> Iterator[Scenario]:
 
 def _exact_pod_time_scenarios() -> Iterator[Scenario]:
     """Starts and ends in gaps, which kube_pod_status_scheduled_time and kube_pod_completion_time show exactly."""
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     pods = [
         # Just after the last scrape and before the next one fails. The gap has already begun.
         Pod("bound-at-once", n, [0], constant_use("0.5"), bound_at=20.4),
@@ -118,7 +118,7 @@ def _several_instance_scenarios() -> Iterator[Scenario]:
 
 def _gap_at_hour_end_scenarios() -> Iterator[Scenario]:
     """Owners, labels and business units are known although a gap covers the hour's end."""
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     pods = [
         Pod("web", n, [0], constant_use("0.5"), owners=(("ReplicaSet", "web-6f7d"), ("Deployment", "web"))),
         Pod("seen", n, [1], constant_use("0.5"), owners=(("Job", "seen"),), labels={"label_team": "vision"}),
@@ -144,7 +144,10 @@ def _exporter_outage_scenarios() -> Iterator[Scenario]:
     yield replace(mixed, dcgm=Exporter(restarts=[(30, 32)]))
     yield replace(mixed, name="exporter-replaced-twice", dcgm=Exporter(restarts=[(10, 11), (40, 41)], pod_uid=True))
     changing_use = ((-1e6, "0.9"), (15, "0.1"), (50, "0.5"))
-    whole_node, shared = gpu_node("n1", "a10g", whole_gpus("a10g")), gpu_node("n2", "a10g", time_sliced("a10g", 4))
+    whole_node, shared = (
+        gpu_node("n1", "a10g", whole_gpus_geometry("a10g")),
+        gpu_node("n2", "a10g", time_sliced_geometry("a10g", 4)),
+    )
     changing = [
         Pod("whole", whole_node, [0], changing_use),
         Pod("shared", shared, [0], changing_use),
@@ -159,7 +162,7 @@ def _exporter_outage_scenarios() -> Iterator[Scenario]:
         dcgm=Exporter(signals=OLD_SIGNALS, upgrade=(33, NEW_SIGNALS), restarts=[(32, 33)]),
     )
     yield replace(mixed, name="exporter-names-itself", dcgm=Exporter(hostname_is_pod=True))
-    n1, n2 = gpu_node("n1", "a10g", whole_gpus("a10g")), gpu_node("n2", "a10g", whole_gpus("a10g"))
+    n1, n2 = gpu_node("n1", "a10g", whole_gpus_geometry("a10g")), gpu_node("n2", "a10g", whole_gpus_geometry("a10g"))
     pods = [
         Pod("old", n1, [0], constant_use("0.25")),
         Pod("new", n2, [0], constant_use("0.75")),
@@ -198,7 +201,7 @@ def _exporter_outage_scenarios() -> Iterator[Scenario]:
         dcgm=Exporter(replace(unlabelled, gaps=[(-5, 65)])),
         utilization_source_by_pod={p.name: "none" for p in pods},
     )
-    sliced = gpu_node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
+    sliced = gpu_node("n1", "h100-one", mig_single_geometry("h100-one", "1g.10gb", 7))
     slices = [Pod("p", sliced, [0], constant_use("0.5")), Pod("q", sliced, [3], constant_use("0.25"), bound_at=20)]
     for reading in ("absent", "zero"):
         exporter = Exporter(signals=percent, mig_gpu_util=reading)
@@ -208,7 +211,7 @@ def _exporter_outage_scenarios() -> Iterator[Scenario]:
 
 def _unobserved_sharer_scenarios() -> Iterator[Scenario]:
     """A sharer that starts and ends in a gap does not change the observed use of the others."""
-    n = gpu_node("n1", "a10g", time_sliced("a10g", 4))
+    n = gpu_node("n1", "a10g", time_sliced_geometry("a10g", 4))
     pods = [
         Pod("a", n, [0], constant_use("0.2")),
         Pod("b", n, [1], constant_use("0.3")),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from devstack.fleet.builders import gpu_node, time_sliced, whole_gpus
+from devstack.fleet.builders import gpu_node, time_sliced_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import GPU, Node, Pod, Scenario
 from devstack.fleet.scenarios.sharing import constant_use, container_request
 
@@ -23,8 +23,8 @@ class ClusterWithSharedUnit:
 
 def clusters_with_shared_units() -> list[ClusterWithSharedUnit]:
     """Clusters for every distribution policy and its edge cases."""
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
-    t4 = gpu_node("n2", "t4", time_sliced("t4", 3))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
+    t4 = gpu_node("n2", "t4", time_sliced_geometry("t4", 3))
     system = [
         Pod("validator", n, [0], constant_use("0.25"), namespace="gpu-operator"),
         Pod("dcgm-probe", t4, [0], constant_use("0.3"), namespace="monitoring"),

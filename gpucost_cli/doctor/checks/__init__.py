@@ -1,6 +1,6 @@
 """All checks: pure functions from facts to findings, in the order in which they are shown."""
 
-from gpucost_cli.doctor.checks import devices, jobs, metrics, nodes, signals, sources
+from gpucost_cli.doctor.checks import allocation_metrics, devices, jobs, nodes, signals, sources
 from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
 
 __all__ = ["CHECKS", "Check", "CheckContext", "run_checks"]
@@ -15,8 +15,8 @@ CHECKS: tuple[CheckFunction, ...] = (
     sources.up,
     sources.intervals,
     sources.requests,
-    metrics.families,
-    metrics.needed_labels,
+    allocation_metrics.families,
+    allocation_metrics.needed_labels,
     nodes.labels,
     nodes.nodes_of_pods,
     nodes.profiles,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE
+from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
 from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Facts, GpuHolder, ObservedDevice
@@ -91,7 +91,7 @@ def idle_devices(context: CheckContext) -> Iterable[Check]:
         devices = [device for device in facts.devices_on.get(name, ()) if device.signal != NEURON_SIGNAL.name]
         reported, expected = (
             len({device.uuid for device in devices}),
-            GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE), 0),
+            GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE_LABEL), 0),
         )
         if 0 < reported < expected:
             fewer[name] = f"{name}: {reported} of {expected}"

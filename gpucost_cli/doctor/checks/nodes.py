@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, profile_share
 from gpucost.core.metering.kubernetes_labels import (
-    CAPACITY_TYPE,
-    GPU_COUNT,
-    GPU_PRODUCT,
-    GPU_REPLICAS,
-    GPU_SHARING,
-    INSTANCE_TYPE,
+    CAPACITY_TYPE_LABEL,
+    GPU_COUNT_LABEL,
+    GPU_PRODUCT_LABEL,
+    GPU_REPLICAS_LABEL,
+    GPU_SHARING_LABEL,
+    INSTANCE_TYPE_LABEL,
     NODE_LABELS_METRIC,
-    NODE_POOL,
-    OPERATING_SYSTEM,
-    REGION,
-    RESERVATION_ID,
-    ZONE,
-    ZONE_ID,
+    NODE_POOL_LABEL,
+    OPERATING_SYSTEM_LABEL,
+    REGION_LABEL,
+    RESERVATION_ID_LABEL,
+    ZONE_ID_LABEL,
+    ZONE_LABEL,
     NodeLabel,
     mig_replicas,
 )
@@ -36,7 +36,7 @@ def _needs_zone_id(context: CheckContext, node: ObservedNode) -> bool:
 
 
 def _needs_region(context: CheckContext, node: ObservedNode) -> bool:
-    return not node.label(ZONE) and {"spot", "on-demand"} & {*context.settings.pricing.ordered_sources} != set()
+    return not node.label(ZONE_LABEL) and {"spot", "on-demand"} & {*context.settings.pricing.ordered_sources} != set()
 
 
 def _needs_operating_system(context: CheckContext, _: ObservedNode) -> bool:
@@ -50,7 +50,7 @@ def _needs_reservation_id(context: CheckContext, node: ObservedNode) -> bool:
         for block in context.settings.pricing.capacity_blocks
         if block.cluster in {None, context.cluster.name} and block.since <= context.facts.evaluated_at < block.until
     }
-    return node.label(INSTANCE_TYPE) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
+    return node.label(INSTANCE_TYPE_LABEL) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +65,26 @@ class _RequiredLabel:
 
 
 _REQUIRED_LABELS = (
-    _RequiredLabel(INSTANCE_TYPE, "recommended"),
-    _RequiredLabel(CAPACITY_TYPE, "recommended"),
-    _RequiredLabel(ZONE, "optional"),
-    _RequiredLabel(ZONE_ID, "recommended", _needs_zone_id),
-    _RequiredLabel(REGION, "recommended", _needs_region),
-    _RequiredLabel(OPERATING_SYSTEM, "recommended", _needs_operating_system),
-    _RequiredLabel(RESERVATION_ID, "recommended", _needs_reservation_id),
-    _RequiredLabel(NODE_POOL, "optional"),
-    _RequiredLabel(GPU_PRODUCT, "recommended", is_from_discovery=True),
+    _RequiredLabel(INSTANCE_TYPE_LABEL, "recommended"),
+    _RequiredLabel(CAPACITY_TYPE_LABEL, "recommended"),
+    _RequiredLabel(ZONE_LABEL, "optional"),
+    _RequiredLabel(ZONE_ID_LABEL, "recommended", _needs_zone_id),
+    _RequiredLabel(REGION_LABEL, "recommended", _needs_region),
+    _RequiredLabel(OPERATING_SYSTEM_LABEL, "recommended", _needs_operating_system),
+    _RequiredLabel(RESERVATION_ID_LABEL, "recommended", _needs_reservation_id),
+    _RequiredLabel(NODE_POOL_LABEL, "optional"),
+    _RequiredLabel(GPU_PRODUCT_LABEL, "recommended", is_from_discovery=True),
     _RequiredLabel(
-        GPU_COUNT, "recommended",
-        lambda _, node: node.label(INSTANCE_TYPE) not in GPUS_OF_INSTANCE, is_from_discovery=True,
+        GPU_COUNT_LABEL, "recommended",
+        lambda _, node: node.label(INSTANCE_TYPE_LABEL) not in GPUS_OF_INSTANCE, is_from_discovery=True,
     ),
     _RequiredLabel(
-        GPU_REPLICAS, "recommended", lambda context, node: sharing.is_shared(context.facts, node),
+        GPU_REPLICAS_LABEL, "recommended", lambda context, node: sharing.is_shared(context.facts, node),
         is_from_discovery=True,
     ),
     _RequiredLabel(
-        GPU_SHARING, "optional", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True
+        GPU_SHARING_LABEL, "optional", lambda context, node: sharing.is_shared(context.facts, node),
+        is_from_discovery=True
     ),
 )  # fmt: skip
 
@@ -93,10 +94,10 @@ def labels(context: CheckContext) -> Iterable[Check]:
     yield from (_label(context, required) for required in _REQUIRED_LABELS)
     profiles = {profile for node in context.facts.gpu_nodes.values() for profile in shared_mig_profiles(node)}
     for profile in sorted(profiles):
-        yield _label(context, _shared_slices(profile))
+        yield _label(context, _label_of_shared_slices(profile))
 
 
-def _shared_slices(profile: str) -> _RequiredLabel:
+def _label_of_shared_slices(profile: str) -> _RequiredLabel:
     return _RequiredLabel(
         mig_replicas(profile), "recommended", lambda _, node: profile in shared_mig_profiles(node),
         is_from_discovery=True,
@@ -155,7 +156,7 @@ def profiles(context: CheckContext) -> Iterable[Check]:
     facts = context.facts
     reported: set[tuple[str, str]] = set()
     for node in facts.gpu_nodes.values():
-        model, _, profile = node.label(GPU_PRODUCT).removesuffix("-SHARED").partition("-MIG-")
+        model, _, profile = node.label(GPU_PRODUCT_LABEL).removesuffix("-SHARED").partition("-MIG-")
         model = model or next((device.model for device in facts.devices_on.get(node.name, ()) if device.model), "")
         in_capacity = {name.removeprefix(MIG).removesuffix("_shared").replace("_", ".") for name in _slices(node)}
         reported.update((name, model) for name in ({profile} | in_capacity) - {""})

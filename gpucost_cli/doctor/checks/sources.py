@@ -8,7 +8,7 @@ from itertools import combinations
 from gpucost.core.hours import format_timestamp, to_epoch_ms
 from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.queries import quote
-from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
+from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
 from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR
@@ -87,7 +87,7 @@ class StubLedger:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), None)
         hour = START + HOUR * number
         manifest = Manifest("demo", hour, status, 1, "r", 1, Coverage(Decimal(1), None), 0, None, hour)
-        self.published[hour] = HourSummary("demo", hour, (manifest,), totals, CostTable.of(groups if totals else {}))
+        self.published[hour] = HourSummary("demo", hour, (manifest,), totals, CostsByKey.of(groups if totals else {}))
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         self.requested_periods.append((start, end))
@@ -102,7 +102,7 @@ class StubLedger:
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         raise NotImplementedError
 
-    def latest_manifest(self, cluster: str) -> Manifest | None:
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
         raise NotImplementedError
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:

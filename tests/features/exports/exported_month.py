@@ -10,7 +10,7 @@ from fractions import Fraction
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
@@ -83,7 +83,7 @@ def _pod(
     node: GpuNode, begin: int, namespace: str, name: str, units: int, share: GpuShare, length: int,
     used: Fraction | None, observed: Fraction = Fraction(1),
 ) -> PodUsage:  # fmt: skip
-    time = Interval(begin, begin + length)
+    time = IntervalMs(begin, begin + length)
     pod = PodObservation(namespace, f"{name}-x", f"{name}-{node.name}-uid", node.name, (), None, workload=name,
                          workload_kind="Deployment", labels={"label_team": NASTY_LABEL})  # fmt: skip
     unmeasured = PodUsage(pod, node, "nvidia_com_gpu", units, share, time, time, time.end)
@@ -103,5 +103,5 @@ def _node(node: GpuNode, begin: int, pods: list[PodUsage], seed: int) -> NodeUsa
     held = sum((pod.gpu_ms for pod in pods if pod.node is node), Fraction(0))
     rest, zero = total - held, Fraction(0)
     stranded, unobserved = (rest / 3, rest / 7 if seed % 5 == 0 else zero)
-    interval = Interval(begin, begin + HOUR_MS)
+    interval = IntervalMs(begin, begin + HOUR_MS)
     return NodeUsage(node, interval, total, rest - stranded - unobserved, zero, stranded, zero, unobserved, zero)

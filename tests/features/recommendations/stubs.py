@@ -123,7 +123,7 @@ class SmallLedger(Ledger):
         self.read: list[str] = []
         self._broken = failing
 
-    def latest_manifest(self, cluster: str) -> Manifest | None:
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
         return Manifest(cluster, NOW - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:

@@ -45,7 +45,7 @@ class SimulatedLedger(Ledger):
     def __init__(self, records: Sequence[HourRecord]) -> None:
         self._records = {record.hour: record for record in records}
 
-    def latest_manifest(self, cluster: str) -> Manifest | None:
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
         return self._manifest(cluster, max(self._records))
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from devstack.fleet.builders import gpu_node, whole_gpus
+from devstack.fleet.builders import gpu_node, whole_gpus_geometry
 from devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, Scenario, Use
 from devstack.fleet.scenarios import all_scenarios
 from devstack.fleet.scraping import Scraping
@@ -68,7 +68,7 @@ class _Fleet:
             end = (gone or {}).get(number, 1e6)
             life = (-1e6, end)
             on = gpu_node(
-                f"{pool}-{workload}-{number}", model, whole_gpus(model, life), labels=_labels(pool, capacity), lifetime=life,
+                f"{pool}-{workload}-{number}", model, whole_gpus_geometry(model, life), labels=_labels(pool, capacity), lifetime=life,
                 provider_id=f"aws:///eu-central-1a/i-{workload}{number}",
             )  # fmt: skip
             self.nodes.append(on)
@@ -110,7 +110,7 @@ def production() -> Scenario:
                 labels={"label_gpucost_interruptible": "true", "label_team": "speech"})  # fmt: skip
     late = 1440 * 28
     for number in range(2):
-        large = gpu_node(f"large-{number}", "a10g", whole_gpus("a10g"), labels=_labels("large"),
+        large = gpu_node(f"large-{number}", "a10g", whole_gpus_geometry("a10g"), labels=_labels("large"),
                      provider_id=f"aws:///eu-central-1a/i-large{number}")  # fmt: skip
         fleet.nodes.append(large)
         for gpu in range(2):

@@ -8,7 +8,7 @@ from typing import Any
 
 from devstack.bill import items as bill
 from devstack.bill.export import write_export
-from devstack.fleet.builders import gpu_node, mig_mixed, time_sliced, whole_gpus
+from devstack.fleet.builders import gpu_node, mig_mixed_geometry, time_sliced_geometry, whole_gpus_geometry
 from devstack.fleet.scenario import GPU, KubeStateMetrics, Pod, Scenario
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios.building import CALLERS, HOUR, Script, text
@@ -45,21 +45,32 @@ def instance(name: str) -> str:
 
 def fleets() -> list[Scenario]:
     """`west` has a node of every kind of price; `lab` one that nothing prices."""
-    general = _node("general-1", "a10g", whole_gpus("a10g"), _labels("general", "on-demand"))
-    planned = _node("general-2", "a10g", whole_gpus("a10g", allocatable={GPU: 3}), _labels("general", "on-demand"))
+    general = _node("general-1", "a10g", whole_gpus_geometry("a10g"), _labels("general", "on-demand"))
+    planned = _node(
+        "general-2", "a10g", whole_gpus_geometry("a10g", allocatable={GPU: 3}), _labels("general", "on-demand")
+    )
     until = 60 * 6 + 24
     spot = _node(
-        "spot-1", "a10g-one", whole_gpus("a10g-one"), _labels("spot", "spot", "eu-central-1b"), lifetime=(-200, until)
+        "spot-1",
+        "a10g-one",
+        whole_gpus_geometry("a10g-one"),
+        _labels("spot", "spot", "eu-central-1b"),
+        lifetime=(-200, until),
     )
     joins = until + 10
     again = _node(
-        "spot-2", "a10g-one", whole_gpus("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),
+        "spot-2", "a10g-one", whole_gpus_geometry("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),
         lifetime=(joins, 1e6),
     )  # fmt: skip
     reserved = {"karpenter_k8s_aws_capacity_reservation_id": BLOCK}
-    blocks = [_node(f"block-{i}", "h100", whole_gpus("h100"), _labels("block", "reserved", **reserved)) for i in (1, 2)]
-    slices = _node("slices-1", "h100-one", mig_mixed("h100-one", [["2g.20gb"] * 3]), _labels("slices", "on-demand"))
-    shared = _node("shared-1", "t4", time_sliced("t4", 4), _labels("shared", "on-demand"))
+    blocks = [
+        _node(f"block-{i}", "h100", whole_gpus_geometry("h100"), _labels("block", "reserved", **reserved))
+        for i in (1, 2)
+    ]
+    slices = _node(
+        "slices-1", "h100-one", mig_mixed_geometry("h100-one", [["2g.20gb"] * 3]), _labels("slices", "on-demand")
+    )
+    shared = _node("shared-1", "t4", time_sliced_geometry("t4", 4), _labels("shared", "on-demand"))
     team = {"label_team": "vision", "label_app": "detect"}
     pods = [
         Pod("chat-0", general, [0], ((-1e6, "0.5"),), namespace="chat", owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat"))),
@@ -84,7 +95,7 @@ def fleets() -> list[Scenario]:
     bench = gpu_node(
         "bench-1",
         "t4",
-        whole_gpus("t4"),
+        whole_gpus_geometry("t4"),
         labels=labels,
         instance_type="g6.xlarge",
         provider_id="aws:///eu-central-1a/i-0lab",

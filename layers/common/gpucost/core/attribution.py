@@ -138,14 +138,14 @@ def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:
 def _coverage_shortfalls(usage: Usage, rules: AttributionRules) -> list[str]:
     shortfalls = []
     if not usage.coverage.allocation or usage.coverage.allocation < rules.min_allocation_coverage:
-        shortfalls.append(_coverage_note("allocation", usage.coverage.allocation, rules.min_allocation_coverage))
+        shortfalls.append(_low_coverage_note("allocation", usage.coverage.allocation, rules.min_allocation_coverage))
     utilization = usage.coverage.utilization
     if utilization is not None and utilization < rules.min_utilization_coverage:
-        shortfalls.append(_coverage_note("utilization", utilization, rules.min_utilization_coverage))
+        shortfalls.append(_low_coverage_note("utilization", utilization, rules.min_utilization_coverage))
     return shortfalls
 
 
-def _coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
+def _low_coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
     if not coverage:
         return f"no scrape of the {source} source was seen in this hour"
     return f"coverage of {source} is {coverage:.1%}, below the minimum of {minimum:.1%} in the settings"

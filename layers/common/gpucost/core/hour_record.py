@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 
 Status = Literal["complete", "provisional", "incomplete"]
 UtilizationSource = Literal["pod", "shared", "node", "cluster", "none"]
@@ -165,11 +165,11 @@ class HourRecord:
     currency: str = "USD"
     """The currency of all amounts, even of fields whose names end in `_usd`."""
 
-    def by_namespace(self) -> CostTable[tuple[str, str]]:
+    def by_namespace(self) -> CostsByKey[tuple[str, str]]:
         """Sum the lines by (business unit, namespace), in order of name."""
         sums = sum_by_key(((line.business_unit, line.namespace), line.costs()) for line in self.lines)
         return sums.select(sorted(sums))
 
-    def by_business_unit(self) -> CostTable[str]:
+    def by_business_unit(self) -> CostsByKey[str]:
         """Sum the lines by business unit, in order of name."""
         return self.by_namespace().group_by(itemgetter(0))

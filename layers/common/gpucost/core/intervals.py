@@ -15,7 +15,7 @@ The median of so many ignores a gap and follows a change of the interval.
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Interval:
+class IntervalMs:
     """One contiguous period; empty where `end <= start`."""
 
     start: int
@@ -26,9 +26,9 @@ class Interval:
         """Milliseconds, never negative."""
         return self.end - self.start if self.end > self.start else 0
 
-    def overlap(self, other: "Interval") -> "Interval":
+    def overlap(self, other: "IntervalMs") -> "IntervalMs":
         """Return the intersection with another interval."""
-        return Interval(max(self.start, other.start), min(self.end, other.end))
+        return IntervalMs(max(self.start, other.start), min(self.end, other.end))
 
     def contains(self, time: int) -> bool:
         """Whether a time is in the interval."""
@@ -82,7 +82,7 @@ class Scrapes:
         index = bisect_right(self.times, time) - 1
         return self._intervals[min(max(index, 0), len(self._intervals) - 1)]
 
-    def within(self, window: Interval) -> tuple[int, ...]:
+    def within(self, window: IntervalMs) -> tuple[int, ...]:
         """Return the scrapes in a window."""
         return self.times[bisect_left(self.times, window.start) : bisect_left(self.times, window.end)]
 
@@ -96,14 +96,14 @@ class Scrapes:
         index = bisect_left(self.times, time)
         return self.times[index - 1] if index else None
 
-    def gap_after(self, time: int) -> Interval | None:
+    def gap_after(self, time: int) -> IntervalMs | None:
         """Return the gap that follows a scrape, or None where the next one is on time (one lost scrape is no gap)."""
         interval, after = self.interval_at(time), self.next_after(time)
         if after is None or 2 * (after - time) > 5 * interval:
-            return Interval(time + interval, after if after is not None else time + interval)
+            return IntervalMs(time + interval, after if after is not None else time + interval)
         return None
 
-    def coverage(self, window: Interval, fallback: int = 0) -> list[Interval]:
+    def coverage(self, window: IntervalMs, fallback: int = 0) -> list[IntervalMs]:
         """Return the time that the scrapes cover: each until the next, or for one interval where the next is missing.
 
         Args:
@@ -113,9 +113,11 @@ class Scrapes:
         first = max(bisect_right(self.times, window.start) - 1, 0)
         stop = bisect_left(self.times, window.end)
         if self._is_steady:
-            pieces = [Interval(self.times[first], self._covers_until(stop - 1, fallback))] if first < stop else []
+            pieces = [IntervalMs(self.times[first], self._covers_until(stop - 1, fallback))] if first < stop else []
         else:
-            pieces = [Interval(self.times[index], self._covers_until(index, fallback)) for index in range(first, stop)]
+            pieces = [
+                IntervalMs(self.times[index], self._covers_until(index, fallback)) for index in range(first, stop)
+            ]
         return union(piece.overlap(window) for piece in pieces)
 
     def _covers_until(self, index: int, fallback: int) -> int:
@@ -126,29 +128,29 @@ class Scrapes:
         return after if after is not None and 2 * (after - time) <= 5 * interval else time + interval
 
 
-def union(intervals: Iterable[Interval]) -> list[Interval]:
+def union(intervals: Iterable[IntervalMs]) -> list[IntervalMs]:
     """Return the union of intervals as sorted disjoint intervals."""
-    merged: list[Interval] = []
+    merged: list[IntervalMs] = []
     for interval in sorted(interval for interval in intervals if interval.length):
         if merged and merged[-1].end >= interval.start:
-            merged[-1] = Interval(merged[-1].start, max(merged[-1].end, interval.end))
+            merged[-1] = IntervalMs(merged[-1].start, max(merged[-1].end, interval.end))
         else:
             merged.append(interval)
     return merged
 
 
-def gaps(covered: Sequence[Interval], window: Interval, shortest: int = 0) -> list[Interval]:
+def gaps(covered: Sequence[IntervalMs], window: IntervalMs, shortest: int = 0) -> list[IntervalMs]:
     """Return the parts of a window that sorted disjoint intervals do not cover, if longer than `shortest` ms."""
-    uncovered: list[Interval] = []
+    uncovered: list[IntervalMs] = []
     reached = window.start
     for interval in covered:
-        uncovered.append(Interval(reached, interval.start).overlap(window))
+        uncovered.append(IntervalMs(reached, interval.start).overlap(window))
         reached = max(reached, interval.end)
-    uncovered.append(Interval(reached, window.end).overlap(window))
+    uncovered.append(IntervalMs(reached, window.end).overlap(window))
     return [gap for gap in uncovered if gap.length > shortest]
 
 
-def overlap_length(intervals: Iterable[Interval], other: Interval) -> int:
+def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
     """Return how many milliseconds of an interval some disjoint intervals cover."""
     shared = 0
     for interval in intervals:  # creates no object per piece, because it runs several times per pod and device

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Generic, TypeVar
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, HourRecord, Status
 from gpucost.core.hours import HOUR, floor_hour, hours_between
 
@@ -107,7 +107,7 @@ class Restatement:
     """Whether it is an adjustment of a closed month, which no other figure includes."""
 
 
-def changed_business_units(before: CostTable[tuple[str, str]], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
+def changed_business_units(before: CostsByKey[tuple[str, str]], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
     """Return the costs before and after of each business unit whose costs a new version changes.
 
     Args:
@@ -132,7 +132,7 @@ class CostSummary(Generic[K]):
     """The published hours that it sums, in order, including incomplete ones."""
     totals: Totals | None
     """None if no hour has figures. The capacity is None if that of any hour is."""
-    costs: CostTable[K]
+    costs: CostsByKey[K]
 
     @property
     def manifest(self) -> Manifest:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary
@@ -40,7 +40,7 @@ def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
     return sorted({floor_day(hour) for hour in hours})
 
 
-def costs_by_unit(summary: HourSummary) -> CostTable[str]:
+def costs_by_unit(summary: HourSummary) -> CostsByKey[str]:
     """Sum an hour's costs by business unit."""
     return summary.costs.group_by(itemgetter(0))
 
@@ -53,12 +53,12 @@ def sum_day(cluster: str, day: datetime, summaries: Sequence[HourSummary]) -> Da
     return DaySummary(cluster, day, manifests, totals, units.select(sorted(units)))
 
 
-def sum_lines(lines: Iterable[Line]) -> CostTable[FactKey]:
+def sum_lines(lines: Iterable[Line]) -> CostsByKey[FactKey]:
     """Sum lines by all their dimensions."""
     return sum_by_key((fact_key(line), line.costs()) for line in lines)
 
 
-def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> CostTable[FactKey]:
+def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> CostsByKey[FactKey]:
     """Add up the facts of several hours, in order of their keys."""
     facts = sum_by_key(fact for part in parts for fact in part.items())
     return facts.select(sorted(facts))

@@ -128,7 +128,9 @@ class AttributeService:
         reader = self._create_reader(cluster, settings, deadline)
         context = _MessageContext(reader, cluster, settings, now, message)
         runs = consecutive_runs(hours_to_attribute)
-        rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._attribute(context, run)}
+        rated = {
+            rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._meter_and_attribute(context, run)
+        }
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():
@@ -144,7 +146,7 @@ class AttributeService:
         roll_up(self._rollups, cluster.name, message.hour_starts(), now, settings.retention.periods())
         return results
 
-    def _attribute(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
+    def _meter_and_attribute(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
         """Rate consecutive hours; an hour is incomplete if its metrics, or our own code, failed.
 
         Raises:
@@ -168,7 +170,7 @@ class AttributeService:
         # handler above, because there the error would keep the responses in memory.
         size = -(-len(hours) // 2) if is_too_large else 1
         parts = [hours[start : start + size] for start in range(0, len(hours), size)]
-        return [rated for part in parts for rated in self._attribute(context, part)]
+        return [rated for part in parts for rated in self._meter_and_attribute(context, part)]
 
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""

@@ -213,7 +213,7 @@ def split_hours(hours: Sequence[datetime], previous: Mapping[datetime, Manifest]
     groups: list[list[datetime]] = []
     limit = 0
     for hour in hours:
-        hour_limit = _max_hours_per_message(previous.get(hour))
+        hour_limit = _max_hours_after_attempts(previous.get(hour))
         if groups and len(groups[-1]) < min(limit, hour_limit):
             groups[-1].append(hour)
             limit = min(limit, hour_limit)
@@ -223,8 +223,10 @@ def split_hours(hours: Sequence[datetime], previous: Mapping[datetime, Manifest]
     return groups
 
 
-def _max_hours_per_message(previous: Manifest | None) -> int:
-    return max(1, MAX_HOURS_PER_MESSAGE >> 2 * previous.attempts) if previous else MAX_HOURS_PER_MESSAGE
+def _max_hours_after_attempts(previous_manifest: Manifest | None) -> int:
+    return (
+        max(1, MAX_HOURS_PER_MESSAGE >> 2 * previous_manifest.attempts) if previous_manifest else MAX_HOURS_PER_MESSAGE
+    )
 
 
 def _cluster_state(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.core.amounts import Costs
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_month
 from gpucost.core.ledger import ClosedMonth, HourSummary
@@ -198,7 +198,7 @@ def _month_period(month: str) -> tuple[datetime, datetime]:
         raise InvalidInputError(str(error)) from None
 
 
-def _sum_by_unit(summaries: Sequence[HourSummary]) -> CostTable[tuple[str, str]]:
+def _sum_by_unit(summaries: Sequence[HourSummary]) -> CostsByKey[tuple[str, str]]:
     """Sum costs by business unit and currency; different currencies are never added."""
     return sum_by_key(
         ((unit, summary.manifest.currency), costs)

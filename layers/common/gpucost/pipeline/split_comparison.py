@@ -6,7 +6,7 @@ from datetime import datetime
 
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import attribute_usage
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.pricing.price_split import SPLIT_POLICIES
@@ -21,7 +21,7 @@ class SplitSums:
     """The sums that one policy would charge."""
 
     policy_name: str
-    costs_by_unit: CostTable[str] = field(default_factory=CostTable)
+    costs_by_unit: CostsByKey[str] = field(default_factory=CostsByKey)
     capacity: CapacityCosts | None = field(default_factory=CapacityCosts)
     """None if the capacity of any hour is unknown."""
     hour_count: int = 0
@@ -49,7 +49,7 @@ class SplitSums:
         self.hour_count += 1
 
 
-class SplitComparison:
+class SplitComparer:
     """Rates stored hours with every split policy, and changes nothing.
 
     The policies are the built-in ones, and the one with own weights if the settings have it.

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.cost_tables import CostSums, CostTable
+from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import CostSummary, DaySummary, HourSummary, Manifest
@@ -30,7 +30,7 @@ from gpucost.core.query.dimensions import (
     key_of_fact,
     key_of_line,
 )
-from gpucost.core.query.grouping import CellKey, QueryResult
+from gpucost.core.query.grouping import CellKey, UngroupedCosts
 from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY
 from gpucost.reports.period_totals import PeriodTotals
@@ -145,7 +145,7 @@ class CostReader:
         query: CostQuery,
         clusters: Sequence[str],
         observer: Callable[[datetime, CellKey, Costs], None] | None = None,
-    ) -> tuple[QueryResult, PeriodTotals]:
+    ) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read and add up what a query needs.
 
         Args:
@@ -185,7 +185,7 @@ class CostReader:
                     unusable_hours.add((cluster, manifest.hour))
         return frozenset(unusable_hours)
 
-    def read_unit(self, unit: str, query: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+    def read_unit(self, unit: str, query: CostQuery, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read one business unit's rows without the fleet's sums, which takes a fraction of the reads of `read`.
 
         Raises:
@@ -216,8 +216,8 @@ class _Aggregation:
         self._plan = read_plan
         self._observer = observer
         self._dimensions = query.dimensions()
-        self._cells = CostSums[CellKey]()
-        self._day_sums: dict[tuple[datetime, str], CostTable[str]] = {}
+        self._cells = CostAccumulator[CellKey]()
+        self._day_sums: dict[tuple[datetime, str], CostsByKey[str]] = {}
         """Daily sums by business unit, by start of the row's period and cluster."""
         self._capacities: dict[tuple[datetime, str], list[CapacityCosts | None]] = {}
         self._period_starts: dict[datetime, datetime] = {}
@@ -227,7 +227,7 @@ class _Aggregation:
         """What the rows have to add up to: the costs of the fleet, or of the plan's business units."""
         self.totals = PeriodTotals()
 
-    def read_all(self, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+    def read_all(self, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read the clusters and return the sums.
 
         Raises:
@@ -252,14 +252,14 @@ class _Aggregation:
         self._read_rows(self._plan.day_source, cluster, day_manifests)
         self._check_cell_count()
 
-    def read_unit(self, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+    def read_unit(self, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read the rows of the plan's business unit in the clusters, and return their sums; fleet sums are not read."""
         for cluster in clusters:
             self._read_unit_in_cluster(cluster)
         sums = self._sums()
         if self.totals.currencies:
             self.totals.summed_totals.append(Totals(sums.total(), None))
-        return QueryResult(sums), self.totals
+        return UngroupedCosts(sums), self.totals
 
     def _read_unit_in_cluster(self, cluster: str) -> None:
         """Read the unit's rows in one cluster, and the status of the cluster's hours."""
@@ -290,7 +290,7 @@ class _Aggregation:
         period, days = self._query.period, self._plan.whole_days
         return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
 
-    def _result(self) -> tuple[QueryResult, PeriodTotals]:
+    def _result(self) -> tuple[UngroupedCosts, PeriodTotals]:
         """Return the sums of what `_read_cluster` read.
 
         Raises:
@@ -298,7 +298,7 @@ class _Aggregation:
         """
         cells, read_plan = self._sums(), self._plan
         if (read_plan.day_source, read_plan.hour_source, read_plan.units) == ("sums", "sums", None):
-            return QueryResult(cells, self._capacities_by_row()), self.totals  # both come from one source
+            return UngroupedCosts(cells, self._capacities_by_row()), self.totals  # both come from one source
         row_sum = cells.total()
         if row_sum != Costs.total(self._expected_costs):
             raise InconsistentRowsError(
@@ -310,7 +310,7 @@ class _Aggregation:
             if read_plan.units is None
             else Costs.total(part.costs for part in self.totals.summed_totals) - row_sum
         )
-        return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
+        return UngroupedCosts(cells, self._capacities_by_row(), other_units), self.totals
 
     def _capacities_by_row(self) -> dict[tuple[datetime, str], CapacityCosts | None]:
         return {key: CapacityCosts.total_if_complete(parts) for key, parts in self._capacities.items()}
@@ -438,8 +438,8 @@ class _Aggregation:
                 "total, group by fewer dimensions, or select one cluster."
             )
 
-    def _sums(self) -> CostTable[CellKey]:
-        return CostTable.of(self._day_cells()) + self._cells.table()
+    def _sums(self) -> CostsByKey[CellKey]:
+        return CostsByKey.of(self._day_cells()) + self._cells.table()
 
     def _day_cells(self) -> dict[CellKey, Costs]:
         return {

@@ -11,7 +11,7 @@ from typing import Never
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import AccessDeniedError
 from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
 from gpucost.core.hours import HOUR
@@ -106,7 +106,7 @@ class _ScopedRollups:
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         if business_unit is not None:
             self.scope.require(business_unit)
         return [

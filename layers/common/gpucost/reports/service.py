@@ -11,7 +11,7 @@ from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_hour, hours_between
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
-from gpucost.core.query.grouping import GroupRow, QueryResult, group_rows
+from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
 from gpucost.reports.cost_reader import CostReader
@@ -140,7 +140,7 @@ class ReportService:
             cell_count += len(result.cells)
             reports.append(self._report(query, clusters, scope, result, totals, None))
         if not cell_count:
-            self._check_unit_exists(name, QueryResult())
+            self._check_unit_exists(name, UngroupedCosts())
         currencies = sorted({report.currency for report in reports if report.totals is not None})
         if len(currencies) > 1:
             raise InvalidInputError(
@@ -269,7 +269,7 @@ class ReportService:
         query: CostQuery,
         clusters: Sequence[str],
         scope: Scope,
-        result: QueryResult,
+        result: UngroupedCosts,
         totals: PeriodTotals,
         cursor: str | None,
         report_name: str = "",
@@ -296,7 +296,7 @@ class ReportService:
             etag=etag,
         )
 
-    def _check_unit_exists(self, name: str, result: QueryResult) -> None:
+    def _check_unit_exists(self, name: str, result: UngroupedCosts) -> None:
         units = self._settings_store.current().settings.business_units
         if not result.cells and name not in {unit.name for unit in units}:
             raise NotFoundError(f"no such business unit in the settings or in the hours of the period: {name!r}")
@@ -331,7 +331,7 @@ def _check_row_count(rows: int) -> None:
         )
 
 
-def _capacities_by_period(result: QueryResult) -> dict[datetime, CapacityCosts | None]:
+def _capacities_by_period(result: UngroupedCosts) -> dict[datetime, CapacityCosts | None]:
     """Return capacities summed over all clusters; None if one cluster's capacity is not known."""
     parts_by_period: dict[datetime, list[CapacityCosts | None]] = {}
     for (begin, _), capacity in result.capacities.items():

@@ -12,7 +12,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
-from gpucost.core.query.grouping import CellKey, GroupRow, QueryResult
+from gpucost.core.query.grouping import CellKey, GroupRow, UngroupedCosts
 from gpucost.core.rollups import DAY
 from gpucost.reports.cost_reader import CostReader
 from gpucost.reports.period_totals import PeriodTotals
@@ -57,7 +57,7 @@ class WasteReports:
         self._waste_days: dict[GroupKey, set[datetime]] = {}
         self._newest_manifests: dict[str, Manifest] = {}
 
-    def read(self, query: CostQuery, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+    def read(self, query: CostQuery, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read the costs of workloads, and remember the days on which each had waste."""
         key_length = len(self.GROUP_BY)
 

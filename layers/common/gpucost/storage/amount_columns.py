@@ -15,7 +15,7 @@ from itertools import accumulate
 from msgspec.structs import asdict
 
 from gpucost.core.amounts import Costs
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 
 _WORD_BYTES = 8
 _SIGN_EXTENSIONS = bytes([0] * 128 + [255] * 128)
@@ -43,16 +43,16 @@ def pack_table(rows: Sequence[Row]) -> bytes:
     return zlib.compress(b"".join(parts), 9)
 
 
-def unpack_table(data: bytes) -> CostTable[tuple[str, ...]]:
+def unpack_table(data: bytes) -> CostsByKey[tuple[str, ...]]:
     """Read what `pack_table` returned. Amounts that were added since the table was written are 0."""
     texts, amounts = _unpacked(data)
-    return CostTable(zip(*texts, strict=True) if texts else [()] * len(amounts[0]), amounts)
+    return CostsByKey(zip(*texts, strict=True) if texts else [()] * len(amounts[0]), amounts)
 
 
-def unpack_single_key_table(data: bytes) -> CostTable[str]:
+def unpack_single_key_table(data: bytes) -> CostsByKey[str]:
     """Read a table whose keys are a single text."""
     (units,), amounts = _unpacked(data)
-    return CostTable(units, amounts)
+    return CostsByKey(units, amounts)
 
 
 def _unpacked(data: bytes) -> tuple[list[list[str]], list[Sequence[int]]]:

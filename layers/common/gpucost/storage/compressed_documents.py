@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec.structs import astuple
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, HourRecord, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.storage.table import Item, verify_integrity
@@ -40,7 +40,7 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
         return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
 
 
-def groups_document(groups: CostTable[tuple[str, str]]) -> dict[str, Any]:
+def groups_document(groups: CostsByKey[tuple[str, str]]) -> dict[str, Any]:
     """Return an hour's costs by (business unit, namespace) as JSON types."""
     return {"groups": [[unit, namespace, *astuple(costs)] for (unit, namespace), costs in groups.items()]}
 
@@ -71,19 +71,19 @@ def read_totals_text(text: str) -> Totals | None:
     return read_totals(json.loads(text))
 
 
-def read_groups(items: Sequence[Item]) -> CostTable[tuple[str, str]]:
+def read_groups(items: Sequence[Item]) -> CostsByKey[tuple[str, str]]:
     """Return the costs of a summary from its items; none without items.
 
     They are decompressed on first use, because many readers need only the totals.
     """
-    return CostTable.deferred(lambda: unpack(items, _groups)) if items else CostTable()
+    return CostsByKey.deferred(lambda: unpack(items, _groups)) if items else CostsByKey()
 
 
-def _groups(document: dict[str, Any]) -> CostTable[tuple[str, str]]:
+def _groups(document: dict[str, Any]) -> CostsByKey[tuple[str, str]]:
     if not document["groups"]:
-        return CostTable()
+        return CostsByKey()
     units, namespaces, *columns = zip(*document["groups"], strict=True)
-    return CostTable(zip(units, namespaces, strict=True), columns)
+    return CostsByKey(zip(units, namespaces, strict=True), columns)
 
 
 def nodes_document(record: HourRecord) -> dict[str, Any]:

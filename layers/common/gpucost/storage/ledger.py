@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, month_of
@@ -327,7 +327,7 @@ class Ledger:
             reason=reason,
             before=before.totals if before else None,
             after=record.totals,
-            changed_units=changed_business_units(before.costs if before else CostTable(), record),
+            changed_units=changed_business_units(before.costs if before else CostsByKey(), record),
             currency=record.currency,
             currency_before=replacing.currency if replacing and replaces_figures else record.currency,
         )

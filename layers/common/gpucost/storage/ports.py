@@ -8,7 +8,7 @@ from typing import Generic, Protocol
 from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.rollups import FactKey
@@ -36,7 +36,7 @@ class Rollups(Protocol):
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         """Return the facts of every UTC day of `[start, end)` that has a published hour, all or one business unit's."""
         ...
 
@@ -61,7 +61,7 @@ class RollupReader(Protocol):
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         """Return the facts of their UTC days, all or one business unit's; days with expired lines are left out."""
         ...
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import floor_hour, format_timestamp
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.pricing.price_changes import (
     PriceChange,
     PriceOverride,
@@ -153,7 +153,9 @@ class PriceStore:
             old = _timelines(document)
             new = merge_response(old, response, to_epoch_seconds(since) if since else None)
             count = sum(old.get(price_key) != events for price_key, events in new.items())
-            changes = changes_between("on-demand", old, new, Interval(-FAR_FUTURE, to_epoch_seconds(rated_until)), now)
+            changes = changes_between(
+                "on-demand", old, new, IntervalMs(-FAR_FUTURE, to_epoch_seconds(rated_until)), now
+            )
             return self._write("on-demand", document, price_items.timelines_document(new), changes, count)
 
         return retry_conflicts(replace_on_demand)

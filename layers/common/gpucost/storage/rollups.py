@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpucost.core.amounts import Costs
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import ConflictError, DataExpiredError, IntegrityError
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Retention
@@ -120,13 +120,13 @@ class RollupStore:
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         """Return the facts of every UTC day of `[start, end)` that has a published hour, all or one business unit's."""
         return self.facts_of(self._ledger.manifests(cluster, start, end), business_unit)
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         """Return the facts by UTC day of versions of one cluster's hours, all or one business unit's.
 
         Days that are not rolled up, such as the current one, are summed from their lines. They are left out if their
@@ -162,7 +162,7 @@ class RollupStore:
                 rows.pop(day, None)
                 if from_lines is not None:
                     rows[day] = from_lines.rows
-        return [(day, CostTable.of(rows[day])) for day in published if day in rows]
+        return [(day, CostsByKey.of(rows[day])) for day in published if day in rows]
 
     def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
         """Update a UTC day's rollups, its facts only after the day has ended.
@@ -285,7 +285,7 @@ class RollupStore:
         with verify_integrity(item):
             return {_bucket(unit) for unit in unpack_single_key_table(item["b"]["B"])}
 
-    def _facts_from_lines(self, manifests: Iterable[Manifest], business_unit: str | None) -> CostTable[FactKey] | None:
+    def _facts_from_lines(self, manifests: Iterable[Manifest], business_unit: str | None) -> CostsByKey[FactKey] | None:
         """Sum the facts of hours from their lines; None if lines of an hour have expired."""
         facts_by_hour = []
         for hour in (manifest for manifest in manifests if manifest.status != "incomplete"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gpucost.core.hours import floor_day
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.pricing.price_changes import PriceChange, changes_between
 from gpucost.core.pricing.price_history import (
     FAR_FUTURE,
@@ -128,7 +128,7 @@ class SpotDays:
         for number, batch in enumerate(batches):
             begins = batch.start if number else first
             ends = batches[number + 1].start if number + 1 < len(batches) else limit
-            changes = changes_between("spot", old, new, Interval(begins, min(ends, limit)), now)
+            changes = changes_between("spot", old, new, IntervalMs(begins, min(ends, limit)), now)
             self._write(batch, generation + number, stored, changes)
             all_changes += changes
         count = sum(old.get(price_key) != events for price_key, events in new.items()) if batches else 0

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from gpucost.core.hour_record import Coverage
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
@@ -101,7 +101,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
         nodes=None
         if accounts is None
         else tuple(
-            NodeUsage(nodes[row[0]], Interval(row[1], row[2]), *map(Fraction, row[3:])) for row in _rows(accounts)
+            NodeUsage(nodes[row[0]], IntervalMs(row[1], row[2]), *map(Fraction, row[3:])) for row in _rows(accounts)
         ),
         notes=tuple(document["notes"]),
     )
@@ -139,7 +139,9 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
     )
 
 
-_interval = lru_cache(maxsize=256)(Interval)  # most pods of an hour run for all of it and hold the same share of a GPU
+_interval = lru_cache(maxsize=256)(
+    IntervalMs
+)  # most pods of an hour run for all of it and hold the same share of a GPU
 
 
 @lru_cache(maxsize=256)
@@ -177,7 +179,7 @@ def _rows(columns: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
     return zip(*columns, strict=True)
 
 
-def _bounds(time: Interval) -> tuple[int, int]:
+def _bounds(time: IntervalMs) -> tuple[int, int]:
     return time.start, time.end
 
 

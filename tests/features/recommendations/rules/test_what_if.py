@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.rollups import FactKey, sum_lines
 from gpucost.features.recommendations.what_if import MoveToSlices, SliceMoveOutcome, calculate_move
@@ -22,7 +22,7 @@ MOVE = MoveToSlices("research", 10, "A100", "3g.20gb")
 DAYS = 2
 
 
-def days_of(loads: list[sim.Load]) -> list[tuple[CostTable[FactKey], CapacityCosts]]:
+def days_of(loads: list[sim.Load]) -> list[tuple[CostsByKey[FactKey], CapacityCosts]]:
     records = list(sim.simulate(loads, 24 * DAYS))
     days = []
     for day in range(DAYS):
@@ -162,7 +162,7 @@ def test_costs_are_conserved_for_any_digits(
         )  # fmt: skip
         cost += usd
     capacity = CapacityCosts(node_cost_usd=cost + 7, unallocated_usd=7)
-    outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(CostTable.of(facts), capacity)])
+    outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(CostsByKey.of(facts), capacity)])
     assert outcome.is_conserved
     assert sum_of_parts(outcome, outcome.costs_after, outcome.capacity_after) == capacity.node_cost_usd
     after = outcome.costs_after

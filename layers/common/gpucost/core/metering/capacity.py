@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.nodes import NodeLifecycle, physical_or_advertised_gpus
 from gpucost.core.metering.usage import NodeUsage, PodUsage
@@ -17,7 +17,7 @@ ZERO = Fraction(0)
 class AdvertisedGpus:
     """The physical GPUs that a node advertises for some time: all of them, and the healthy ones."""
 
-    time: Interval
+    time: IntervalMs
     gpus: Fraction
     healthy_gpus: Fraction
 
@@ -26,7 +26,7 @@ class AdvertisedGpus:
 class DisputedHolding:
     """GPUs that a pod may have held, according to samples that are contradictory or implausible."""
 
-    time: Interval
+    time: IntervalMs
     gpus: Fraction | None
     """Physical GPUs that may have been held; None where their number is unknown."""
 
@@ -41,7 +41,7 @@ def advertised_gpus(
     return [_advertised_at(time, node, slices_per_gpu) for time, node in lifecycle.states]
 
 
-def _advertised_at(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
+def _advertised_at(time: IntervalMs, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
     gpus = node.gpus_of_units(node.capacity, slices_per_gpu)
     is_healthy = node.allocatable == node.capacity
     return AdvertisedGpus(time, gpus, gpus if is_healthy else node.gpus_of_units(node.allocatable, slices_per_gpu))
@@ -51,7 +51,7 @@ def split_node_time(
     lifecycle: NodeLifecycle,
     advertised: Sequence[AdvertisedGpus],
     holdings: Sequence[PodUsage],
-    unobserved: Sequence[Interval],
+    unobserved: Sequence[IntervalMs],
     slices_per_gpu: int | None,
     disputed: Sequence[DisputedHolding] = (),
 ) -> NodeUsage:
@@ -88,7 +88,7 @@ def split_node_time(
     return usage
 
 
-def cut_at_interval_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
+def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> list[IntervalMs]:
     """Cut a window wherever one of the intervals starts or ends, so that nothing changes within a piece."""
     if not window.length:
         return []
@@ -96,7 +96,7 @@ def cut_at_interval_edges(window: Interval, *cuts: Iterable[Interval]) -> list[I
     for intervals in cuts:
         for interval in intervals:
             edges.update(edge for edge in (interval.start, interval.end) if window.start < edge < window.end)
-    return [Interval(start, end) for start, end in pairwise(sorted(edges))]
+    return [IntervalMs(start, end) for start, end in pairwise(sorted(edges))]
 
 
 def _add_piece(

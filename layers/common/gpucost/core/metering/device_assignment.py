@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, LabeledPod
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
 from gpucost.core.metering.usage import PodUsage
@@ -27,7 +27,7 @@ class DeviceAssignments:
 
 
 def assign_devices(
-    holdings: Sequence[PodUsage], devices: Iterable[DeviceHour], window: Interval, suspect_nodes: Container[str] = ()
+    holdings: Sequence[PodUsage], devices: Iterable[DeviceHour], window: IntervalMs, suspect_nodes: Container[str] = ()
 ) -> DeviceAssignments:
     """Assign devices to holdings by the pod labels of device series while the pods run.
 
@@ -116,7 +116,7 @@ def _only_device(holding: PodUsage, devices: Sequence[DeviceHour]) -> list[Devic
 
 
 def _all_devices(
-    holding: PodUsage, devices: Sequence[DeviceHour], neighbors: Sequence[PodUsage], window: Interval
+    holding: PodUsage, devices: Sequence[DeviceHour], neighbors: Sequence[PodUsage], window: IntervalMs
 ) -> list[DeviceHour]:
     """Return all devices of a node whose GPUs one pod holds alone; none where a sample may belong to another pod.
 
@@ -135,7 +135,7 @@ def _all_devices(
     if len(compatible) != len(devices) or len(devices) != devices_expected(holding):
         return []
     margin = 2 * max((device.interval for device in devices), default=0)
-    time_with_margin = Interval(holding.held.start - margin, holding.held.end + margin)
+    time_with_margin = IntervalMs(holding.held.start - margin, holding.held.end + margin)
     if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):
         return []
     is_separable = holding.running == window or not any(device.is_continuous for device in devices)

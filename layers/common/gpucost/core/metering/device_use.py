@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 
-from gpucost.core.intervals import Interval, Scrapes, overlap_length, union
+from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union
 from gpucost.core.metering.implausible_samples import is_utilization
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
@@ -25,7 +25,7 @@ ZERO = Fraction(0)
 class Sample:
     """A device's utilization at one scrape, and the time that the scrape covers."""
 
-    time: Interval
+    time: IntervalMs
     utilization: Fraction
     """0 to 1. Exporters copy a device's value to each of its pods, so this is the largest copy, never their sum."""
     utilization_by_pod: Mapping[LabeledPod, Fraction]
@@ -56,8 +56,8 @@ class DeviceHour:
         key: DeviceKey,
         series: Sequence[DeviceSeries],
         scrapes: Mapping[ScrapeTarget, Scrapes],
-        window: Interval,
-        continuous_times: Mapping[ScrapeTarget, Sequence[Interval]],
+        window: IntervalMs,
+        continuous_times: Mapping[ScrapeTarget, Sequence[IntervalMs]],
     ) -> None:
         self.key = key
         self.node, _, mig_instance = key
@@ -129,11 +129,11 @@ class DeviceHour:
             end = time + interval
             if index + 1 < len(times) and 2 * (times[index + 1] - time) <= 5 * interval:
                 end = times[index + 1]
-            samples.append(Sample(Interval(time, end), max(by_time[time].values()), by_time[time]))
+            samples.append(Sample(IntervalMs(time, end), max(by_time[time].values()), by_time[time]))
         return samples
 
     @cached_property
-    def observed_times(self) -> list[Interval]:
+    def observed_times(self) -> list[IntervalMs]:
         """The times in which its use was observed."""
         if self.is_continuous:
             times_by_instance = {
@@ -162,7 +162,7 @@ class DeviceHour:
         return any(len(set(sample.utilization_by_pod.values())) > 1 for sample in self.samples)
 
     def use_during(
-        self, time: Interval, *, pod: LabeledPod | None = None, pods: frozenset[LabeledPod] | None = None
+        self, time: IntervalMs, *, pod: LabeledPod | None = None, pods: frozenset[LabeledPod] | None = None
     ) -> ObservedUse:
         """Return the use observed during some time.
 
@@ -197,7 +197,7 @@ class DeviceHour:
             observed += length
         return ObservedUse(used, observed)
 
-    def labeled_ms(self, pod: LabeledPod, time: Interval) -> int:
+    def labeled_ms(self, pod: LabeledPod, time: IntervalMs) -> int:
         """Return for how long of some time the device was labeled with a pod."""
         if self.is_continuous:
             return overlap_length(self.observed_times, time) if pod in self.labeled_pods else 0
@@ -217,7 +217,7 @@ class DeviceHour:
 
 
 def device_hours(
-    series: Iterable[DeviceSeries], scrapes: Mapping[ScrapeTarget, Scrapes], window: Interval
+    series: Iterable[DeviceSeries], scrapes: Mapping[ScrapeTarget, Scrapes], window: IntervalMs
 ) -> list[DeviceHour]:
     """Return all devices of an hour, each with the series of its best signal."""
     by_key: dict[DeviceKey, list[DeviceSeries]] = {}

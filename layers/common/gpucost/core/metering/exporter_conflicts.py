@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.device_assignment import DeviceAssignments, devices_expected
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, is_utilization, overlap_beyond_lag
@@ -26,18 +26,18 @@ PodName = tuple[str, str]
 class _ExporterReport:
     """What one exporter reports about a device."""
 
-    time: Interval
+    time: IntervalMs
     pods: frozenset[PodName]
     series: Sequence[DeviceSeries]
 
-    def mean(self, time: Interval) -> Fraction | None:
+    def mean(self, time: IntervalMs) -> Fraction | None:
         """Return the mean use in some time, the largest of the copies for several pods; None without samples."""
         means = [mean for series in self.series if (mean := _mean_during(series, time)) is not None]
         return max(means, default=None)
 
 
 def contradictory_devices(
-    series: Iterable[DeviceSeries], window: Interval, pods: Container[PodName]
+    series: Iterable[DeviceSeries], window: IntervalMs, pods: Container[PodName]
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return devices that two exporters report with different pods or different use at the same time.
 
@@ -71,7 +71,7 @@ def contradictory_devices(
 
 
 def nodes_with_surplus_devices(
-    lifecycles: Mapping[str, Sequence[NodeLifecycle]], series: Iterable[DeviceSeries], window: Interval
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]], series: Iterable[DeviceSeries], window: IntervalMs
 ) -> dict[str, tuple[str, str]]:
     """Return nodes for which several exporters together report more GPUs than there are, with two of the exporters."""
     by_node: dict[str, list[DeviceSeries]] = {}
@@ -92,7 +92,7 @@ def nodes_with_surplus_devices(
 
 
 def surplus_assigned_devices(
-    holdings: Sequence[PodUsage], assignments: DeviceAssignments, window: Interval
+    holdings: Sequence[PodUsage], assignments: DeviceAssignments, window: IntervalMs
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return the devices of pods that several exporters together assign more devices than they request."""
     surplus: dict[DeviceKey, tuple[str, str]] = {}
@@ -132,7 +132,7 @@ def exporter_of(instance: ScrapeTarget) -> str:
 
 
 def _reports_by_exporter(
-    series: Iterable[DeviceSeries], window: Interval, pods: Container[PodName]
+    series: Iterable[DeviceSeries], window: IntervalMs, pods: Container[PodName]
 ) -> dict[str, _ExporterReport]:
     by_exporter: dict[str, list[DeviceSeries]] = {}
     for device_series in series:
@@ -141,7 +141,7 @@ def _reports_by_exporter(
         return {}
     return {
         name: _ExporterReport(
-            Interval(
+            IntervalMs(
                 min(_sample_time_range(device_series, window).start for device_series in exporter_series),
                 max(_sample_time_range(device_series, window).end for device_series in exporter_series),
             ),
@@ -183,13 +183,17 @@ def _contradict(left: _ExporterReport, right: _ExporterReport) -> bool:
     return left_mean is not None and right_mean is not None and abs(left_mean - right_mean) > MAX_MEAN_DIFFERENCE
 
 
-def _sample_time_range(series: DeviceSeries, window: Interval) -> Interval:
+def _sample_time_range(series: DeviceSeries, window: IntervalMs) -> IntervalMs:
     if series.samples is None:
         return window
-    return Interval(series.samples[0][0], series.samples[-1][0]) if series.samples else Interval(window.end, window.end)
+    return (
+        IntervalMs(series.samples[0][0], series.samples[-1][0])
+        if series.samples
+        else IntervalMs(window.end, window.end)
+    )
 
 
-def _mean_during(series: DeviceSeries, time: Interval) -> Fraction | None:
+def _mean_during(series: DeviceSeries, time: IntervalMs) -> Fraction | None:
     if series.samples is None:
         return (
             Fraction(series.sample_sum) / Fraction(series.scale) / series.sample_count if series.sample_count else None

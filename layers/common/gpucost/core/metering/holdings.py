@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, is_overcommitted
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT_PREFIX, format_sample_value, is_count
@@ -183,7 +183,7 @@ class HoldingReader:
         return False
 
 
-def _lifecycle_during(lifecycles: Sequence[NodeLifecycle], time: Interval) -> NodeLifecycle | None:
+def _lifecycle_during(lifecycles: Sequence[NodeLifecycle], time: IntervalMs) -> NodeLifecycle | None:
     """Return the first of the nodes of one name that existed during a pod's time; pods do not move to a successor."""
     return next((lifecycle for lifecycle in lifecycles if lifecycle.present.overlap(time).length), None)
 
@@ -207,7 +207,7 @@ def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) ->
     uncertain = [index for index in indexes if holdings[index].last_sample_ms < holdings[index].held.end]
     first = min(holdings[index].last_sample_ms for index in uncertain)
     last = max(holdings[index].held.end for index in uncertain)
-    for piece in cut_at_interval_edges(Interval(first, last), [holdings[index].held for index in indexes]):
+    for piece in cut_at_interval_edges(IntervalMs(first, last), [holdings[index].held for index in indexes]):
         present = [index for index in indexes if holdings[index].held.contains(piece.start)]
         for index in sorted(present, key=lambda index: holdings[index].last_sample_ms):
             holding = holdings[index]
@@ -215,6 +215,6 @@ def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) ->
                 break
             # Only a successor ends a holding. An excess without one is a contradiction and remains visible.
             if any(holdings[other].first_sample_ms >= holding.last_sample_ms for other in present if other != index):
-                cut = Interval(holding.held.start, piece.start)
+                cut = IntervalMs(holding.held.start, piece.start)
                 holdings[index] = replace(holding, held=cut, running=holding.running.overlap(cut))
                 present.remove(index)

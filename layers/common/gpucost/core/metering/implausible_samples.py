@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.amounts import MAX_AMOUNT, is_amount
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.observations import ScrapeTarget
 
 __all__ = [
@@ -93,6 +93,6 @@ def _disagree(
     return False
 
 
-def overlap_beyond_lag(first: Interval, second: Interval) -> bool:
+def overlap_beyond_lag(first: IntervalMs, second: IntervalMs) -> bool:
     """Whether two intervals overlap for longer than a source may lag."""
     return first.overlap(second).length > MAX_LAG_MS

@@ -64,57 +64,58 @@ class NodeLabel:
         return next((labels[name] for name in self.exported_names if labels.get(name)), "")
 
 
-INSTANCE_TYPE = NodeLabel(
+INSTANCE_TYPE_LABEL = NodeLabel(
     "instance type", ("node.kubernetes.io/instance-type",), "price of the node, number of its GPUs",
     "the node's price and its physical GPUs are not known from it", ("beta.kubernetes.io/instance-type",),
 )  # fmt: skip
-ZONE = NodeLabel(
+ZONE_LABEL = NodeLabel(
     "zone", ("topology.kubernetes.io/zone",), "zone of each line, region of prices",
     "lines have no zone", ("failure-domain.beta.kubernetes.io/zone",),
 )  # fmt: skip
-ZONE_ID = NodeLabel(
+ZONE_ID_LABEL = NodeLabel(
     "zone ID", ("topology.k8s.aws/zone-id",), "spot prices, which EC2 quotes by zone ID",
     "spot prices do not apply, and the next price source is used",
 )  # fmt: skip
-REGION = NodeLabel(
+REGION_LABEL = NodeLabel(
     "region", ("topology.kubernetes.io/region",), "region of prices, where it is not the zone's",
     "the region of prices is not known", ("failure-domain.beta.kubernetes.io/region",),
 )  # fmt: skip
-OPERATING_SYSTEM = NodeLabel(
+OPERATING_SYSTEM_LABEL = NodeLabel(
     "operating system", ("kubernetes.io/os",), "prices of Windows nodes", "nodes are priced as Linux",
 )  # fmt: skip
-NODE_POOL = NodeLabel(
+NODE_POOL_LABEL = NodeLabel(
     "node pool", ("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup"), "node pool of each line and node",
     "lines have no node pool", ("karpenter.sh/provisioner-name", "alpha.eksctl.io/nodegroup-name"),
 )  # fmt: skip
-CAPACITY_TYPE = NodeLabel(
+CAPACITY_TYPE_LABEL = NodeLabel(
     "capacity type", ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),
     "spot, on-demand and reserved capacity", "spot and on-demand look the same", ("node-lifecycle", "lifecycle"),
 )  # fmt: skip
-RESERVATION_ID = NodeLabel(
+RESERVATION_ID_LABEL = NodeLabel(
     "capacity reservation",
     ("karpenter.k8s.aws/capacity-reservation-id", "eks.amazonaws.com/capacity-reservation-id"),
     "prices of Capacity Blocks", "a Capacity Block's fee does not reach its nodes, and all of it counts as unused",
 )  # fmt: skip
-GPU_PRODUCT = NodeLabel(
+GPU_PRODUCT_LABEL = NodeLabel(
     "GPU model", ("nvidia.com/gpu.product",), "GPU model, MIG profile", "GPU model and MIG profile are not known",
 )  # fmt: skip
-GPU_COUNT = NodeLabel(
+GPU_COUNT_LABEL = NodeLabel(
     "GPUs", ("nvidia.com/gpu.count",), "number of GPUs, if the instance type is not in the catalog",
     "physical GPUs of such an instance type are unknown",
 )  # fmt: skip
-GPU_REPLICAS = NodeLabel(
+GPU_REPLICAS_LABEL = NodeLabel(
     "replicas per GPU", ("nvidia.com/gpu.replicas",), "share of a pod on a time-sliced or MPS GPU",
     "the share of a sharer is not known from it",
 )  # fmt: skip
-GPU_SHARING = NodeLabel(
+GPU_SHARING_LABEL = NodeLabel(
     "sharing strategy", ("nvidia.com/gpu.sharing-strategy",), "whether GPUs are shared",
     "pods with shared GPUs and pods with slices look the same",
 )  # fmt: skip
 
 NODE_LABELS = (
-    INSTANCE_TYPE, ZONE, ZONE_ID, REGION, OPERATING_SYSTEM, NODE_POOL, CAPACITY_TYPE, RESERVATION_ID, GPU_PRODUCT,
-    GPU_COUNT, GPU_REPLICAS, GPU_SHARING,
+    INSTANCE_TYPE_LABEL, ZONE_LABEL, ZONE_ID_LABEL, REGION_LABEL, OPERATING_SYSTEM_LABEL, NODE_POOL_LABEL,
+    CAPACITY_TYPE_LABEL, RESERVATION_ID_LABEL, GPU_PRODUCT_LABEL, GPU_COUNT_LABEL, GPU_REPLICAS_LABEL,
+    GPU_SHARING_LABEL,
 )  # fmt: skip
 """The labels in the allow-list of every cluster."""
 

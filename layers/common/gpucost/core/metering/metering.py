@@ -9,7 +9,7 @@ from itertools import pairwise
 from gpucost.core.amounts import quantize
 from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
-from gpucost.core.intervals import Interval, gaps, overlap_length, union
+from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
@@ -42,7 +42,7 @@ class MeteringRules:
     slices_per_gpu: int | None = None
 
 
-def meter(observation: Observation, rules: MeteringRules, window: Interval | None = None) -> Usage:
+def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | None = None) -> Usage:
     """Meter one cluster-hour.
 
     Args:
@@ -54,7 +54,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
         The usage with its coverage, which is 0 without any scrape of the allocation source.
     """
     start = to_epoch_ms(observation.hour)
-    window = window or Interval(start, start + HOUR_MS)
+    window = window or IntervalMs(start, start + HOUR_MS)
     notes = list(observation.notes)
     spans = SpanReader(observation.allocation_scrapes, window, observation.utilization_scrapes)
     covered = union(
@@ -96,7 +96,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
 
 
 def _trusted_devices(
-    observation: Observation, lifecycles: Mapping[str, Sequence[NodeLifecycle]], window: Interval
+    observation: Observation, lifecycles: Mapping[str, Sequence[NodeLifecycle]], window: IntervalMs
 ) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
     """Return the devices without contradictory exporters, and the others with two contradictory exporters each."""
     pods = {(pod.namespace, pod.pod) for pod in observation.pods}
@@ -146,7 +146,7 @@ def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, l
         lifecycles_by_name[name] = [
             NodeLifecycle(
                 lifecycle.node,
-                Interval(lifecycle.present.start, min(lifecycle.present.end, successor.present.start)),
+                IntervalMs(lifecycle.present.start, min(lifecycle.present.end, successor.present.start)),
                 lifecycle.states,
             )
             for lifecycle, successor in pairwise(lifecycles)
@@ -154,16 +154,16 @@ def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, l
     return lifecycles_by_name
 
 
-def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> Interval:
+def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> IntervalMs:
     """Return when a node existed; one that joined during a gap existed when its first pod was scheduled."""
     present = spans.span(node.sample_times).time
     gap = spans.gap_before(node.sample_times)
     start = min((time for time in scheduled if gap.contains(time)), default=present.start)
-    return Interval(min(start, present.start), present.end).overlap(spans.window)
+    return IntervalMs(min(start, present.start), present.end).overlap(spans.window)
 
 
 def _node_lifecycle(
-    observed: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader
+    observed: NodeObservation, present: IntervalMs, devices: Sequence[DeviceSeries], spans: SpanReader
 ) -> NodeLifecycle:
     series_of_node = [device for device in devices if _has_samples_within(device, present)]
     states = []
@@ -172,7 +172,7 @@ def _node_lifecycle(
         start = times[index].start
         if index == 0 and spans.gap_before(state.sample_times).contains(present.start):
             start = present.start  # pods were scheduled to it, so it advertised GPUs by then
-        time = Interval(start, times[index].end).overlap(present)
+        time = IntervalMs(start, times[index].end).overlap(present)
         if time.length:
             devices_then = [device for device in series_of_node if _has_samples_within(device, time)]
             states.append(
@@ -184,7 +184,7 @@ def _node_lifecycle(
     return NodeLifecycle(node, present, tuple(states))
 
 
-def _has_samples_within(device: DeviceSeries, present: Interval) -> bool:
+def _has_samples_within(device: DeviceSeries, present: IntervalMs) -> bool:
     """Whether a device's series belongs to this node and not to another of the same name in the hour."""
     return device.samples is None or any(present.contains(time) for time, _ in device.samples)
 
@@ -194,7 +194,7 @@ def _usage_of_nodes(
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[PodUsage],
     disputed: Mapping[NodeKey, Sequence[DisputedHolding]],
-    unobserved: Sequence[Interval],
+    unobserved: Sequence[IntervalMs],
     rules: MeteringRules,
     notes: list[str],
 ) -> tuple[NodeUsage, ...] | None:
@@ -234,7 +234,7 @@ def _device_coverage(
     devices: Sequence[DeviceHour],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[PodUsage],
-    window: Interval,
+    window: IntervalMs,
 ) -> Decimal | None:
     """Return the time in which devices were observed ÷ the time in which they existed; None without GPUs."""
     nodes = [lifecycle for name in sorted(lifecycles) for lifecycle in lifecycles[name] if is_gpu_node(lifecycle)]
@@ -284,7 +284,7 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
     return notes
 
 
-def _scrape_gap_note(gap: Interval, window: Interval) -> str:
+def _scrape_gap_note(gap: IntervalMs, window: IntervalMs) -> str:
     gap = gap.overlap(window)
     return (
         f"no scrapes from {format_epoch_ms(gap.start)} to {format_epoch_ms(gap.end)}: "

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import MIG_PREFIX, GpuNode, is_neuron
 from gpucost.core.metering.kubernetes_labels import (
-    CAPACITY_TYPE,
-    GPU_COUNT,
-    GPU_PRODUCT,
-    GPU_REPLICAS,
-    GPU_SHARING,
-    INSTANCE_TYPE,
-    NODE_POOL,
-    ZONE,
-    ZONE_ID,
+    CAPACITY_TYPE_LABEL,
+    GPU_COUNT_LABEL,
+    GPU_PRODUCT_LABEL,
+    GPU_REPLICAS_LABEL,
+    GPU_SHARING_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NODE_POOL_LABEL,
+    ZONE_ID_LABEL,
+    ZONE_LABEL,
     parse_whole_number,
 )
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
@@ -32,11 +32,11 @@ class NodeLifecycle:
 
     node: GpuNode
     """Its facts over the hour: the latest labels, and what it advertised last."""
-    present: Interval
-    states: tuple[tuple[Interval, GpuNode], ...]
+    present: IntervalMs
+    states: tuple[tuple[IntervalMs, GpuNode], ...]
     """The times in which it advertised GPUs, with its facts then; disjoint, in order."""
 
-    def state_during(self, time: Interval) -> GpuNode:
+    def state_during(self, time: IntervalMs) -> GpuNode:
         """Return the node's state for most of some time; `node` if it advertised no GPUs then."""
         longest = max(self.states, key=lambda state: state[0].overlap(time).length, default=None)
         return longest[1] if longest is not None and longest[0].overlap(time).length else self.node
@@ -55,14 +55,14 @@ def describe_node(
     at one time. Otherwise it is the label `nvidia.com/gpu.count`, unless slices are advertised as GPUs, which it would
     count. Exporters sometimes omit idle GPUs. So UUIDs count only if GPUs are sliced or shared, or capacity is unknown.
     """
-    product = GPU_PRODUCT.value_in(labels)
+    product = GPU_PRODUCT_LABEL.value_in(labels)
     is_shared = product.endswith("-SHARED")
     model, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
     profile = "" if profile == "INVALID" else profile
-    instance_type = INSTANCE_TYPE.value_in(labels)
-    replicas = GPU_REPLICAS.value_in(labels)
-    sharing = GPU_SHARING.value_in(labels) or ("time-slicing" if is_shared else "")
-    gpu_count = GPU_COUNT.value_in(labels)
+    instance_type = INSTANCE_TYPE_LABEL.value_in(labels)
+    replicas = GPU_REPLICAS_LABEL.value_in(labels)
+    sharing = GPU_SHARING_LABEL.value_in(labels) or ("time-slicing" if is_shared else "")
+    gpu_count = GPU_COUNT_LABEL.value_in(labels)
     is_sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
     is_sliced = is_sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
@@ -72,10 +72,10 @@ def describe_node(
         name=observed.name,
         provider_id=observed.provider_id,
         instance_type=instance_type,
-        zone=ZONE.value_in(labels),
-        zone_id=ZONE_ID.value_in(labels),
+        zone=ZONE_LABEL.value_in(labels),
+        zone_id=ZONE_ID_LABEL.value_in(labels),
         capacity_type=capacity_type(labels),
-        node_pool=NODE_POOL.value_in(labels),
+        node_pool=NODE_POOL_LABEL.value_in(labels),
         gpu_model=model or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
         mig_profile=profile,
         replicas=1 if sharing == "none" else max(1, parse_whole_number(replicas)),
@@ -142,5 +142,5 @@ def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
 
 def capacity_type(labels: Mapping[str, str]) -> str:
     """Return a node's capacity type in one spelling: `spot`, `on-demand`, `reserved`, `capacity-block` or ""."""
-    normalized = CAPACITY_TYPE.value_in(labels).lower().replace("_", "-")
+    normalized = CAPACITY_TYPE_LABEL.value_in(labels).lower().replace("_", "-")
     return _CAPACITY_TYPES.get(normalized, normalized)

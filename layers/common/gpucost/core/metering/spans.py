@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.intervals import Interval, Scrapes
+from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.observations import PodObservation, SampleTimes, ScrapeTarget
 
 DEFAULT_INTERVAL_MS = 60_000
 """The scrape interval of a source with fewer than two scrapes, for which none can be determined."""
-EMPTY_INTERVAL = Interval(0, 0)
+EMPTY_INTERVAL = IntervalMs(0, 0)
 _NOT_SCRAPED = Scrapes(())
 
 
@@ -21,7 +21,7 @@ _NOT_SCRAPED = Scrapes(())
 class Span:
     """When a pod or node existed, clipped to the hour."""
 
-    time: Interval
+    time: IntervalMs
     last_sample_ms: int
     """The last sample. The span continues for at most one scrape interval, in which it may have existed unseen."""
     first_sample_ms: int = 0
@@ -38,7 +38,7 @@ class SpanReader:
     """
 
     scrapes: Mapping[ScrapeTarget, Scrapes]
-    window: Interval
+    window: IntervalMs
     exporter_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of exporters, which are the only source of DRA claims."""
 
@@ -54,7 +54,7 @@ class SpanReader:
             return Span(EMPTY_INTERVAL, 0)
         first = min(times[0] for times in sample_times.values() if times)
         last = max(times[-1] for times in sample_times.values() if times)
-        return Span(Interval(first, self._end_of_span(sample_times, last)).overlap(self.window), last, first)
+        return Span(IntervalMs(first, self._end_of_span(sample_times, last)).overlap(self.window), last, first)
 
     def held_span(self, pod: PodObservation) -> Span:
         """Return when a pod held its GPUs; within a gap, the pod's reported start and completion times count."""
@@ -72,19 +72,19 @@ class SpanReader:
         if pod.completed_at is not None and end < pod.completed_at and (after is None or pod.completed_at <= after):
             end = pod.completed_at
             last = end
-        return Span(Interval(start, end).overlap(self.window), last, start)
+        return Span(IntervalMs(start, end).overlap(self.window), last, start)
 
-    def running_time(self, pod: PodObservation, held: Span) -> Interval:
+    def running_time(self, pod: PodObservation, held: Span) -> IntervalMs:
         """Return the part of the time in which a pod held its GPUs that it was running."""
         if pod.running_samples is None:
             return held.time
         if not any(pod.running_samples.values()):
             # No sample shows it running. A pod that only has samples after it finished ran during the gap.
-            return held.time if not any((pod.held_samples or {}).values()) else Interval(held.time.end, held.time.end)
+            return held.time if not any((pod.held_samples or {}).values()) else IntervalMs(held.time.end, held.time.end)
         first = min(times[0] for times in pod.running_samples.values() if times)
         # It runs until it stops holding GPUs, because no other phase follows Running before the pod is finished.
         start = held.time.start if self._runs_from_first_sample(pod, first) else first
-        return Interval(start, held.time.end).overlap(held.time)
+        return IntervalMs(start, held.time.end).overlap(held.time)
 
     def scrape_interval_of(self, sample_times: SampleTimes) -> int:
         """Return the scrape interval at the last sample."""
@@ -112,7 +112,7 @@ class SpanReader:
         )
         return min((time for time in next_scrapes if time is not None), default=None)
 
-    def gap_before(self, sample_times: SampleTimes) -> Interval:
+    def gap_before(self, sample_times: SampleTimes) -> IntervalMs:
         """Return the gap in scraping before the first sample; empty if the previous scrape was an interval earlier.
 
         The instances with samples count if they were scraped before; others, such as another shard, may have none.
@@ -127,8 +127,8 @@ class SpanReader:
             )
             if last is not None:
                 interval = self._scrapes_of(instance).interval_at(last) or DEFAULT_INTERVAL_MS
-                return Interval(last, first) if 2 * (first - last) > 5 * interval else EMPTY_INTERVAL
-        return Interval(0, first)
+                return IntervalMs(last, first) if 2 * (first - last) > 5 * interval else EMPTY_INTERVAL
+        return IntervalMs(0, first)
 
     def _span_within_gap(self, pod: PodObservation) -> Span:
         """Return the span of a pod that started and finished within a gap, from its reported times."""
@@ -138,7 +138,7 @@ class SpanReader:
         gap = self.gap_before(pod.finished_samples)
         if not gap.start < pod.scheduled_at < pod.completed_at <= gap.end:
             return Span(EMPTY_INTERVAL, 0)
-        lifetime = Interval(pod.scheduled_at, pod.completed_at)
+        lifetime = IntervalMs(pod.scheduled_at, pod.completed_at)
         return Span(lifetime.overlap(self.window), lifetime.end, lifetime.start)
 
     def _scrapes_of(self, instance: ScrapeTarget) -> Scrapes:

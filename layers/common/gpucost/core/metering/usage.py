@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from gpucost.core.hour_record import Coverage, UtilizationSource
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 
@@ -27,9 +27,9 @@ class PodUsage:
     resource: str
     units: int
     share: GpuShare
-    held: Interval
+    held: IntervalMs
     """Clipped to the hour and to the time in which the node existed."""
-    running: Interval
+    running: IntervalMs
     """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
     last_sample_ms: int
     """The pod's last sample; it may have ended at any time after it."""
@@ -60,9 +60,9 @@ class PodUsage:
         self.used_beyond_allocation_gpu_ms = used_beyond_allocation_gpu_ms
 
     @property
-    def observed_running(self) -> Interval:
+    def observed_running(self) -> IntervalMs:
         """The part of `running` up to the last sample."""
-        return Interval(self.running.start, min(self.running.end, max(self.last_sample_ms, self.running.start)))
+        return IntervalMs(self.running.start, min(self.running.end, max(self.last_sample_ms, self.running.start)))
 
     @cached_property
     def gpus(self) -> Fraction:
@@ -93,7 +93,7 @@ class NodeUsage:
     """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
 
     node: GpuNode
-    present: Interval
+    present: IntervalMs
     total_gpu_ms: Fraction
     unallocated_gpu_ms: Fraction = Fraction(0)
     not_ready_gpu_ms: Fraction = Fraction(0)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpucost.core.hour_record import UtilizationSource
-from gpucost.core.intervals import Interval, gaps, overlap_length, union
+from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
 from gpucost.core.metering.device_assignment import (
     DeviceAssignments,
     devices_expected,
@@ -35,7 +35,7 @@ class _AverageUse:
 class _SharedTime:
     """A time in which the same pods share a device."""
 
-    interval: Interval
+    interval: IntervalMs
     replicas: Fraction
     """The sum over the pods."""
     used_ms: Fraction
@@ -67,7 +67,7 @@ class UtilizationResolver:
         devices: Sequence[DeviceHour],
         assignments: DeviceAssignments,
         sources: Sequence[UtilizationSource],
-        window: Interval,
+        window: IntervalMs,
     ) -> None:
         self._holdings = holdings
         self._devices = devices
@@ -192,7 +192,7 @@ class UtilizationResolver:
             utilization = used / observed if observed else None
             holding.set_use("shared", utilization, observed_ms, credited, beyond_allocation)
 
-    def _part_of_use(self, index: int, device: DeviceHour, time: Interval) -> Fraction:
+    def _part_of_use(self, index: int, device: DeviceHour, time: IntervalMs) -> Fraction:
         """Return a pod's part of a shared device's use × time, summed over times in which the same pods share it."""
         holding = self._holdings[index]
         if device.is_measured_per_pod and labeled_pods_of_holding(holding, device):
@@ -224,12 +224,12 @@ class UtilizationResolver:
         for start, end in pairwise(sorted(changes)):
             total_replicas += changes[start]
             times.append(
-                _SharedTime(Interval(start, end), total_replicas, device.use_during(Interval(start, end)).used_ms)
+                _SharedTime(IntervalMs(start, end), total_replicas, device.use_during(IntervalMs(start, end)).used_ms)
             )
         self._sharing_of[device.key] = _Sharing(replicas_of, times)
         return self._sharing_of[device.key]
 
-    def _attributable_times(self, index: int, device: DeviceHour) -> list[Interval]:
+    def _attributable_times(self, index: int, device: DeviceHour) -> list[IntervalMs]:
         """Return the time in which all pods that share a device are known.
 
         While a pod without assigned devices shares GPUs of the node, use cannot be attributed.

@@ -14,7 +14,7 @@ from fractions import Fraction
 from gpucost.core.amounts import to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.prices import Price
 
@@ -34,9 +34,9 @@ class CapacityBlock:
     valid_to: datetime
 
     @property
-    def interval(self) -> Interval:
+    def interval(self) -> IntervalMs:
         """The block's time, in milliseconds since the epoch."""
-        return Interval(to_epoch_ms(self.valid_from), to_epoch_ms(self.valid_to))
+        return IntervalMs(to_epoch_ms(self.valid_from), to_epoch_ms(self.valid_to))
 
     @property
     def node_hourly(self) -> Fraction:
@@ -60,21 +60,21 @@ BLOCK_TOLERANCE_MS = 600_000
 """How much longer than its block a node may be observed: a scrape or two, and the time that termination takes."""
 
 
-def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
+def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: IntervalMs) -> IntervalMs:
     """Clip a node's time to its Capacity Blocks, if it exceeds them by no more than the tolerance."""
     intervals = [
         block.interval for block in blocks if (block.cluster, block.reservation_id) == (cluster, reservation_id)
     ]
     if not intervals:
         return time
-    paid = Interval(min(interval.start for interval in intervals), max(interval.end for interval in intervals)).overlap(
-        time
-    )
+    paid = IntervalMs(
+        min(interval.start for interval in intervals), max(interval.end for interval in intervals)
+    ).overlap(time)
     return paid if paid.length and time.length - paid.length <= BLOCK_TOLERANCE_MS else time
 
 
 def unused_block_charges(
-    blocks: Iterable[CapacityBlock], cluster: str, hour: Interval, nodes: Sequence[tuple[str, Interval]]
+    blocks: Iterable[CapacityBlock], cluster: str, hour: IntervalMs, nodes: Sequence[tuple[str, IntervalMs]]
 ) -> list[ClusterCharge]:
     """Return a cluster's charges for the unused instance-hours of its blocks in an hour.
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
@@ -74,7 +74,7 @@ class Pricing:
         """Return a pricing with one price for every GPU-hour."""
         return cls(PriceBook([Price("constant", "gpu-hour", gpu_hourly)]), ("constant",))
 
-    def node_cost(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodeCost | Unpriced:
+    def node_cost(self, node: GpuNode, cluster: str, time: IntervalMs, gpus: Fraction) -> NodeCost | Unpriced:
         """Return the cost of a node in an hour.
 
         Args:
@@ -114,7 +114,7 @@ class Pricing:
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
 
     def cluster_charges(
-        self, cluster: str, hour: Interval, nodes: Sequence[tuple[GpuNode, Interval]]
+        self, cluster: str, hour: IntervalMs, nodes: Sequence[tuple[GpuNode, IntervalMs]]
     ) -> list[ClusterCharge]:
         """Return a cluster's charges in an hour other than for its nodes: unused commitments.
 

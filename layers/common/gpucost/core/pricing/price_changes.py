@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from gpucost.core.hours import format_timestamp
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.pricing.price_history import PriceKey, Timelines, differing_intervals, from_epoch_seconds
 from gpucost.core.pricing.prices import Price, PriceSource
 
@@ -103,19 +103,19 @@ def common_attributes(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str,
 
 
 def changes_between(
-    source: PriceSource, old: Timelines, new: Timelines, time: Interval, at: datetime
+    source: PriceSource, old: Timelines, new: Timelines, time: IntervalMs, at: datetime
 ) -> list[PriceChange]:
     """Return the changes that a refresh makes within an interval of seconds; distant times become separate changes."""
-    differing: list[tuple[Interval, PriceKey]] = []
+    differing: list[tuple[IntervalMs, PriceKey]] = []
     for key, events in new.items():
         before = old.get(key, ())
         if before != events:
             differing += [(interval, key) for interval in differing_intervals(before, events, time)]
     differing.sort(key=lambda interval_and_key: interval_and_key[0])
-    groups: list[tuple[Interval, list[PriceKey]]] = []
+    groups: list[tuple[IntervalMs, list[PriceKey]]] = []
     for interval, key in differing:
         if groups and interval.start <= groups[-1][0].end + MIN_CHANGE_SEPARATION_SECONDS:
-            reached = Interval(groups[-1][0].start, max(groups[-1][0].end, interval.end))
+            reached = IntervalMs(groups[-1][0].start, max(groups[-1][0].end, interval.end))
             groups[-1] = (reached, [*groups[-1][1], key])
         else:
             groups.append((interval, [key]))

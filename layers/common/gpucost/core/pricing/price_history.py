@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
 
-from gpucost.core.intervals import Interval, union
+from gpucost.core.intervals import IntervalMs, union
 from gpucost.core.pricing.prices import Price, PriceSource, PriceUnit
 
 FAR_FUTURE = 2**40
@@ -123,13 +123,13 @@ def event_in_force(events: Sequence[PriceEvent], at: int) -> PriceEvent | None:
     return events[index - 1] if index and events[index - 1].amount is not None else None
 
 
-def differing_intervals(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Interval) -> list[Interval]:
+def differing_intervals(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: IntervalMs) -> list[IntervalMs]:
     """Return when, within an interval of seconds, the prices of two timelines differ."""
     edges = {event.at for event in (*old, *new) if time.start < event.at < time.end}
     differing = []
     for start, end in pairwise([time.start, *sorted(edges), max(time.start, time.end)]):
         if end > start and _price(event_in_force(old, start)) != _price(event_in_force(new, start)):
-            differing.append(Interval(start, end))
+            differing.append(IntervalMs(start, end))
     return union(differing)
 
 

@@ -16,9 +16,9 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 from gpucost.core.hours import to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM, REGION, RESERVATION_ID
+from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM_LABEL, REGION_LABEL, RESERVATION_ID_LABEL
 
 PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "rates", "constant"]
 """`override`: set by hand; `capacity-block`: the fee of a prepaid block; `cur`: the bill's amount; `spot`: EC2's spot
@@ -35,7 +35,9 @@ NODE_ATTRIBUTES = (
     "zone", "zone_id", "region", "operating_system",
 )  # fmt: skip
 """The attributes of nodes to which a price can apply."""
-PRICE_LABELS = frozenset({*RESERVATION_ID.exported_names, *REGION.exported_names, *OPERATING_SYSTEM.exported_names})
+PRICE_LABELS = frozenset(
+    {*RESERVATION_ID_LABEL.exported_names, *REGION_LABEL.exported_names, *OPERATING_SYSTEM_LABEL.exported_names}
+)
 """The labels that facts need in addition to the fields of `GpuNode`."""
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
 _ZONE_ID_DIRECTIONS = {
@@ -67,7 +69,7 @@ class Price:
     reason: str = ""
 
     @property
-    def interval(self) -> Interval:
+    def interval(self) -> IntervalMs:
         """Its validity, in milliseconds since the epoch."""
         return _validity(self.valid_from, self.valid_to)
 
@@ -87,7 +89,7 @@ class Discount:
 class QuotedPiece(NamedTuple):
     """A piece of a node's time, with its price."""
 
-    time: Interval
+    time: IntervalMs
     hourly_price: Fraction
     is_per_gpu: bool
     """Whether the price is that of one GPU; otherwise it is that of the node."""
@@ -114,15 +116,15 @@ def attributes_of_node(node: GpuNode, cluster: str) -> dict[str, str]:
         "cluster": cluster,
         "node": node.name,
         "instance_id": instance_id if instance_id.startswith("i-") else "",
-        "reservation_id": RESERVATION_ID.value_in(labels),
+        "reservation_id": RESERVATION_ID_LABEL.value_in(labels),
         "node_pool": node.node_pool,
         "instance_type": node.instance_type,
         "gpu_model": node.gpu_model,
         "capacity_type": node.capacity_type,
         "zone": node.zone,
         "zone_id": node.zone_id,
-        "region": REGION.value_in(labels) or region_of(node.zone),
-        "operating_system": OPERATING_SYSTEM.value_in(labels) or "linux",
+        "region": REGION_LABEL.value_in(labels) or region_of(node.zone),
+        "operating_system": OPERATING_SYSTEM_LABEL.value_in(labels) or "linux",
     }
 
 
@@ -162,7 +164,7 @@ class PriceBook:
             else:
                 self._exact.setdefault(price.source, {}).setdefault(names, {}).setdefault(values, []).append(price)
 
-    def quote(self, source: PriceSource, facts: Mapping[str, str], time: Interval) -> SourceQuote | None:
+    def quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
         """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
         pieces: list[QuotedPiece] = []
         currencies = set()
@@ -178,8 +180,8 @@ class PriceBook:
         return SourceQuote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
 
     def _priced_pieces(
-        self, price: Price, facts: Mapping[str, str], time: Interval
-    ) -> list[tuple[Interval, Fraction, bool, str]] | None:
+        self, price: Price, facts: Mapping[str, str], time: IntervalMs
+    ) -> list[tuple[IntervalMs, Fraction, bool, str]] | None:
         """Return a price in pieces of time; None for a factor on an on-demand price that is missing."""
         if price.unit != "of-on-demand":
             return [(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
@@ -197,8 +199,8 @@ class PriceBook:
         return candidates
 
     def _discounted(
-        self, source: PriceSource, facts: Mapping[str, str], time: Interval
-    ) -> list[tuple[Interval, Fraction]]:
+        self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs
+    ) -> list[tuple[IntervalMs, Fraction]]:
         applying = [
             (_validity(discount.valid_from, discount.valid_to), discount)
             for discount in self._discounts
@@ -214,7 +216,7 @@ class PriceBook:
         return discounted
 
 
-def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, list[Price]]]:
+def _in_force(prices: Sequence[Price], time: IntervalMs) -> list[tuple[IntervalMs, list[Price]]]:
     """Return the valid prices for each piece of a time, best first; the time may be empty (a node with one sample)."""
     intervals = [(price.interval, price) for price in prices]
     pieces = []
@@ -224,19 +226,19 @@ def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, l
     return pieces
 
 
-def _cut_at_interval_edges(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
+def _cut_at_interval_edges(time: IntervalMs, intervals: Sequence[IntervalMs]) -> list[IntervalMs]:
     """Cut a time wherever one of the intervals begins or ends."""
     edges = {edge for interval in intervals for edge in (interval.start, interval.end) if time.start < edge < time.end}
     points = [time.start, *sorted(edges), time.end]
-    return [Interval(start, end) for start, end in pairwise(points)]
+    return [IntervalMs(start, end) for start, end in pairwise(points)]
 
 
 def _matches(applies_to: Mapping[str, str], facts: Mapping[str, str]) -> bool:
     return all(fnmatchcase(facts.get(name, ""), pattern) for name, pattern in applies_to.items())
 
 
-def _validity(start: datetime | None, end: datetime | None) -> Interval:
-    return Interval(
+def _validity(start: datetime | None, end: datetime | None) -> IntervalMs:
+    return IntervalMs(
         -_UNBOUNDED_MS if start is None else to_epoch_ms(start), _UNBOUNDED_MS if end is None else to_epoch_ms(end)
     )
 

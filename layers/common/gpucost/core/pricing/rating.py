@@ -7,7 +7,7 @@ from fractions import Fraction
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize, split_each, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
@@ -26,7 +26,7 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
     price that a preferred source will replace.
     """
     start = to_epoch_ms(usage.hour)
-    hour = Interval(start, start + HOUR_MS)
+    hour = IntervalMs(start, start + HOUR_MS)
     if usage.nodes is None:
         priced_pods = [_node_cost_for_pod(usage, pod, pricing) for pod in usage.pods]
         lines_rated_alone = [
@@ -148,7 +148,7 @@ def _node_cost_for_pod(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[N
     start = to_epoch_ms(usage.hour)
     # Without the number of GPUs, only a price per GPU can be used, for which one GPU is as good as any number.
     node_cost = pricing.node_cost(
-        node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical_gpus or 1)
+        node, usage.cluster, IntervalMs(start, start + HOUR_MS), Fraction(node.physical_gpus or 1)
     )
     if isinstance(node_cost, Unpriced):
         return node_cost, None

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from gpucost.core.amounts import CapacityCosts, Costs, Idle, to_decimal
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.filters import matches_all
@@ -27,10 +27,10 @@ _RowKey = tuple[datetime, RowKind, GroupKey, bool]
 
 
 @dataclass(slots=True)
-class QueryResult:
+class UngroupedCosts:
     """The figures that were read for a query."""
 
-    cells: CostTable[CellKey] = field(default_factory=CostTable)
+    cells: CostsByKey[CellKey] = field(default_factory=CostsByKey)
     capacities: dict[tuple[datetime, str], CapacityCosts | None] = field(default_factory=dict)
     """By start of the row and cluster; None if the capacity of any hour is unknown."""
     filtered_out: Costs = field(default_factory=Costs)
@@ -61,7 +61,7 @@ class GroupRow(NamedTuple):
         return {**self.idle.figures(), "cost_usd": cost}
 
 
-def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[GroupRow], GroupRow | None]:
+def group_rows(query: CostQuery, result: UngroupedCosts) -> tuple[list[GroupRow], GroupRow | None]:
     """Return the sorted rows of a response, and the sum of what the filters exclude; None without filters."""
     dimensions, count, shares_idle = query.dimensions(), len(query.group_by), query.idle.startswith("shared")
     costs: dict[_RowKey, list[Costs]] = {}
@@ -95,7 +95,7 @@ def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[GroupRow], G
 
 def _idle_by_row(
     query: CostQuery,
-    result: QueryResult,
+    result: UngroupedCosts,
     holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]],
 ) -> dict[_RowKey, list[Idle | None]]:
     """Return each row's shares of idle cost, and a row for idle cost that is not shared; None for an unknown share."""

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from gpucost.core.amounts import to_decimal
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, FactKey
@@ -98,7 +98,7 @@ class Digests:
             subject = Subject(business_unit=unit)
             notification = Notification(
                 id=notification_id(rule_name, subject, start, "digest"),
-                event="digest", kind="digest", rule=rule_name, severity=rule.effective_severity, subject=subject,
+                event="digest", rule_kind="digest", rule=rule_name, severity=rule.effective_severity, subject=subject,
                 since=start, hour=end - HOUR, threshold="",
                 figures={
                     "allocated_usd": to_decimal(costs.allocated_usd),
@@ -165,7 +165,7 @@ def _unit_and_workload(fact: FactKey) -> tuple[str, str, str, str]:
     return fact.business_unit, fact.namespace, fact.workload_kind or "Pod", fact.workload or "(no owner)"
 
 
-def _costs_by_unit(days: Sequence[DaySummary]) -> CostTable[str]:
+def _costs_by_unit(days: Sequence[DaySummary]) -> CostsByKey[str]:
     return sum_by_key(costs for day in days for costs in day.costs.items())
 
 

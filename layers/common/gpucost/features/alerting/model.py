@@ -49,7 +49,7 @@ class Notification:
     id: str
     """The same for every attempt to deliver it."""
     event: NotificationEvent
-    kind: RuleKind
+    rule_kind: RuleKind
     rule: str
     severity: Severity
     subject: Subject

@@ -78,7 +78,7 @@ class Muting:
         if quiet_hours is not None and notification.severity != "critical" and quiet_hours.contains(self.now):
             return True
         if (
-            notification.kind in INHIBITED_BY_MISSING_DATA
+            notification.rule_kind in INHIBITED_BY_MISSING_DATA
             and notification.subject.cluster in self.clusters_missing_data
         ):
             return True

@@ -85,7 +85,7 @@ def _notification(
     return Notification(
         id=f"{notification_id(rule_name, subject, hour, event)}/{suffix}",
         event=event,
-        kind="external",
+        rule_kind="external",
         rule=rule_name,
         severity=rule.severity or label,
         subject=subject,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpucost.core.amounts import Costs
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, Manifest, Retention
@@ -140,7 +140,7 @@ class _PastRollups:
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, CostTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostsByKey[FactKey]]]:
         """Return today's facts; digests only read days that were over at the time."""
         return self._inputs.rollups.facts(cluster, start, end, business_unit)
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from gpucost.core.amounts import CapacityCosts, Costs
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
@@ -55,7 +55,7 @@ class HourFigures:
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
     @cached_property
-    def costs_by_unit(self) -> CostTable[str]:
+    def costs_by_unit(self) -> CostsByKey[str]:
         """Costs by business unit."""
         return self.costs_by_unit_and_namespace.group_by(itemgetter(0))
 
@@ -112,7 +112,7 @@ def evaluate_rule(
         yield from _unallocated_findings(rule, hour_figures, active_alerts)
 
 
-def sum_by_business_unit(costs: CostTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> CostTable[str]:
+def sum_by_business_unit(costs: CostsByKey[tuple[str, str]], has_namespace: Callable[[str], bool]) -> CostsByKey[str]:
     """Sum the costs of selected namespaces by business unit."""
     return costs.select(key for key in costs if has_namespace(key[1])).group_by(itemgetter(0))
 

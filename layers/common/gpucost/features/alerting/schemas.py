@@ -146,7 +146,7 @@ def alert_event(notification: Notification) -> dict[str, Any]:
     return {
         "id": notification.id,
         "event": notification.event,
-        "kind": notification.kind,
+        "kind": notification.rule_kind,
         "rule": notification.rule,
         "severity": notification.severity,
         "subject": _alert_subject(notification.subject),

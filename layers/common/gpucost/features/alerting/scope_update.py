@@ -225,7 +225,7 @@ class ScopeUpdate:
         return Notification(
             id=notification_id(rule_name, finding.subject, finding.hour, event),
             event=event,
-            kind=rule.kind,
+            rule_kind=rule.kind,
             rule=rule_name,
             severity=rule.effective_severity,
             subject=finding.subject,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Idle
-from gpucost.core.cost_tables import CostSums, CostTable
+from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError
 from gpucost.core.hours import HOUR
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
@@ -120,13 +120,13 @@ class AllocationService:
         clusters = select_clusters(None, self._settings_store.current(), scope, query.start)
         dimensions = self._dimensions(query)
         reader = CostReader(self._ledger, self._rollups, scope, limits_fact_days=False)
-        costs_by_step: dict[tuple[datetime, str], CostSums[Properties]] = {}
+        costs_by_step: dict[tuple[datetime, str], CostAccumulator[Properties]] = {}
         capacities: dict[tuple[datetime, str], CapacityCosts | None] = {}
         currencies: set[str] = set()
         for cost_query in _cost_queries(query, dimensions):
             result, totals = reader.read(cost_query, clusters)
             for (begin, cluster, names), costs in result.cells.items():
-                step_costs = costs_by_step.setdefault((begin, cluster), CostSums())
+                step_costs = costs_by_step.setdefault((begin, cluster), CostAccumulator())
                 step_costs.add(properties_of(dimensions, names), costs)
             capacities |= result.capacities
             currencies |= totals.currencies
@@ -140,7 +140,7 @@ class AllocationService:
             step_set = _StepAllocations(query, period)
             for cluster in clusters:
                 key = period.start, cluster
-                table = costs_by_step[key].table() if key in costs_by_step else CostTable[Properties]()
+                table = costs_by_step[key].table() if key in costs_by_step else CostsByKey[Properties]()
                 shares_idle = query.include_idle and key in capacities
                 step_set.add_cluster(table, step_set.distribute_idle(table, capacities[key]) if shares_idle else {})
             allocations = step_set.allocations()
@@ -193,12 +193,12 @@ class _StepAllocations:
     def __init__(self, query: AllocationQuery, period: Period) -> None:
         self._query = query
         self._period = period
-        self._costs = CostSums[str]()
+        self._costs = CostAccumulator[str]()
         self._idle_shares: dict[str, list[Idle]] = {}
         self._properties: dict[str, list[Properties]] = {}
         self._idle: list[Idle | None] = []
 
-    def add_cluster(self, costs: CostTable[Properties], idle_shares: Mapping[Properties, Idle]) -> None:
+    def add_cluster(self, costs: CostsByKey[Properties], idle_shares: Mapping[Properties, Idle]) -> None:
         """Add a cluster's costs and their shares of its idle costs, as far as the filter selects them."""
         for properties, row in costs.items():
             if self._query.filter.matches(properties):
@@ -227,7 +227,7 @@ class _StepAllocations:
             allocations.append(Allocation(IDLE_NAME, Properties(""), start, end, Costs(), idle, has_gpu_hours))
         return allocations
 
-    def distribute_idle(self, costs: CostTable[Properties], capacity: CapacityCosts | None) -> dict[Properties, Idle]:
+    def distribute_idle(self, costs: CostsByKey[Properties], capacity: CapacityCosts | None) -> dict[Properties, Idle]:
         """Return the shares of a cluster's idle costs if they are shared, and add what stays in `__idle__`.
 
         Raises:
@@ -246,7 +246,7 @@ class _StepAllocations:
         if not any(row.allocated_usd for row in costs.values()):  # nothing to share it with; any filter excludes it
             self._idle += [] if query.filter.property_names else [idle]
             return {}
-        by_properties = CostTable.of({properties: costs[properties] for properties in sorted(costs)})
+        by_properties = CostsByKey.of({properties: costs[properties] for properties in sorted(costs)})
         shares = share_idle(idle, by_properties)
         if query.share_idle:
             return {properties: Idle(0, share.idle_usd) for properties, share in shares.items()}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from gpucost.core.amounts import CapacityCosts, Costs
-from gpucost.core.cost_tables import CostTable
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY, FactKey
@@ -41,7 +41,7 @@ class WhatIfService:
         def read() -> Iterator[tuple[Mapping[FactKey, Costs], CapacityCosts]]:
             for day in (end - DAY * number for number in range(days, 0, -1)):
                 capacities = []
-                has_figures, all_facts = False, CostTable[FactKey]()
+                has_figures, all_facts = False, CostsByKey[FactKey]()
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
                         currencies.update(summary.currencies)

@@ -65,7 +65,7 @@ def parse_bill_line(row: Sequence[str | None]) -> BillLine:
     cells: Mapping[str, str | None] = dict(zip(COLUMNS, row, strict=True))
     try:
         line = BillLine(
-            kind=_line_kind(_text(cells, "kind")),
+            kind=_parse_line_kind(_text(cells, "kind")),
             start=datetime.fromisoformat(_text(cells, "usage_start")),
             end=datetime.fromisoformat(_text(cells, "usage_end")),
             account=_text(cells, "account"),
@@ -103,7 +103,7 @@ def _number(text: str) -> Decimal:
     return value
 
 
-def _line_kind(text: str) -> LineKind:
+def _parse_line_kind(text: str) -> LineKind:
     kind: LineKind | None = next((kind for kind in _LINE_KINDS if kind == text), None)
     if kind is None:
         raise ValueError(f"unknown kind {text!r}")

@@ -22,7 +22,7 @@ def metrics_reader(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     secret_value: Callable[[str], str] | None = None,
     budget: MemoryBudget | None = None,
-    client: Callable[..., PrometheusClient] = PrometheusClient,
+    make_client: Callable[..., PrometheusClient] = PrometheusClient,
 ) -> PrometheusReader:
     """Create the metrics reader of a cluster.
 
@@ -35,7 +35,7 @@ def metrics_reader(
     budget = budget or MemoryBudget()
     preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
-        connect(cluster, deadline, budget, secret_value, client),
+        connect(cluster, deadline, budget, secret_value, make_client),
         Queries(
             cluster.selector,
             [[*preferred, NEURON_SIGNAL], *fallbacks],

@@ -16,7 +16,7 @@ def connect(
     deadline: Deadline | None = None,
     budget: MemoryBudget | None = None,
     secret_value: Callable[[str], str] | None = None,
-    client: Callable[..., PrometheusClient] = PrometheusClient,
+    make_client: Callable[..., PrometheusClient] = PrometheusClient,
 ) -> PrometheusClient:
     """Create the client. It sends no request yet, not even for credentials.
 
@@ -28,7 +28,7 @@ def connect(
         client: makes the client from `PrometheusClient`'s arguments.
     """
     prometheus = cluster.prometheus
-    return client(
+    return make_client(
         prometheus.url,
         cluster=cluster.name,
         auth=authenticator(prometheus, secret_value),
@@ -56,6 +56,6 @@ class ClusterReader:
         secret_value: Callable[[str], str] | None = None,
         client: Callable[..., PrometheusClient] = PrometheusClient,
     ) -> None:
-        self._client = connect(cluster, deadline, secret_value=secret_value, client=client)
+        self._client = connect(cluster, deadline, secret_value=secret_value, make_client=client)
         self._queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         self._cluster = cluster.name

@@ -18,7 +18,7 @@ def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, ScrapeTarget], i
         ValueError: a count is not a number.
     """
     counts: dict[tuple[str, ScrapeTarget], set[str]] = {}
-    for name, labels in _counts(rows):
+    for name, labels in _labels_of_counts(rows):
         counts.setdefault((name, scrape_target(labels)), set()).add(labels[SAMPLES])
     return {key: to_sample_count(parse_number(*distinct)) for key, distinct in counts.items() if len(distinct) == 1}
 
@@ -41,7 +41,7 @@ def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
     return uneven
 
 
-def _counts(rows: Mapping[str, Rows]) -> Iterator[tuple[str, Labels]]:
+def _labels_of_counts(rows: Mapping[str, Rows]) -> Iterator[tuple[str, Labels]]:
     for stat, stat_rows in rows.items():
         kind, _, name = stat.partition(" ")
         if kind == COUNTS:

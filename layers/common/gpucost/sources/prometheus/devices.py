@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucost.core.intervals import Interval, Scrapes
+from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.device_use import NEURON_MODEL
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
@@ -99,7 +99,7 @@ class DeviceTable:
     def needing_raw_samples(
         self,
         scrapes: Mapping[ScrapeTarget, Scrapes],
-        hour: Interval,
+        hour: IntervalMs,
         partial_pods: Container[tuple[str, str]],
         fully_held_nodes: Container[str] = (),
     ) -> dict[str, dict[str, int]]:
@@ -128,9 +128,9 @@ class DeviceTable:
                 by_value[value] = by_value.get(value, 0) + row.sample_count
         return samples
 
-    def add_raw_samples(self, series: Iterable[Series], hour: Interval) -> None:
+    def add_raw_samples(self, series: Iterable[Series], hour: IntervalMs) -> None:
         """Add raw samples."""
-        window = Interval(hour.start - _LOOKBACK_DELTA_MS, hour.end)
+        window = IntervalMs(hour.start - _LOOKBACK_DELTA_MS, hour.end)
         for labels, samples in series:
             name = labels["__name__"]
             if self._is_meaningful(name, labels):

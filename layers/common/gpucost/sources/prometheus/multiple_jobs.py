@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, SUSPECT_PREFIX
 from gpucost.sources.prometheus.nodes import NodeTable
 from gpucost.sources.prometheus.pods import PodTable
@@ -13,7 +13,7 @@ from gpucost.sources.prometheus.scrapes import HourScrapes
 
 MAX_JOBS = 10
 """Jobs whose reports are compared with those of other jobs."""
-_ReportedObject = tuple[str, frozenset[str], Interval]
+_ReportedObject = tuple[str, frozenset[str], IntervalMs]
 """An object's name, the jobs that report it, and when."""
 
 
@@ -26,7 +26,7 @@ def notes_on_missing_objects(nodes: NodeTable, pods: PodTable, allocation: HourS
     if len(_scrape_times_by_job(allocation)) == 1:
         return []
     start = to_epoch_ms(allocation.hour)
-    hour = Interval(start, start + HOUR_MS)
+    hour = IntervalMs(start, start + HOUR_MS)
     of_pods = [(pods.name_of(uid), jobs, time or hour) for uid, (jobs, time) in pods.reporting_jobs().items()]
     of_nodes = [(name, jobs, hour) for name, jobs in nodes.reporting_jobs().items()]
     return [*_notes("pods", of_pods, allocation), *_notes("nodes", of_nodes, allocation)]
@@ -51,7 +51,7 @@ def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrap
     ]
 
 
-def _outlasts_lag(times: Sequence[int], within: Interval | None = None) -> bool:
+def _outlasts_lag(times: Sequence[int], within: IntervalMs | None = None) -> bool:
     """Whether sorted scrape times span more than one target may lag behind another."""
     if within is not None:
         times = times[bisect_left(times, within.start) : bisect_left(times, within.end)]

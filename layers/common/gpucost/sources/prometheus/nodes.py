@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.implausible_samples import (
     SUSPECT_PREFIX,
@@ -14,7 +14,7 @@ from gpucost.core.metering.implausible_samples import (
     overlap_beyond_lag,
     sources_contradict,
 )
-from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_LABEL_PREFIX
+from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NVIDIA_LABEL_PREFIX
 from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory_labels, differing_labels
@@ -33,7 +33,7 @@ from gpucost.sources.prometheus.tables import (
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 ExpectedSamples = Mapping[ScrapeTarget, int]
 NODE_METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
-_GPU_LABELS = (NVIDIA_LABEL_PREFIX, *INSTANCE_TYPE.exported_names)
+_GPU_LABELS = (NVIDIA_LABEL_PREFIX, *INSTANCE_TYPE_LABEL.exported_names)
 """Labels that describe a node's GPUs. Changes of other labels are ignored."""
 _NOT_A_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
@@ -173,7 +173,7 @@ class NodeTable:
                 times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())
                 times.update(time for time, _ in samples)
             elif metric == NODE_LABELS:
-                raw.labels.append(LabelSpan(target, object_labels(labels), Interval(samples[0][0], samples[-1][0])))
+                raw.labels.append(LabelSpan(target, object_labels(labels), IntervalMs(samples[0][0], samples[-1][0])))
             elif metric in {CAPACITY, ALLOCATABLE}:
                 advertised = raw.capacity if metric == CAPACITY else raw.allocatable
                 for time, text in samples:
@@ -319,7 +319,7 @@ def _without_simultaneous_instances(
 ) -> Mapping[str, dict[ScrapeTarget, set[int]]]:
     """Drop the provider ids if targets report two at the same time: then it is unknown which one is right."""
     spans = [
-        (provider_id, target, Interval(min(run), max(run)))
+        (provider_id, target, IntervalMs(min(run), max(run)))
         for provider_id, by_instance in present.items()
         for target, run in by_instance.items()
         if run
@@ -393,7 +393,7 @@ def _labels_between(spans: Sequence[LabelSpan], first: int, last: int) -> dict[s
 
 
 def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEURON_OF_INSTANCE) -> bool:
-    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE.exported_names)
+    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE_LABEL.exported_names)
 
 
 def _gpu_labels(labels: Labels) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, overlap_beyond_lag
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
@@ -35,7 +35,7 @@ class LabelSpan:
 
     target: ScrapeTarget
     labels: Mapping[str, str]
-    time: Interval
+    time: IntervalMs
 
 
 class LabelTable:
@@ -64,7 +64,7 @@ class LabelTable:
         """Add raw samples of pods' labels."""
         for labels, samples in series:
             pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
-            time = Interval(samples[0][0], samples[-1][0])
+            time = IntervalMs(samples[0][0], samples[-1][0])
             self._spans.setdefault(pod, []).append(LabelSpan(scrape_target(labels), object_labels(labels), time))
 
     def has_contradictory_labels(self, namespace: str, pod: str) -> bool:

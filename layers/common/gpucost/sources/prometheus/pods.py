@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
 
-from gpucost.core.intervals import Interval
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
 from gpucost.core.metering.observations import ContainerRequest, PodObservation, SampleTimes, ScrapeTarget
@@ -182,7 +182,7 @@ class PodTable:
             for namespace, name, node in sorted(pod.reported_objects)
         )
 
-    def reporting_jobs(self) -> dict[str, tuple[frozenset[str], Interval | None]]:
+    def reporting_jobs(self) -> dict[str, tuple[frozenset[str], IntervalMs | None]]:
         """By uid, the jobs that report a pod, and when; None for the whole hour."""
         return {
             uid: (
@@ -336,10 +336,10 @@ def _drop_phases_without_requests(raw: _RawPodSamples) -> None:
                 del times[target]
 
 
-def _first_to_last(times: _TimesByTarget) -> Interval:
+def _first_to_last(times: _TimesByTarget) -> IntervalMs:
     """From the first sample of any target to the last."""
     all_times = [time for target_times in times.values() for time in target_times]
-    return Interval(min(all_times, default=0), max(all_times, default=0))
+    return IntervalMs(min(all_times, default=0), max(all_times, default=0))
 
 
 def pod_identity(labels: Labels) -> str:

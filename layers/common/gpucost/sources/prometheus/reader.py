@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
-from gpucost.core.intervals import Interval, Scrapes
+from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
@@ -196,7 +196,7 @@ class PrometheusReader:
                 builders["labels"] = self._labels_query
         results = self._client.query_at(builders, time)
         results |= self._client.query_at(self._phases_query(results, set(), window), time)
-        allocation = hour_scrapes(allocation.scrapes, allocation.hour, Interval(time - window.length, time))
+        allocation = hour_scrapes(allocation.scrapes, allocation.hour, IntervalMs(time - window.length, time))
         return allocation, rows | {name: tables.rows_at(series, time) for name, series in results.items()}
 
     def _wider_window(self, allocation: HourScrapes) -> tuple[int, Window] | None:
@@ -308,7 +308,7 @@ class PrometheusReader:
         self, table: DeviceTable, exporters: Mapping[ScrapeTarget, Scrapes], partial: PartialHourPods, hour: datetime
     ) -> None:
         """Add raw samples of devices whose sums and counts are not enough."""
-        window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
+        window = IntervalMs(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
         unlabeled_nodes = partial.fully_held_nodes - table.nodes_with_pods(partial.all_gpu_pods)
         for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):

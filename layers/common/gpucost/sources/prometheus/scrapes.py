@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR, to_epoch_ms
-from gpucost.core.intervals import Interval, Scrapes
+from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.observations import LOOK_AROUND_MS, MARGIN_BEFORE_HOUR_MS, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 from gpucost.sources.prometheus.queries import Window
@@ -20,7 +20,7 @@ class HourScrapes:
     hour: datetime
     scrapes: ScrapesByTarget
     """From `LOOK_AROUND_MS` before the hour to `LOOK_AROUND_MS` after it."""
-    window: Interval
+    window: IntervalMs
     """The time in which samples were counted: the hour and a margin at its edges."""
     expected: Mapping[ScrapeTarget, int]
     """Scrapes in the window, by instance."""
@@ -55,7 +55,7 @@ class HourScrapes:
         return after, Window(length=after - min(before, start - MARGIN_BEFORE_HOUR_MS), start=after - before)
 
 
-def hour_scrapes(scrapes: ScrapesByTarget, hour: datetime, window: Interval | None = None) -> HourScrapes:
+def hour_scrapes(scrapes: ScrapesByTarget, hour: datetime, window: IntervalMs | None = None) -> HourScrapes:
     """Select the scrapes around one hour and count them.
 
     Args:
@@ -69,7 +69,7 @@ def hour_scrapes(scrapes: ScrapesByTarget, hour: datetime, window: Interval | No
         for target, target_scrapes in scrapes_near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items()
         if target_scrapes.times
     }
-    window = window or Interval(start - MARGIN_BEFORE_HOUR_MS, end)
+    window = window or IntervalMs(start - MARGIN_BEFORE_HOUR_MS, end)
     times_in_window = {target: target_scrapes.within(window) for target, target_scrapes in nearby.items()}
     return HourScrapes(
         hour=hour,
@@ -89,7 +89,7 @@ def hour_scrapes(scrapes: ScrapesByTarget, hour: datetime, window: Interval | No
 
 def scrapes_near(scrapes: ScrapesByTarget, hour: datetime, edge: timedelta) -> dict[ScrapeTarget, Scrapes]:
     """The scrapes in an hour and up to `edge` before and after it."""
-    window = Interval(to_epoch_ms(hour - edge), to_epoch_ms(hour + HOUR + edge) + 1)
+    window = IntervalMs(to_epoch_ms(hour - edge), to_epoch_ms(hour + HOUR + edge) + 1)
     return {target: Scrapes(target_scrapes.within(window)) for target, target_scrapes in scrapes.items()}
 
 

@@ -92,7 +92,7 @@ def alertmanager_alert(notification: Notification, now: datetime, public_url: st
     """Convert a notification to an alert of the API: the labels identify it, the annotations describe it."""
     subject = {name: field for name, field in notification.subject._asdict().items() if field}
     labels = {
-        "alertname": f"gpucost-{notification.kind}",
+        "alertname": f"gpucost-{notification.rule_kind}",
         "rule": notification.rule,
         "severity": notification.severity,
         **subject,

@@ -60,7 +60,7 @@ def single_line(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
 
 def headline(notification: Notification) -> str:
     """Return the title of a notification, which contains no names."""
-    return _TITLES[notification.kind] + _TITLE_SUFFIXES[notification.event]
+    return _TITLES[notification.rule_kind] + _TITLE_SUFFIXES[notification.event]
 
 
 def summary(notification: Notification, format_name: NameFormatter = single_line) -> str:
@@ -72,34 +72,34 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
     """
     is_resolved, figures = notification.event == "resolved", _FigureFormatter(notification)
     subject = notification.subject
-    if notification.kind == "waste":
+    if notification.rule_kind == "waste":
         verb = "is below its waste threshold again:" if is_resolved else "wastes"
         predicate = (
             f"{verb} {figures.money('waste_usd_per_hour')} per hour, "
             f"{figures.number('waste_percent')}% of the cost of its GPUs"
         )
-    elif notification.kind == "idle-workload":
+    elif notification.rule_kind == "idle-workload":
         verb = "is no longer idle:" if is_resolved else "is idle:"
         predicate = f"{verb} {figures.number('gpus')} GPUs at {figures.number('utilization_percent')}% utilization"
-    elif notification.kind == "unallocated":
+    elif notification.rule_kind == "unallocated":
         verb = "is below its threshold again:" if is_resolved else "has"
         predicate = f"{verb} unallocated capacity of {figures.money('unallocated_usd_per_hour')} per hour"
-    elif notification.kind == "budget":
+    elif notification.rule_kind == "budget":
         verb = "is below its budget threshold again:" if is_resolved else "has"
         predicate = (
             f"{verb} spent {figures.money('spent_usd')} of {figures.money('budget_usd')} this month "
             f"({figures.number('spent_percent')}%), projected: {figures.money('projected_usd')}"
         )
-    elif notification.kind == "spend-change":
+    elif notification.rule_kind == "spend-change":
         verb = "spends as usual again:" if is_resolved else "spent"
         predicate = (
             f"{verb} {figures.money('today_usd')} today instead of the usual {figures.money('usual_usd')} "
             f"({figures.number('change_percent', signed=True)}%)"
         )
-    elif notification.kind == "data":
+    elif notification.rule_kind == "data":
         problem = _DATA_PROBLEMS.get(subject.detail, subject.detail)
         predicate = f"resolved: {problem}" if is_resolved else problem
-    elif notification.kind == "digest":
+    elif notification.rule_kind == "digest":
         cost = figures.money("allocated_usd")
         predicate = f"cost {cost}, of which {figures.money('waste_usd')} was wasted{figures.cost_trend()}"
     else:
@@ -113,15 +113,15 @@ def figure_fields(notification: Notification) -> list[tuple[str, str]]:
     figures = _FigureFormatter(notification)
     fields = [
         (title, figures.text(name))
-        for title, name in _FIGURE_TITLES.get(notification.kind, ())
+        for title, name in _FIGURE_TITLES.get(notification.rule_kind, ())
         if name in notification.figures
     ]
-    for title, name in _MONTHLY_TITLES.get(notification.kind, ()):
+    for title, name in _MONTHLY_TITLES.get(notification.rule_kind, ()):
         amount = notification.figures.get(name)
         if amount is not None and notification.event != "resolved":
             fields.append((title, currency_amount_text(amount * HOURS_PER_MONTH, notification.currency)))
     since = format_timestamp(notification.since)
-    if notification.kind == "digest":
+    if notification.rule_kind == "digest":
         return [*fields, ("Period", f"{since} to {format_timestamp(notification.hour + HOUR)}")]
     fields.append(("Since", since))
     if notification.event == "resolved":
@@ -132,7 +132,7 @@ def figure_fields(notification: Notification) -> list[tuple[str, str]]:
 
 def top_waster_lines(notification: Notification) -> list[str]:
     """Return a line for each of the workloads with the most waste."""
-    unit = "" if notification.kind == "digest" else " per hour"
+    unit = "" if notification.rule_kind == "digest" else " per hour"
     lines = []
     for rank, workload in enumerate(notification.workloads, start=1):
         namespace = single_line(workload.namespace, MAX_WORKLOAD_NAME_LENGTH)
@@ -144,14 +144,14 @@ def top_waster_lines(notification: Notification) -> list[str]:
 
 def suggested_action(notification: Notification) -> str:
     """Return what to do; empty if the alert is resolved."""
-    return "" if notification.event == "resolved" else _ACTIONS[notification.kind]
+    return "" if notification.event == "resolved" else _ACTIONS[notification.rule_kind]
 
 
 def report_link(notification: Notification, public_url: str) -> str | None:
     """Return the address of a report on the alert's hours; None without a public address."""
     if not public_url:
         return None
-    days = 31 if notification.kind in {"digest", "budget"} else 7
+    days = 31 if notification.rule_kind in {"digest", "budget"} else 7
     start = max(notification.since, notification.hour - timedelta(days=days))
     query = {
         "start": format_timestamp(start),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.amounts import Costs, to_decimal
-from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hour_record import Line
 from gpucost.features.alerting.formatting import format_for_hours, rounded_percent
 from gpucost.features.alerting.model import Subject, WastefulWorkload
@@ -45,7 +45,7 @@ class IdleThresholds:
         return f"≥ {self.min_gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {format_for_hours(hours)}"
 
 
-def sum_by_workload(lines: Iterable[Line]) -> CostTable[WorkloadKey]:
+def sum_by_workload(lines: Iterable[Line]) -> CostsByKey[WorkloadKey]:
     """Sum lines by workload. Estimated utilization counts as unmeasured. A pod without an owner is a workload."""
     return sum_by_key((workload_of(line), _count_estimates_as_unmeasured(line)) for line in lines)
 

@@ -14,7 +14,7 @@ _MAX_PENDING = 20_000
 """Costs that a sum holds before it adds them up, in addition to two per key."""
 
 
-class CostTable(Mapping[Key, Costs]):
+class CostsByKey(Mapping[Key, Costs]):
     """Costs by key. They are stored as columns, because adding columns is faster than adding many records.
 
     Args:
@@ -24,19 +24,19 @@ class CostTable(Mapping[Key, Costs]):
 
     def __init__(self, keys: Iterable[Key] = (), columns: Columns = ()) -> None:
         self._loaded: tuple[tuple[Key, ...], Columns] | None = tuple(keys), columns or [()] * len(Costs.names())
-        self._load: Callable[[], CostTable[Key]] | None = None
+        self._load: Callable[[], CostsByKey[Key]] | None = None
 
     @classmethod
-    def deferred(cls, load: Callable[[], "CostTable[Key]"]) -> "CostTable[Key]":
+    def deferred(cls, load: Callable[[], "CostsByKey[Key]"]) -> "CostsByKey[Key]":
         """Return a table that is loaded on first use."""
-        table: CostTable[Key] = cls()
+        table: CostsByKey[Key] = cls()
         table._loaded, table._load = None, load
         return table
 
     @classmethod
-    def of(cls, costs: Mapping[Key, Costs]) -> "CostTable[Key]":
+    def of(cls, costs: Mapping[Key, Costs]) -> "CostsByKey[Key]":
         """Return a mapping as a table."""
-        return costs if isinstance(costs, CostTable) else CostTable(costs, Costs.columns(costs.values()))
+        return costs if isinstance(costs, CostsByKey) else CostsByKey(costs, Costs.columns(costs.values()))
 
     @property
     def _content(self) -> tuple[tuple[Key, ...], Columns]:
@@ -57,34 +57,34 @@ class CostTable(Mapping[Key, Costs]):
         """The costs by key."""
         return dict(zip(self._keys, map(Costs, *self._columns), strict=True))
 
-    def group_by(self, key_of: Callable[[Key], NewKey]) -> "CostTable[NewKey]":
+    def group_by(self, key_of: Callable[[Key], NewKey]) -> "CostsByKey[NewKey]":
         """Return the sums of the rows with equal new keys, in order of their first row."""
-        sums = CostSums[NewKey]()
+        sums = CostAccumulator[NewKey]()
         for key, costs in self.rows.items():
             sums.add(key_of(key), costs)
         return sums.table()
 
-    def select(self, keys: Iterable[Key]) -> "CostTable[Key]":
+    def select(self, keys: Iterable[Key]) -> "CostsByKey[Key]":
         """Return the rows of some keys; keys that are not in the table are ignored."""
-        return CostTable.of({key: self.rows[key] for key in keys if key in self.rows})
+        return CostsByKey.of({key: self.rows[key] for key in keys if key in self.rows})
 
-    def total_under(self, key: NewKey) -> "CostTable[NewKey]":
+    def total_under(self, key: NewKey) -> "CostsByKey[NewKey]":
         """Return a table with the sum of all rows under one key; an empty table stays empty."""
-        return CostTable([key], [[sum(column)] for column in self._columns]) if self._keys else CostTable()
+        return CostsByKey([key], [[sum(column)] for column in self._columns]) if self._keys else CostsByKey()
 
     def total(self) -> Costs:
         """Return the sum of all rows."""
         return Costs(*map(sum, self._columns))
 
-    def __add__(self, other: "CostTable[Key]") -> "CostTable[Key]":
+    def __add__(self, other: "CostsByKey[Key]") -> "CostsByKey[Key]":
         """Add row by row, or column by column where the keys are equal, as those of a unit's days mostly are."""
         if self._keys == other._keys:
             columns = zip(self._columns, other._columns, strict=True)
-            return CostTable(self._keys, [[*map(add, left, right)] for left, right in columns])
+            return CostsByKey(self._keys, [[*map(add, left, right)] for left, right in columns])
         sums = {**self.rows}
         for key, costs in other.rows.items():
             sums[key] = sums[key] + costs if key in sums else costs
-        return CostTable.of(sums)
+        return CostsByKey.of(sums)
 
     def __getitem__(self, key: Key) -> Costs:
         return self.rows[key]
@@ -102,7 +102,7 @@ class CostTable(Mapping[Key, Costs]):
         return repr(self.rows)
 
 
-class CostSums(Generic[Key]):
+class CostAccumulator(Generic[Key]):
     """Adds up costs by key while they are read. Memory depends on the number of keys, not on what is added."""
 
     def __init__(self, max_pending: int = _MAX_PENDING) -> None:
@@ -122,17 +122,17 @@ class CostSums(Generic[Key]):
         """Return the keys so far."""
         return self._parts.keys()
 
-    def table(self) -> CostTable[Key]:
+    def table(self) -> CostsByKey[Key]:
         """Return the sums so far, in order of each key's first costs."""
-        return CostTable.of(dict(self._sums()))
+        return CostsByKey.of(dict(self._sums()))
 
     def _sums(self) -> Iterator[tuple[Key, Costs]]:
         return ((key, parts[0] if len(parts) == 1 else Costs.total(parts)) for key, parts in self._parts.items())
 
 
-def sum_by_key(pairs: Iterable[tuple[Key, Costs]]) -> CostTable[Key]:
+def sum_by_key(pairs: Iterable[tuple[Key, Costs]]) -> CostsByKey[Key]:
     """Sum costs by key, in order of each key's first costs."""
-    sums = CostSums[Key]()
+    sums = CostAccumulator[Key]()
     for key, costs in pairs:
         sums.add(key, costs)
     return sums.table()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from devstack.fleet.builders import gpu_node, whole_gpus
+from devstack.fleet.builders import gpu_node, whole_gpus_geometry
 from devstack.fleet.scenario import GPU, Exporter, Geometry, Pod, Scenario
 from devstack.fleet.scenarios.sharing import constant_use, container_request
 from devstack.fleet.scraping import Scraping
@@ -16,7 +16,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from _owner_scenarios()
     yield from _moved_namespace_scenarios()
     yield from _resource_claim_scenarios()
-    n = gpu_node("n1", "a10g-one", whole_gpus("a10g-one"))
+    n = gpu_node("n1", "a10g-one", whole_gpus_geometry("a10g-one"))
     # Three pods hold the only GPU. The metrics contradict each other, and the residual shows it.
     yield Scenario(
         "overcommitted-gpu",
@@ -32,7 +32,7 @@ def scenarios() -> Iterator[Scenario]:
 
 def worked_example() -> Scenario:
     """The cluster of `docs/cost-model.md`."""
-    n = gpu_node("n1", "a10g", whole_gpus("a10g"))
+    n = gpu_node("n1", "a10g", whole_gpus_geometry("a10g"))
     train = Pod(
         "train", n, [0, 1], use_by_device=[constant_use("0.8"), constant_use("0.2")], requests=container_request(GPU, 2)
     )
@@ -43,7 +43,7 @@ def worked_example() -> Scenario:
 
 
 def _business_unit_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     pods = [
         Pod("by-name", n, [0], constant_use("0.5"), namespace="research-nlp"),
         Pod("by-namespace-label", n, [1], constant_use("0.5"), namespace="chat"),
@@ -77,7 +77,7 @@ def _business_unit_scenarios() -> Iterator[Scenario]:
 
 def _moved_namespace_scenarios() -> Iterator[Scenario]:
     """A namespace that moves to another business unit from one hour to the next."""
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     moving = [
         Pod("p", n, [0], constant_use("0.5"), namespace="moving"),
         Pod("q", n, [1], constant_use("0.5"), namespace="staying"),
@@ -109,7 +109,7 @@ _MOVED_NAMESPACE_SETTINGS = """business_units:
 
 def _resource_claim_scenarios() -> Iterator[Scenario]:
     """GPUs held through DRA claims, which appear in no node's capacity and in no request."""
-    empty = Geometry({}, {"gpu_nvidia_com": Fraction(1)}, whole_gpus("h100").devices)
+    empty = Geometry({}, {"gpu_nvidia_com": Fraction(1)}, whole_gpus_geometry("h100").devices)
     n = gpu_node("n1", "h100", empty)
     requests = {"main": {"gpu_nvidia_com": 2}}
     pods = [
@@ -120,7 +120,7 @@ def _resource_claim_scenarios() -> Iterator[Scenario]:
 
 
 def _owner_scenarios() -> Iterator[Scenario]:
-    n = gpu_node("n1", "h100", whole_gpus("h100"))
+    n = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     owned = {
         "deployment": (("ReplicaSet", "web-6f7d"), ("Deployment", "web")),
         "cron": (("Job", "nightly-1"), ("CronJob", "nightly")),
