@@ -27,7 +27,7 @@ def metrics_reader(
     """Create the metrics reader of a cluster.
 
     Args:
-        cluster, deadline, secret_value, client: as in `connect`.
+        cluster, deadline, secret_value, make_client: as in `connect`.
         settings: all settings.
         clock: returns the current time.
         budget: memory for everything that is read; None: as much as a function has.

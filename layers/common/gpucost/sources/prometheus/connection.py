@@ -25,7 +25,7 @@ def connect(
         deadline: for all queries together; None: each query has only its own timeout.
         budget: memory for all responses together; None: each response has its own budget.
         secret_value: reads the secret of a bearer token; None reads it with the process's own credentials.
-        client: makes the client from `PrometheusClient`'s arguments.
+        make_client: makes the client from `PrometheusClient`'s arguments.
     """
     prometheus = cluster.prometheus
     return make_client(
