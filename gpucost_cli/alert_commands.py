@@ -10,7 +10,7 @@ import click
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost_cli.options import (
-    HourType,
+    HourOption,
     container_of,
     current_user,
     format_option,
@@ -46,7 +46,7 @@ def list_alerts(stack: str, output_format: str) -> None:
     """
     from gpucost.features.alerting.schemas import active_alert
 
-    active = _queries(stack).active_alerts()
+    active = _alert_queries(stack).active_alerts()
     if output_format == "json":
         _print_json([active_alert(listed) for listed in active])
         return
@@ -55,7 +55,7 @@ def list_alerts(stack: str, output_format: str) -> None:
         remarks = [f"acknowledged by {alert.acknowledged_by}"] if alert.acknowledged_by else []
         remarks += [f"silenced by {silence_id}" for silence_id in listed.silenced_by]
         since = format_timestamp(alert.since)
-        _print_row(listed.id, alert.phase, since, alert.rule, _describe(alert.subject), ", ".join(remarks))
+        _print_row(listed.id, alert.phase, since, alert.rule, _describe_subject(alert.subject), ", ".join(remarks))
 
 
 @alerts.command()
@@ -68,8 +68,8 @@ def acknowledge(stack: str, alert_id: str) -> None:
     Example:
       gpucost alerts acknowledge 1f2e3d4c5b6a --stack gpucost-prod
     """
-    acknowledged = _queries(stack).acknowledge(alert_id, author=current_user()).alert
-    subject = _describe(acknowledged.subject)
+    acknowledged = _alert_queries(stack).acknowledge(alert_id, author=current_user()).alert
+    subject = _describe_subject(acknowledged.subject)
     _print_row(f"{acknowledged.rule} {subject} is acknowledged by {acknowledged.acknowledged_by}")
 
 
@@ -91,7 +91,7 @@ def add_silence(stack: str, matchers: tuple[str, ...], hours: float, comment: st
       gpucost alerts silence add rule=waste 'business_unit=res*' --hours 8 --comment "load test" --stack gpucost-prod
     """
     patterns = _parse_matchers(matchers)
-    _print_silence(_queries(stack).add_silence(patterns, author=current_user(), comment=comment, hours=hours))
+    _print_silence(_alert_queries(stack).add_silence(patterns, author=current_user(), comment=comment, hours=hours))
 
 
 @silence.command("list")
@@ -106,7 +106,7 @@ def list_silences(stack: str, output_format: str) -> None:
     """
     from gpucost.features.alerting.schemas import silence_row
 
-    queries = _queries(stack)
+    queries = _alert_queries(stack)
     silences = queries.silences()
     if output_format == "json":
         _print_json([silence_row(silence, queries.now()) for silence in silences])
@@ -125,7 +125,7 @@ def expire_silence(stack: str, silence_id: str) -> None:
     Example:
       gpucost alerts silence expire 1f2e3d4c5b6a --stack gpucost-prod
     """
-    _print_silence(_queries(stack).expire_silence(silence_id))
+    _print_silence(_alert_queries(stack).expire_silence(silence_id))
 
 
 @alerts.command("test")
@@ -154,9 +154,9 @@ def test_receiver(stack: str, receiver: str) -> None:
 @alerts.command()
 @stack_option
 @click.option(
-    "--from", "--start", "start", required=True, type=HourType(), help="First hour, for example 2026-11-19T10:00:00Z."
+    "--from", "--start", "start", required=True, type=HourOption(), help="First hour, for example 2026-11-19T10:00:00Z."
 )
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--to", "--end", "end", required=True, type=HourOption(), help="End of the period, exclusive.")
 @click.option(
     "--settings",
     "path",
@@ -189,7 +189,7 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None, output
     else:
         for notification in notifications:
             note = f"({notification.note})" if notification.note else ""
-            subject = _describe(notification.subject)
+            subject = _describe_subject(notification.subject)
             _print_row(format_timestamp(notification.hour), notification.event, notification.rule, subject, note)
     counts = sorted(count_firings(notifications).items())
     fired = ", ".join(f"{rule} {count}" for rule, count in counts) or "none"
@@ -213,7 +213,7 @@ def amp_definition(stack: str) -> None:
     sys.stdout.write(text.replace("EVENTS_TOPIC_ARN", topic).replace("REGION", region))
 
 
-def _describe(subject: "Subject") -> str:
+def _describe_subject(subject: "Subject") -> str:
     return " ".join(f"{name}={field}" for name, field in subject._asdict().items() if field)
 
 
@@ -258,7 +258,7 @@ def _test_notification(cluster: str) -> "Notification":
     )
 
 
-def _queries(stack: str) -> "AlertQueries":
+def _alert_queries(stack: str) -> "AlertQueries":
     return container_of(stack).alert_queries
 
 

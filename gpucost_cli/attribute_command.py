@@ -12,7 +12,7 @@ from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.aws_session import aws_options
-from gpucost_cli.options import HourType, format_option, read_settings_file, settings_option
+from gpucost_cli.options import HourOption, format_option, read_settings_file, settings_option
 
 if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
@@ -26,7 +26,7 @@ HOURS_PER_BATCH = 24
 
 @click.command()
 @settings_option
-@click.option("--hour", required=True, type=HourType(), help="First hour, for example 2026-11-19T10:00:00Z.")
+@click.option("--hour", required=True, type=HourOption(), help="First hour, for example 2026-11-19T10:00:00Z.")
 @click.option(
     "--hours",
     default=1,

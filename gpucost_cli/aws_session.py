@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
-_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_CREDENTIAL_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 def aws_options(command: Command) -> Command:
@@ -40,7 +40,7 @@ def aws_options(command: Command) -> Command:
 def clear_aws_configuration() -> None:
     """Remove the caller's profile and credentials, because the embedded AWS has its own."""
     aws.use_profile(None)
-    for name in (*_PROFILES, *_KEYS):
+    for name in (*_PROFILE_VARIABLES, *_CREDENTIAL_VARIABLES):
         os.environ.pop(name, None)
 
 
@@ -55,7 +55,7 @@ def aws_session() -> "boto3.Session":
     try:
         session = aws.new_session()
     except ProfileNotFound as error:
-        raise _no_profile(os.environ.get("AWS_PROFILE")) from error
+        raise _missing_profile_error(os.environ.get("AWS_PROFILE")) from error
     if session.region_name is None:
         raise InvalidInputError(
             "no AWS region is set. Pass --region, set AWS_REGION, or set the "
@@ -80,29 +80,29 @@ def aws_credentials(session: "boto3.Session") -> "Credentials":
 
 
 def _choose_region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    chosen = value or next(filter(None, map(os.environ.get, _REGIONS)), None)
-    for name in _REGIONS:
-        _set(name, chosen)
+    chosen = value or next(filter(None, map(os.environ.get, _REGION_VARIABLES)), None)
+    for name in _REGION_VARIABLES:
+        _set_variable(name, chosen)
 
 
 def _choose_profile(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    chosen = value or next(filter(None, map(os.environ.get, _PROFILES)), None)
-    for name in _PROFILES:
-        _set(name, chosen)
+    chosen = value or next(filter(None, map(os.environ.get, _PROFILE_VARIABLES)), None)
+    for name in _PROFILE_VARIABLES:
+        _set_variable(name, chosen)
     if value:
         from botocore.exceptions import ProfileNotFound
 
         try:
             aws.use_profile(value)
         except ProfileNotFound as error:
-            raise _no_profile(value) from error
+            raise _missing_profile_error(value) from error
 
 
-def _no_profile(name: str | None) -> InvalidInputError:
+def _missing_profile_error(name: str | None) -> InvalidInputError:
     return InvalidInputError(f"AWS profile {name!r} does not exist. `aws configure list-profiles` lists the profiles")
 
 
-def _set(name: str, value: str | None) -> None:
+def _set_variable(name: str, value: str | None) -> None:
     if value:
         os.environ[name] = value
     else:

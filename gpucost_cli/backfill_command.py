@@ -8,21 +8,21 @@ import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost_cli.options import HourType, check_period, container_of, current_time, stack_option
+from gpucost_cli.options import HourOption, check_period, container_of, current_time, stack_option
 
 if TYPE_CHECKING:
     from gpucost.pipeline.backfill import Backfill, BackfillProgress
 
 POLL_SECONDS = 3.0
 UNKNOWN_TIME = "-:--:--"
-SETTLING = timedelta(minutes=5)
+SETTLING_TIME = timedelta(minutes=5)
 """How long after an hour's end its last samples may still arrive; the schedule waits as long."""
 
 
 @click.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour.")
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--from", "--start", "start", required=True, type=HourOption(), help="First hour.")
+@click.option("--to", "--end", "end", required=True, type=HourOption(), help="End of the period, exclusive.")
 @click.option("--cluster", help="Only this cluster; all clusters by default.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Show progress until every hour is done.")
 def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *, wait: bool) -> None:
@@ -40,7 +40,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     check_period(start, end)
     now = current_time()
     check_hour(end - HOUR, now)
-    if now < end + SETTLING:
+    if now < end + SETTLING_TIME:
         end -= HOUR
         click.echo(
             f"hour {format_timestamp(end)} has only just ended and its last samples may not have arrived; "
@@ -68,10 +68,10 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         ) from None
     click.echo(f"{sent} hours of {len(clusters)} clusters are queued")
     if wait and sent:
-        _follow(work, container.sleep)
+        _show_progress(work, container.sleep)
 
 
-def _follow(work: "Backfill", sleep: Callable[[float], None]) -> None:
+def _show_progress(work: "Backfill", sleep: Callable[[float], None]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -8,7 +8,7 @@ from devstack.demo_records import is_demo
 from gpucost_cli import deployment
 from gpucost_cli.aws_session import aws_credentials, aws_session
 from gpucost_cli.options import stack_option
-from gpucost_cli.signing_proxy import Sign, region_of, serve_proxy, signer
+from gpucost_cli.signing_proxy import SignRequest, region_of, serve_proxy, signer
 
 
 @click.command()
@@ -35,7 +35,7 @@ def dashboard(stack: str, port: int) -> None:
         threading.Event().wait()
 
 
-def caller_signer(url: str) -> Sign:
+def caller_signer(url: str) -> SignRequest:
     """Return a signer with the credentials that the AWS CLI would use.
 
     Raises:

@@ -38,7 +38,7 @@ MONTHLY_BUDGET_USD = 100_000
 SLACK_SECRET = "gpucost/slack-webhook"
 
 
-def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
+def run_demo(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     """Run the demo.
 
     Raises:
@@ -52,7 +52,7 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     with ExitStack() as running:
         # Take the port before half a minute of work; --once does not need a certain port.
         listener = running.enter_context(listen(0 if once else port))
-        steps = running.enter_context(_progress())
+        steps = running.enter_context(_progress_bar())
         start, scenario = fleet.start_for(end), fleet.scenario(end)
         path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
         task = steps.add_task("simulating three days of a cluster", total=1.0)
@@ -79,7 +79,7 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
         stack.authorizer.raise_denied()
         if not once:
             console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C. For example:")
-            ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_period(end)}&group_by=business_unit"
+            ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_demo_period(end)}&group_by=business_unit"
             console.print(f"  curl '{ask}'", soft_wrap=True)  # so that the line can be copied whole
             name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
             console.print(f"  .venv/bin/gpucost report --stack {name}")
@@ -162,7 +162,7 @@ def _print_results(console: Console, stack: LocalStack, slack: SlackWebhook, sta
     period = {"start": format_timestamp(start), "end": format_timestamp(end)}
     answer = report.get_from_api(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
     console.print()
-    for part in report.business_unit_tables(report.decode(answer.text)):
+    for part in report.business_unit_tables(report.parse_json_exactly(answer.text)):
         console.print(part)
     console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
     for post in slack.posts:
@@ -176,12 +176,12 @@ def _slack_text(post: dict[str, Any]) -> str:
     for block in post.get("blocks", []):
         texts = [block["text"]] if "text" in block else []
         lines += [str(text["text"]) for text in texts + block.get("elements", [])]
-        lines += [f"{title + ':':<22} {value}" for title, _, value in _fields(block)]
+        lines += [f"{title + ':':<22} {value}" for title, _, value in _fields_of_block(block)]
     shown = "\n".join(lines) or str(post.get("text", ""))
     return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _fields(block: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _fields_of_block(block: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [str(field["text"]).partition("\n") for field in block.get("fields", [])]
 
 
@@ -197,12 +197,12 @@ def _serve(stack: LocalStack) -> None:
         time.sleep(0.5)
 
 
-def _period(end: datetime) -> str:
+def _demo_period(end: datetime) -> str:
     return f"start={format_timestamp(end - timedelta(days=1))}&end={format_timestamp(end)}"
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress_bar() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield progress

@@ -25,10 +25,10 @@ def doctor(path: Path, output_format: str) -> None:
       gpucost doctor --settings settings.yaml
     """
     from gpucost.settings_document import parse_settings
-    from gpucost_cli.doctor import examine_all, render
+    from gpucost_cli.doctor import examine_clusters, render
 
     settings = parse_settings(read_settings_file(path))
-    reports = examine_all(settings, datetime.now(UTC))
+    reports = examine_clusters(settings, datetime.now(UTC))
     if output_format == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:

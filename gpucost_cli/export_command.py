@@ -7,7 +7,7 @@ import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost_cli.options import HourType, check_period, stack_option
+from gpucost_cli.options import HourOption, check_period, stack_option
 
 DAY = timedelta(days=1)
 INVOCATION_SECONDS = 910
@@ -19,9 +19,9 @@ LOCAL_ACCOUNT = "123456789012"
 @click.command()
 @stack_option
 @click.option(
-    "--from", "--start", "start", required=True, type=HourType(), help="First UTC day, for example 2026-10-01."
+    "--from", "--start", "start", required=True, type=HourOption(), help="First UTC day, for example 2026-10-01."
 )
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--to", "--end", "end", required=True, type=HourOption(), help="End of the period, exclusive.")
 @click.option("--cluster", help="Only this cluster; all clusters by default.")
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
     """Export days as FOCUS rows to the deployment's bucket, whether or not they are due.

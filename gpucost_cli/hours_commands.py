@@ -12,14 +12,14 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import csv_text, dumps
-from gpucost_cli.options import HourType, check_period, container_of, current_user, format_option, stack_option
+from gpucost_cli.options import HourOption, check_period, container_of, current_user, format_option, stack_option
 from gpucost_cli.redrive_command import redrive
 
 if TYPE_CHECKING:
     from gpucost.pipeline.split_comparison import SplitSums
     from gpucost.storage.ports import StoredSettings
 
-MOST_COMPARED_DAYS = 31
+MAX_COMPARED_DAYS = 31
 
 
 @click.group()
@@ -32,8 +32,8 @@ hours.add_command(redrive)
 
 @hours.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour.")
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--from", "--start", "start", required=True, type=HourOption(), help="First hour.")
+@click.option("--to", "--end", "end", required=True, type=HourOption(), help="End of the period, exclusive.")
 @click.option("--cluster", help="Only this cluster; all clusters by default.")
 @click.option(
     "--settings",
@@ -61,7 +61,7 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, set
     version = stored.version if settings_source == "current" else None
     reason = f"{reason.strip()} ({current_user()})"[:500]
     correlation_id = f"restate-{format_timestamp(datetime.now(UTC))}"
-    for name in _clusters(stored, cluster, start):
+    for name in _clusters_to_restate(stored, cluster, start):
         manifests = [*ledger.manifests(name, start, end), *ledger.adjustments(name, start, end)]
         to_restate = sorted({manifest.hour for manifest in manifests if manifest.status != "incomplete"})
         messages = restate_messages(
@@ -73,8 +73,8 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, set
 
 @hours.command(name="compare-splits")
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour.")
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--from", "--start", "start", required=True, type=HourOption(), help="First hour.")
+@click.option("--to", "--end", "end", required=True, type=HourOption(), help="End of the period, exclusive.")
 @click.option("--cluster", help="Only this cluster; all clusters by default.")
 @format_option("table", "json", "csv")
 def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | None, output_format: str) -> None:
@@ -87,11 +87,11 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     from gpucost.pipeline.split_comparison import SplitComparer
 
     check_period(start, end)
-    if end - start > timedelta(days=MOST_COMPARED_DAYS):
-        raise InvalidInputError(f"the period has more than {MOST_COMPARED_DAYS} days. Compare a shorter one")
+    if end - start > timedelta(days=MAX_COMPARED_DAYS):
+        raise InvalidInputError(f"the period has more than {MAX_COMPARED_DAYS} days. Compare a shorter one")
     container = container_of(stack)
     comparison = SplitComparer(container.settings_store, container.ledger, container.pricer)
-    splits = comparison.compare(_clusters(container.settings_store.current(), cluster, start), start, end)
+    splits = comparison.compare(_clusters_to_restate(container.settings_store.current(), cluster, start), start, end)
     if not any(split.hour_count for split in splits):
         raise InvalidInputError(
             f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage. Compare other hours, "
@@ -99,17 +99,17 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
         )
     units = sorted({unit for split in splits for unit in split.costs_by_unit})
     if output_format == "json":
-        document = {"start": start, "end": end, "policies": [_policy(split) for split in splits]}
+        document = {"start": start, "end": end, "policies": [_policy_name(split) for split in splits]}
         sys.stdout.write(dumps(document, indent=2) + "\n")
     elif output_format == "csv":
         header = ["business_unit", *(split.policy_name for split in splits)]
         sys.stdout.write(csv_text(header, [[unit, *amounts_by_policy(splits, unit)] for unit in units]))
     else:
         title = f"{format_timestamp(start)} to {format_timestamp(end)}, {splits[0].hour_count} cluster-hours"
-        _print(splits, units, title, splits[0].currency)
+        _print_split_comparison(splits, units, title, splits[0].currency)
 
 
-def _policy(split: "SplitSums") -> dict[str, Any]:
+def _policy_name(split: "SplitSums") -> dict[str, Any]:
     rows = [{"business_unit": unit, **costs.figures()} for unit, costs in sorted(split.costs_by_unit.items())]
     return {
         "split_policy": split.policy_name,
@@ -124,7 +124,7 @@ def amounts_by_policy(splits: Sequence["SplitSums"], unit: str) -> list[Decimal 
     return [split.costs_by_unit.get(unit, Costs()).figures()["allocated_usd"] for split in splits]
 
 
-def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, currency: str) -> None:
+def _print_split_comparison(splits: Sequence["SplitSums"], units: Sequence[str], title: str, currency: str) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -149,7 +149,7 @@ def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, curr
         Console().print(f"note: {printable(note)}")
 
 
-def _clusters(stored: "StoredSettings", cluster: str | None, start: datetime) -> list[str]:
+def _clusters_to_restate(stored: "StoredSettings", cluster: str | None, start: datetime) -> list[str]:
     names = stored.clusters(start)
     if cluster is not None and cluster not in names:
         raise InvalidInputError(f"cluster {cluster!r} is not in the settings; allowed: {', '.join(names)}")

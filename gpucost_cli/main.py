@@ -64,7 +64,7 @@ def demo(*, once: bool, port: int, template: Path | None) -> None:
     from devstack.template import TEMPLATE
     from gpucost_cli import demo_command
 
-    demo_command.run(once=once, port=port, template=template or TEMPLATE)
+    demo_command.run_demo(once=once, port=port, template=template or TEMPLATE)
 
 
 cli.add_command(completion)
@@ -84,16 +84,16 @@ cli.add_command(months)
 manifests.add_command(rules)
 
 
-def _list_whole_sentences(group: click.Group) -> None:
+def _list_commands_with_whole_sentences(group: click.Group) -> None:
     """Make the lists of commands show the first sentence of each command's help, which click would cut short."""
     for command in group.commands.values():
         if command.help and not command.short_help:
             command.short_help = " ".join(command.help.partition("\n\n")[0].split())
         if isinstance(command, click.Group):
-            _list_whole_sentences(command)
+            _list_commands_with_whole_sentences(command)
 
 
-_list_whole_sentences(cli)
+_list_commands_with_whole_sentences(cli)
 
 
 def main(arguments: Sequence[str] | None = None, container: "Container | None" = None) -> None:
@@ -111,22 +111,24 @@ def main(arguments: Sequence[str] | None = None, container: "Container | None" =
         click.echo(error.format_message())
         sys.exit(0)
     except click.ClickException as error:
-        _fail(error.format_message(), BAD_INPUT)
+        _exit_with_error(error.format_message(), BAD_INPUT)
     except InvalidInputError as error:
-        _fail(str(error), BAD_INPUT)
+        _exit_with_error(str(error), BAD_INPUT)
     except GpuCostError as error:
-        _fail(str(error), FAILURE)
+        _exit_with_error(str(error), FAILURE)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        _fail("interrupted", FAILURE)
+        _exit_with_error("interrupted", FAILURE)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILURE)
     except Exception as error:
         if os.environ.get("GPUCOST_DEBUG"):
             raise
-        _fail(f"unexpected {type(error).__name__}: {error} (set GPUCOST_DEBUG=1 to see the traceback)", FAILURE)
+        _exit_with_error(
+            f"unexpected {type(error).__name__}: {error} (set GPUCOST_DEBUG=1 to see the traceback)", FAILURE
+        )
 
 
-def _fail(sentence: str, status: int) -> None:
+def _exit_with_error(sentence: str, status: int) -> None:
     click.echo("gpucost: " + " ".join(sentence.split()), err=True)
     sys.exit(status)

@@ -69,7 +69,7 @@ def show_adjustments(stack: str, month: str, output_format: str) -> None:
     elif output_format == "csv":
         sys.stdout.write(adjustments_csv(adjustments))
     else:
-        _print(adjustments)
+        _print_adjustments(adjustments)
 
 
 def adjustments_json(adjustments: "Adjustments") -> str:
@@ -105,7 +105,7 @@ def adjustments_csv(adjustments: "Adjustments") -> str:
     return csv_text(header, rows)
 
 
-def _print(adjustments: "Adjustments") -> None:
+def _print_adjustments(adjustments: "Adjustments") -> None:
     from rich import box
     from rich.table import Table
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpucost.settings_document import SettingsDocumentStore
 
 
-class TimeType(click.ParamType[datetime]):
+class TimeOption(click.ParamType[datetime]):
     """A UTC time as the API takes it; a day stands for its first moment."""
 
     name = "time"
@@ -33,7 +33,7 @@ class TimeType(click.ParamType[datetime]):
             self.fail(str(error), param, ctx)
 
 
-class HourType(TimeType):
+class HourOption(TimeOption):
     """The start of a UTC hour; a day stands for its first hour."""
 
     name = "hour"

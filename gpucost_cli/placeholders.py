@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from gpucost.core.errors import InvalidInputError
 from gpucost.settings.section import Section
 
-_ACCOUNTS = ("000000000000", "111122223333", "123456789012", "444455556666", "777788889999")
+_PLACEHOLDER_ACCOUNTS = ("000000000000", "111122223333", "123456789012", "444455556666", "777788889999")
 """Account IDs of AWS's documentation; the example settings and parameters use them too."""
 _PLACEHOLDERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
-        re.compile(rf"(?<![^:])(?:{'|'.join(_ACCOUNTS)})(?![^:])"),
+        re.compile(rf"(?<![^:])(?:{'|'.join(_PLACEHOLDER_ACCOUNTS)})(?![^:])"),
         "the ID of your AWS account; aws sts get-caller-identity --query Account prints it",
     ),
     (

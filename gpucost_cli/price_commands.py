@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES, Price, PriceUnit
 from gpucost.runtime.json_text import csv_text, decimal_text, dumps
-from gpucost_cli.options import TimeType, check_period, container_of, current_user, format_option, stack_option
+from gpucost_cli.options import TimeOption, check_period, container_of, current_user, format_option, stack_option
 
 if TYPE_CHECKING:
     from gpucost.storage.price_book import PriceStore
@@ -44,8 +44,8 @@ def prices() -> None:
 
 @prices.command("list")
 @stack_option
-@click.option("--from", "--start", "start", type=TimeType(), help="Start of the period.  [default: this hour]")
-@click.option("--to", "--end", "end", type=TimeType(), help="End of the period.  [default: an hour after the start]")
+@click.option("--from", "--start", "start", type=TimeOption(), help="Start of the period.  [default: this hour]")
+@click.option("--to", "--end", "end", type=TimeOption(), help="End of the period.  [default: an hour after the start]")
 @click.option("--source", type=click.Choice(PRICE_SOURCES), help="Only prices of this source.")
 @click.option("--instance-type", help="Only prices that can apply to this type.")
 @format_option("table", "json", "csv")
@@ -64,9 +64,9 @@ def list_prices(
     from gpucost.reports.prices import PriceBookListing
 
     first = start or floor_hour(datetime.now(UTC))
-    listing = PriceBookListing(_book(stack))
+    listing = PriceBookListing(_price_book(stack))
     page = listing.page(first, end or first + HOUR, source=source, instance_type=instance_type, limit=0)
-    _show(output_format, "prices", PRICE_COLUMNS, [price_row(row) for row in page.rows])
+    _print_prices(output_format, "prices", PRICE_COLUMNS, [price_row(row) for row in page.rows])
 
 
 @prices.command("set")
@@ -81,8 +81,8 @@ def list_prices(
 @click.option("--amount", required=True, help="Amount per hour; with of-on-demand, the factor.")
 @click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="What the amount is for.")
 @click.option("--currency", default="USD", show_default=True, help="Three-letter code, such as USD or CNY.")
-@click.option("--from", "--start", "start", type=TimeType(), help="Start of its validity.  [default: this hour]")
-@click.option("--to", "--end", "end", type=TimeType(), help="End of its validity.  [default: none]")
+@click.option("--from", "--start", "start", type=TimeOption(), help="Start of its validity.  [default: this hour]")
+@click.option("--to", "--end", "end", type=TimeOption(), help="End of its validity.  [default: none]")
 @click.option("--reason", required=True, help="Reason, kept in the history.")
 def set_price(
     stack: str, matches: Sequence[str], amount: str, unit: Any, currency: str, start: datetime | None,
@@ -101,18 +101,18 @@ def set_price(
     price = Price(
         source="override",
         unit=unit,
-        amount=_amount(amount),
-        applies_to=_node_attributes(matches),
-        currency=_currency(currency),
+        amount=_parse_amount(amount),
+        applies_to=_parse_node_attributes(matches),
+        currency=_parse_currency(currency),
         valid_from=start or floor_hour(now),
         valid_to=end,
         fetched_at=now,
         author=current_user(),
-        reason=_text("--reason", reason),
+        reason=_parse_text("--reason", reason),
     )
     if price.valid_to is not None and price.valid_from is not None:
         check_period(price.valid_from, price.valid_to)
-    override = _book(stack).set_override(price, now=now)
+    override = _price_book(stack).set_override(price, now=now)
     click.echo(f"override {override.id} is in force from {_end_text(price.valid_from)} to {_end_text(price.valid_to)}")
     _report_past_hours(price.valid_from, now)
 
@@ -120,7 +120,7 @@ def set_price(
 @prices.command()
 @click.argument("override_id", metavar="ID")
 @stack_option
-@click.option("--at", type=TimeType(), help="End of its validity.  [default: now]")
+@click.option("--at", type=TimeOption(), help="End of its validity.  [default: now]")
 @click.option("--reason", required=True, help="Reason, kept in the history.")
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
     """End the validity of a price that was set by hand.
@@ -132,8 +132,8 @@ def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None
       gpucost prices drop ID --stack gpucost --reason "contract ended"
     """
     now = datetime.now(UTC).replace(microsecond=0)
-    override = _book(stack).drop_override(
-        override_id, at=at or now, author=current_user(), reason=_text("--reason", reason), now=now
+    override = _price_book(stack).drop_override(
+        override_id, at=at or now, author=current_user(), reason=_parse_text("--reason", reason), now=now
     )
     ends = override.price.valid_to
     click.echo(f"override {override.id} ends at {_end_text(ends)}")
@@ -185,8 +185,8 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
 
 @prices.command()
 @stack_option
-@click.option("--from", "--start", "start", type=TimeType(), help="Changes since then.  [default: 30 days ago]")
-@click.option("--to", "--end", "end", type=TimeType(), help="Changes before then.  [default: now]")
+@click.option("--from", "--start", "start", type=TimeOption(), help="Changes since then.  [default: 30 days ago]")
+@click.option("--to", "--end", "end", type=TimeOption(), help="Changes before then.  [default: now]")
 @format_option("table", "json", "csv")
 def changes(stack: str, start: datetime | None, end: datetime | None, output_format: str) -> None:
     """List prices that were set or dropped by hand, and changes of past hours, newest first.
@@ -197,7 +197,7 @@ def changes(stack: str, start: datetime | None, end: datetime | None, output_for
     """
     last = end or datetime.now(UTC)
     first = start or last - timedelta(days=30)
-    book = _book(stack)
+    book = _price_book(stack)
     rows: list[dict[str, Any]] = []
     for override in book.overrides():
         price = override.price
@@ -220,12 +220,12 @@ def changes(stack: str, start: datetime | None, end: datetime | None, output_for
                      "price": "", "from": change.start, "to": change.end, "author": change.author, "why": change.reason,
                      "settled_at": change.settled_at})  # fmt: skip
     rows = [{name: row[name] for name in CHANGE_COLUMNS} for row in rows if first <= row["at"] < last]
-    _show(
+    _print_prices(
         output_format, "changes", CHANGE_COLUMNS, sorted(rows, key=lambda row: (row["at"], row["event"]), reverse=True)
     )
 
 
-def _show(output_format: str, name: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+def _print_prices(output_format: str, name: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
     if output_format == "json":
         sys.stdout.write(dumps({name: rows}, indent=2) + "\n")
     elif output_format == "csv":
@@ -250,7 +250,7 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _node_attributes(matches: Sequence[str]) -> dict[str, str]:
+def _parse_node_attributes(matches: Sequence[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for match in matches:
         name, separator, pattern = match.partition("=")
@@ -260,7 +260,7 @@ def _node_attributes(matches: Sequence[str]) -> dict[str, str]:
             )
         if name in facts:
             raise InvalidInputError(f"--match names {name} twice. Pass it once, with a shell pattern")
-        facts[name] = _text("--match", pattern)
+        facts[name] = _parse_text("--match", pattern)
     if not facts:
         raise InvalidInputError(
             "--match is missing. Pass at least one --match ATTRIBUTE=PATTERN. To match every node, pass "
@@ -269,7 +269,7 @@ def _node_attributes(matches: Sequence[str]) -> dict[str, str]:
     return facts
 
 
-def _amount(text: str) -> Decimal:
+def _parse_amount(text: str) -> Decimal:
     try:
         amount = Decimal(text)
     except InvalidOperation:
@@ -283,13 +283,13 @@ def _amount(text: str) -> Decimal:
     return amount
 
 
-def _currency(text: str) -> str:
+def _parse_currency(text: str) -> str:
     if len(text) != 3 or not (text.isascii() and text.isalpha() and text.isupper()):
         raise InvalidInputError(f"--currency {text!r} is not a code of three capital letters such as USD")
     return text
 
 
-def _text(option: str, text: str) -> str:
+def _parse_text(option: str, text: str) -> str:
     if not text.strip() or len(text) > MAX_TEXT_LENGTH:
         raise InvalidInputError(f"{option} has {len(text.strip())} characters. Pass 1 to {MAX_TEXT_LENGTH}")
     return text.strip()
@@ -299,5 +299,5 @@ def _end_text(moment: datetime | None) -> str:
     return "further notice" if moment is None else format_timestamp(moment)
 
 
-def _book(stack: str) -> "PriceStore":
+def _price_book(stack: str) -> "PriceStore":
     return container_of(stack).price_book

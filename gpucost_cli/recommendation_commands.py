@@ -54,7 +54,7 @@ def list_recommendations(
     """
     from gpucost.features.recommendations.routes import build_response
 
-    all_rows, reviews = _queries(stack).recommendations(cluster=cluster)
+    all_rows, reviews = _recommendation_queries(stack).recommendations(cluster=cluster)
     rows = [
         recommendation
         for recommendation in all_rows
@@ -85,7 +85,7 @@ def show(recommendation_id: str, stack: str, output_format: str, *, only_patch: 
     from gpucost.features.recommendations.routes import build_row
     from gpucost_cli.recommendation_screen import render_recommendation
 
-    recommendation = _queries(stack).find(recommendation_id)
+    recommendation = _recommendation_queries(stack).find(recommendation_id)
     if only_patch and not recommendation.content.patch:
         raise InvalidInputError(f"{recommendation.id} has no manifest; show it without --patch to see what to do")
     if only_patch:
@@ -136,7 +136,7 @@ def dismiss(recommendation_id: str, stack: str, reason: str) -> None:
     Example:
       gpucost recommendations dismiss idle-3f9a1c0d2b4e --stack gpucost-prod --reason "needed for the launch"
     """
-    dismissed = _queries(stack).dismiss(recommendation_id, author=current_user(), reason=reason)
+    dismissed = _recommendation_queries(stack).dismiss(recommendation_id, author=current_user(), reason=reason)
     click.echo(f"{dismissed.id} is dismissed")
 
 
@@ -150,7 +150,7 @@ def reopen(recommendation_id: str, stack: str) -> None:
     Example:
       gpucost recommendations reopen idle-3f9a1c0d2b4e --stack gpucost-prod
     """
-    click.echo(f"{_queries(stack).reopen(recommendation_id).id} is open")
+    click.echo(f"{_recommendation_queries(stack).reopen(recommendation_id).id} is open")
 
 
 def _print_table(rows: list["Recommendation"]) -> None:
@@ -210,5 +210,5 @@ def _print_findings(reviews: list["Review"], business_unit: str | None) -> None:
         )
 
 
-def _queries(stack: str) -> "RecommendationQueries":
+def _recommendation_queries(stack: str) -> "RecommendationQueries":
     return container_of(stack).recommendation_queries

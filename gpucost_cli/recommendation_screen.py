@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
     from gpucost.features.recommendations.model import Recommendation
 
-COLUMNS = 100
+SCREEN_WIDTH = 100
 """Longer figures wrap; a manifest keeps its own lines."""
 _LABEL_WIDTH = 14
 
 
 def render_recommendation(recommendation: "Recommendation") -> list[str]:
     """Return the lines of all figures, then the manifest."""
-    lines = [line for label, text in _figures(recommendation) for line in _wrap(label, text)]
+    lines = [line for label, text in _figure_lines(recommendation) for line in _wrap(label, text)]
     patch = recommendation.content.patch.rstrip()
     return [*lines, "", *patch.splitlines()] if patch else lines
 
 
-def _figures(recommendation: "Recommendation") -> "Iterator[tuple[str, str]]":
+def _figure_lines(recommendation: "Recommendation") -> "Iterator[tuple[str, str]]":
     content = recommendation.content
     saving, evidence = content.saving, content.evidence
     low, high, usd = (money(amount, content.currency) for amount in (saving.low_usd, saving.high_usd, saving.usd))
@@ -51,5 +51,5 @@ def _figures(recommendation: "Recommendation") -> "Iterator[tuple[str, str]]":
 
 
 def _wrap(label: str, text: str) -> list[str]:
-    lines = textwrap.wrap(printable(text), COLUMNS - _LABEL_WIDTH - 2, break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(printable(text), SCREEN_WIDTH - _LABEL_WIDTH - 2, break_on_hyphens=False) or [""]
     return [f"{'' if index else label:<{_LABEL_WIDTH}}  {line}".rstrip() for index, line in enumerate(lines)]

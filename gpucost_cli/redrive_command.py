@@ -25,11 +25,11 @@ from gpucost_cli.options import format_option, stack_option
 if TYPE_CHECKING:
     from gpucost.runtime.messaging import MessageBus
 
-HIDDEN_SECONDS = 60
+VISIBILITY_TIMEOUT_SECONDS = 60
 """How long a received message stays invisible to others if the command is killed before it releases the message."""
 POLL_SECONDS = 1
 """Long polling: with a wait of zero SQS asks only some of its servers and may miss messages."""
-BATCH = 10
+MAX_MESSAGES_PER_RECEIVE = 10
 """Limit of SQS."""
 NO_REASON = "the function failed each time; see its log"
 DeadLetterMessage = HoursDue | HoursToRestate | HourPublished | AlertTick | ScheduledTick | ExternalAlerts
@@ -121,7 +121,7 @@ def redrive_messages(
     """
     counts: Counter[Action] = Counter()
     with _released_at_end(sqs, queue) as receipts:
-        for received in _messages(sqs, queue, receipts):
+        for received in _receive_messages(sqs, queue, receipts):
             reason = received.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
             try:
                 letter = read_dead_letter(received["Body"])
@@ -131,9 +131,9 @@ def redrive_messages(
                 continue
             action: Action = "dropped" if isinstance(letter, ScheduledTick) else "sent"
             counts[action] += 1
-            report(action, _description(letter), reason)
+            report(action, _describe_letter(letter), reason)
             if not dry_run:
-                _send(bus, letter, settings_version)
+                _resend(bus, letter, settings_version)
                 sqs.delete_message(QueueUrl=queue, ReceiptHandle=received["ReceiptHandle"])
                 del receipts[received["MessageId"]]
     return RedriveResult(counts["sent"], counts["dropped"], counts["kept"])
@@ -146,12 +146,12 @@ def read_dead_letter(body: str) -> DeadLetterMessage:
         InvalidMessageError: it is no message of this product.
     """
     try:
-        return _read(body)
+        return _read_message(body)
     except RecursionError:
         raise InvalidMessageError("not a gpucost message: nested too deeply") from None
 
 
-def _read(body: object) -> DeadLetterMessage:
+def _read_message(body: object) -> DeadLetterMessage:
     try:
         document = json.loads(body) if isinstance(body, str) else None
     except ValueError:
@@ -159,14 +159,14 @@ def _read(body: object) -> DeadLetterMessage:
     if not isinstance(body, str) or not isinstance(document, dict):
         raise InvalidMessageError("not a gpucost message: not a JSON object")
     if "requestPayload" in document:  # Lambda's record of an event that failed each time
-        return _read(json.dumps(document["requestPayload"]))
+        return _read_message(json.dumps(document["requestPayload"]))
     if "Records" in document:
         match document["Records"]:
             case [{"Sns": {"Message": message}}]:
-                return _read(message)
+                return _read_message(message)
         raise InvalidMessageError("not a gpucost message: its records are not one notification of SNS")
     if document.get("Type") == "Notification":
-        return _read(document.get("Message"))
+        return _read_message(document.get("Message"))
     if "scheduled_time" in document and "kind" not in document:
         return read_message(ScheduledTick, body)
     if document.get("kind") in ("hour-published", "tick", "amp-alerts"):
@@ -184,23 +184,23 @@ def _released_at_end(sqs: Any, queue: str) -> Iterator[dict[str, str]]:
         yield receipts
     finally:
         remaining = list(receipts.values())
-        for start in range(0, len(remaining), BATCH):
+        for start in range(0, len(remaining), MAX_MESSAGES_PER_RECEIVE):
             entries = [
                 {"Id": str(i), "ReceiptHandle": receipt, "VisibilityTimeout": 0}
-                for i, receipt in enumerate(remaining[start : start + BATCH])
+                for i, receipt in enumerate(remaining[start : start + MAX_MESSAGES_PER_RECEIVE])
             ]
             with suppress(BotoCoreError, ClientError):  # it becomes visible by itself after HIDDEN_SECONDS
                 sqs.change_message_visibility_batch(QueueUrl=queue, Entries=entries)
 
 
-def _messages(sqs: Any, queue: str, receipts: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _receive_messages(sqs: Any, queue: str, receipts: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Receive every message once, and add its receipt to the receipts."""
     seen: set[str] = set()
     while True:
         answer = sqs.receive_message(
             QueueUrl=queue,
-            MaxNumberOfMessages=BATCH,
-            VisibilityTimeout=HIDDEN_SECONDS,
+            MaxNumberOfMessages=MAX_MESSAGES_PER_RECEIVE,
+            VisibilityTimeout=VISIBILITY_TIMEOUT_SECONDS,
             WaitTimeSeconds=POLL_SECONDS,
             MessageAttributeNames=["All"],
         )
@@ -213,7 +213,7 @@ def _messages(sqs: Any, queue: str, receipts: dict[str, str]) -> Iterator[dict[s
         yield from new
 
 
-def _send(bus: "MessageBus", letter: DeadLetterMessage, settings_version: int) -> None:
+def _resend(bus: "MessageBus", letter: DeadLetterMessage, settings_version: int) -> None:
     if isinstance(letter, HoursDue):
         bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
@@ -222,7 +222,7 @@ def _send(bus: "MessageBus", letter: DeadLetterMessage, settings_version: int) -
         bus.publish(letter)
 
 
-def _description(letter: DeadLetterMessage) -> str:
+def _describe_letter(letter: DeadLetterMessage) -> str:
     if isinstance(letter, HoursDue | HoursToRestate):
         return f"{letter.kind} {letter.cluster} {letter.first_hour:%Y-%m-%dT%HZ}, {letter.hours} h"
     if isinstance(letter, HourPublished):

@@ -39,7 +39,7 @@ def print_table(part: Table | str, console: Console | None = None) -> None:
 
 def hours_document(records: Iterable[HourRecord]) -> dict[str, Any]:
     """Build `{"hours": [Hour, …]}`, as docs/cost-model.md describes it; figures of an incomplete hour are null."""
-    return {"hours": [_hour(record) for record in records]}
+    return {"hours": [_hour_document(record) for record in records]}
 
 
 def hours_json(records: Iterable[HourRecord]) -> str:
@@ -196,7 +196,7 @@ def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
     )
 
 
-def _hour(record: HourRecord) -> dict[str, Any]:
+def _hour_document(record: HourRecord) -> dict[str, Any]:
     coverage, totals = record.coverage, record.totals
     figures: dict[str, Any] = dict.fromkeys((*Costs.names(), *CapacityCosts.names()))
     if totals is not None:

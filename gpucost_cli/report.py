@@ -28,12 +28,12 @@ def show_units(*, stack: str | None, api: str | None, parameters: Mapping[str, s
         InvalidInputError: the API rejects the parameters. The message says why.
         GpuCostError: the API is not reachable or fails.
     """
-    url, signed = _address(stack, api)
+    url, signed = _api_address(stack, api)
     response = get_from_api(url, "/v1/business-units", parameters, signed=signed)
     if output_format == "json":
         sys.stdout.write(response.text + "\n")
         return
-    for part in business_unit_tables(decode(response.text)):
+    for part in business_unit_tables(parse_json_exactly(response.text)):
         render.print_table(part)
 
 
@@ -43,7 +43,7 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
     Raises:
         As `show_units`.
     """
-    (url, signed), cursor, rows = _address(stack, api), None, []
+    (url, signed), cursor, rows = _api_address(stack, api), None, []
     while True:
         page_parameters = {"format": "csv"} if output_format == "csv" else {}
         page_parameters |= {"cursor": cursor} if cursor is not None else {}
@@ -53,7 +53,7 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
             sys.stdout.write(response.text if cursor is None else response.text.partition("\r\n")[2])
             cursor = response.headers.get(NEXT_CURSOR_HEADER)
         else:
-            document = decode(response.text)
+            document = parse_json_exactly(response.text)
             rows += document["rows"]
             cursor = document["cursor"]
         if cursor is None:
@@ -65,7 +65,7 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
             render.print_table(part)
 
 
-def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
+def _api_address(stack: str | None, api: str | None) -> tuple[str, bool]:
     """Return the API's URL, and whether requests must be signed."""
     return api or deployment.find_deployment(str(stack)).api_url, api is None and not is_demo(str(stack))
 
@@ -94,7 +94,7 @@ def get_from_api(url: str, path: str, parameters: Mapping[str, str], *, signed: 
     raise error_class(f"the API at {url} returned {response.status_code}: {detail}")
 
 
-def decode(text: str) -> dict[str, Any]:
+def parse_json_exactly(text: str) -> dict[str, Any]:
     """Parse a JSON response with exact numbers."""
     document: dict[str, Any] = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)
     return document
@@ -105,10 +105,10 @@ def business_unit_tables(document: dict[str, Any]) -> list[Any]:
     rows, totals, coverage = document["rows"], document["totals"], document["coverage"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
-        return [*_default_window(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
+        return [*_default_window_note(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
     parts: list[Any] = [
-        *_default_window(document),
+        *_default_window_note(document),
         render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"]),
     ]
     if (note := render.unpriced_note(totals)) is not None:
@@ -123,7 +123,7 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     coverage, totals, currency = document["coverage"], document["totals"], document["currency"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
-        return [*_default_window(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
+        return [*_default_window_note(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     has_times, has_idle = document["granularity"] != "total", document["idle"] != "hidden"
     title = f"{document['start']} to {document['end']}, {hours}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
@@ -148,10 +148,10 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
         idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
     fleet = _cost_cells({**totals, **idle}, currency, has_idle=has_idle)
     table.add_row(*["all"] * label_columns, *blank, *fleet, style="bold")
-    return [*_default_window(document), table]
+    return [*_default_window_note(document), table]
 
 
-def _default_window(document: Mapping[str, Any]) -> list[str]:
+def _default_window_note(document: Mapping[str, Any]) -> list[str]:
     """Return a note if the default window was used."""
     if document["default_window"] is None:
         return []

@@ -8,7 +8,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.query.dimensions import DIMENSIONS
 from gpucost_cli.aws_session import aws_options
-from gpucost_cli.options import STACK_HELP, HourType
+from gpucost_cli.options import STACK_HELP, HourOption
 
 FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
 
@@ -21,11 +21,11 @@ FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
     "--start",
     "--from",
     "start",
-    type=HourType(),
+    type=HourOption(),
     help="Start of the period: an hour or a day; by default one day before the end.",
 )
 @click.option(
-    "--end", "--to", "end", type=HourType(), help="End of the period, exclusive; by default the last full hour."
+    "--end", "--to", "end", type=HourOption(), help="End of the period, exclusive; by default the last full hour."
 )
 @click.option(
     "--window",
@@ -78,8 +78,14 @@ def report(
         raise InvalidInputError(f"{problem}. Pass one of them")
     if api is not None and not api.startswith(("http://", "https://")):
         raise InvalidInputError(f"--api {api!r} is not a URL. Pass for example http://127.0.0.1:8080")
-    parameters = _period(start, end, window, days) | ({"cluster": cluster} if cluster else {})
-    options = {"group_by": group_by, "granularity": granularity, "idle": idle, "sort": sort, **_filters(filters)}
+    parameters = _period_parameters(start, end, window, days) | ({"cluster": cluster} if cluster else {})
+    options = {
+        "group_by": group_by,
+        "granularity": granularity,
+        "idle": idle,
+        "sort": sort,
+        **_filter_parameters(filters),
+    }
     sent_options = {name: value for name, value in options.items() if value is not None}
     if not sent_options and form != "csv":
         reports.show_units(stack=stack, api=api, parameters=parameters, output_format=form)
@@ -88,7 +94,9 @@ def report(
     reports.show_costs(stack=stack, api=api, parameters={**parameters, **defaults, **sent_options}, output_format=form)
 
 
-def _period(start: datetime | None, end: datetime | None, window: str | None, days: int | None) -> dict[str, str]:
+def _period_parameters(
+    start: datetime | None, end: datetime | None, window: str | None, days: int | None
+) -> dict[str, str]:
     if sum((start is not None or end is not None, window is not None, days is not None)) > 1:
         raise InvalidInputError("the period is set in several ways. Pass --start and --end, or --window, or --days")
     if days is not None:
@@ -101,7 +109,7 @@ def _period(start: datetime | None, end: datetime | None, window: str | None, da
     return {"start": format_timestamp(start or last - timedelta(days=1)), "end": format_timestamp(last)}
 
 
-def _filters(texts: tuple[str, ...]) -> dict[str, str]:
+def _filter_parameters(texts: tuple[str, ...]) -> dict[str, str]:
     filters: dict[str, str] = {}
     for text in texts:
         name, equals, values = text.partition("=")

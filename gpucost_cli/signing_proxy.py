@@ -19,7 +19,7 @@ from devstack.loopback import LoopbackServer, serving_in_background
 from gpucost.core.errors import GpuCostError
 from gpucost.runtime.json_text import dumps
 
-Sign = Callable[[str], Mapping[str, str]]
+SignRequest = Callable[[str], Mapping[str, str]]
 """Returns the headers of a signed GET request for a URL."""
 
 _FORWARDED_HEADERS = {
@@ -30,14 +30,14 @@ _FORWARDED_HEADERS = {
     "if-modified-since",
     "user-agent",
 }
-_HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "upgrade", "trailer", "te", "server", "date"}
+_HOP_BY_HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "upgrade", "trailer", "te", "server", "date"}
 """Hop-by-hop headers, which are not forwarded (RFC 9110, 7.6.1), and headers that the proxy writes itself."""
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _TIMEOUT = (5, 35)
 """Seconds to connect and to wait for data. API Gateway's timeout is 30 seconds."""
 
 
-def signer(credentials: Any, region: str) -> Sign:
+def signer(credentials: Any, region: str) -> SignRequest:
     """Return a signer (SigV4, service `execute-api`). Temporary credentials are refreshed when they expire.
 
     Args:
@@ -74,7 +74,7 @@ def _keep_authorization(request: requests.PreparedRequest) -> requests.PreparedR
 
 class _Server(LoopbackServer):
     upstream: str
-    sign: Sign | None
+    sign: SignRequest | None
     session: requests.Session
 
 
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         with response:
             self.send_response(response.status_code)
             for name, value in response.headers.items():
-                if name.lower() not in _HOP_HEADERS:
+                if name.lower() not in _HOP_BY_HOP_HEADERS:
                     self.send_header(name, value)
             has_length = "Content-Length" in response.headers
             if not has_length:
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, response: requests.Response, *, chunked: bool) -> None:
         try:
-            for part in response.raw.stream(_CHUNK, decode_content=False):
+            for part in response.raw.stream(_CHUNK_BYTES, decode_content=False):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
             if chunked:
                 self.wfile.write(b"0\r\n\r\n")
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve_proxy(upstream: str, sign: Sign | None, port: int) -> Iterator[str]:
+def serve_proxy(upstream: str, sign: SignRequest | None, port: int) -> Iterator[str]:
     """Run the proxy and yield its local URL.
 
     Args:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOVE = re.compile(
     r"(?P<gpus>[1-9]\d{0,5})\s*x?\s+(?P<model>\S.*?)\s+to\s+(?P<profile>[1-7]g\.\d+gb(?:\+me)?)", re.IGNORECASE
 )
-_MONTH = Decimal(730)
+_HOURS_PER_MONTH = Decimal(730)
 
 
 @click.command("what-if")
@@ -104,7 +104,7 @@ def _print_tables(outcome: "SliceMoveOutcome", currency: str, move: "MoveToSlice
         click.echo(
             f"moved: {outcome.moved_gpus:.2f} GPUs on average instead of {move.gpus}, because the unit held no more"
         )
-    monthly = outcome.freed_usd / outcome.days / 24 * _MONTH
+    monthly = outcome.freed_usd / outcome.days / 24 * _HOURS_PER_MONTH
     click.echo(
         f"freed: {outcome.freed_gpu_hours / outcome.days / 24:.2f} GPUs, {money(monthly, currency)} a month when "
         "their nodes are removed; unallocated until then"

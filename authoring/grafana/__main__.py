@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from authoring.grafana import business_unit, fleet, ledger, node_pool, pipeline
 from devstack.template import REPOSITORY
 from gpucost.settings_document import parse_settings
-from gpucost_cli.manifests.dashboard_metrics import FOLDER, RULES
+from gpucost_cli.manifests.dashboard_metrics import FOLDER, RULES_FILE
 from gpucost_cli.rules import documents
 
 MODULES: Mapping[str, Any] = {
@@ -36,7 +36,7 @@ def files() -> dict[str, str]:
     settings = parse_settings(_QUICK_START.read_text(encoding="utf-8"))
     groups = documents.recording_groups(settings, settings.clusters, _NOW)
     alerts = documents.alerting_groups(include_template=False)
-    return {**dashboard_texts, RULES.name: documents.render_groups("cloudformation", [*groups, *alerts])}
+    return {**dashboard_texts, RULES_FILE.name: documents.render_groups("cloudformation", [*groups, *alerts])}
 
 
 def main(arguments: list[str], folder: Path = FOLDER) -> int:

@@ -17,7 +17,7 @@ from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
 from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
 from gpucost_cli.doctor.collection import FactsCollector
-from gpucost_cli.doctor.utilization import HeldGpus, held_gpus
+from gpucost_cli.doctor.utilization import HeldGpus, gpus_held_by_signal_and_source
 from gpucost_cli.placeholders import refuse_placeholders
 
 Attribution = Literal["possible", "wrong", "impossible"]
@@ -27,7 +27,7 @@ CLUSTER_TIMEOUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ClusterReport:
     """The results for one cluster."""
 
     cluster: str
@@ -58,7 +58,7 @@ class Report:
         return len(self.checks) == 1 and not self.possible
 
 
-def examine_all(settings: CoreSettings, now: datetime) -> list[Report]:
+def examine_clusters(settings: CoreSettings, now: datetime) -> list[ClusterReport]:
     """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
 
     Raises:
@@ -70,40 +70,45 @@ def examine_all(settings: CoreSettings, now: datetime) -> list[Report]:
     for cluster in settings.clusters:
         key = cluster.prometheus.model_dump_json()
         if key in unreachable:
-            reports.append(Report(cluster.name, unreachable[key], []))
+            reports.append(ClusterReport(cluster.name, unreachable[key], []))
             continue
-        report = examine(cluster, settings, now)
+        report = examine_cluster(cluster, settings, now)
         reports.append(report)
         if report.is_unreachable:
             unreachable[key] = report.checks
     return reports
 
 
-def examine(
+def examine_cluster(
     cluster: ClusterSettings,
     settings: CoreSettings,
     now: datetime,
     *,
     client: Callable[..., PrometheusClient] = PrometheusClient,
-) -> Report:
+) -> ClusterReport:
     """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
-    required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
+    required_labels, ranks = (
+        labels.required_labels(settings),
+        signals.signals_by_rank(utilization.signal, utilization.scale),
+    )
     try:
         prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
         facts = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series).collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
-        return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
+        return ClusterReport(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
     except CredentialsError as error:
-        return Report(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
+        return ClusterReport(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
-        return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
+        return ClusterReport(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
     context = CheckContext(facts, cluster, settings, required_labels, ranks)
-    return Report(
-        cluster.name, [Check("Prometheus", "", "found", "required"), *run_checks(context)], held_gpus(context)
+    return ClusterReport(
+        cluster.name,
+        [Check("Prometheus", "", "found", "required"), *run_checks(context)],
+        gpus_held_by_signal_and_source(context),
     )
 
 

@@ -16,7 +16,7 @@ from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
 from gpucost_cli.doctor.facts import REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
-from gpucost_cli.doctor.queries import NODE_INFO, DoctorQueries, outside_selector
+from gpucost_cli.doctor.queries import NODE_INFO, DoctorQueries, count_outside_selector
 
 STEP = timedelta(minutes=10)
 """Step of range queries. Objects that exist for less time may be missed."""
@@ -62,7 +62,7 @@ class FactsCollector:
         start = floor_hour(now) - HOUR
         first = now - STEP * ((now - start) // STEP)
         counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
-        device_query = self._queries.device_counts(signals.all_names())
+        device_query = self._queries.device_counts(signals.all_signal_names())
         device_counts = self._client.query_range(device_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
@@ -70,14 +70,14 @@ class FactsCollector:
         names = [signal.name for rank in self._ranks for signal in rank]
         by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [signals.NEURON_SIGNAL.name]]
         max_values = self._client.query_range(self._queries.max_values(names), first, now, STEP)
-        devices = parsing.devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
+        devices = parsing.parse_devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
         nodes = self._client.query(self._queries.nodes(), evaluated_at)
-        requests = parsing.holders(self._client.query(self._queries.holders(), evaluated_at))
-        holders = parsing.without_gone_pods(requests, parsing.nodes(nodes), devices)
+        requests = parsing.parse_gpu_holders(self._client.query(self._queries.holders(), evaluated_at))
+        holders = parsing.without_gone_pods(requests, parsing.parse_nodes(nodes), devices)
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
         )
-        exporters = parsing.exporters(counts)
+        exporters = parsing.scrape_times_by_exporter(counts)
         scrapes = self._scrapes(exporters, devices, nodes, start, now)
         return Facts(
             now=now,
@@ -86,20 +86,22 @@ class FactsCollector:
             exporters=exporters,
             resources=parsing.max_counts(resources, "resource"),
             holders=holders,
-            nodes=parsing.nodes(nodes, holders),
+            nodes=parsing.parse_nodes(nodes, holders),
             devices=devices,
             max_values={signal.labels["__name__"]: parsing.max_value(signal) for signal in max_values},
             cluster_labels=parsing.values_by_label(self._client.query(self._queries.cluster_labels(), evaluated_at)),
-            label_counts=parsing.label_counts(label_counts),
+            label_counts=parsing.count_series_by_label(label_counts),
             owner_kinds=parsing.max_counts(self._client.query(self._queries.owners(), evaluated_at), "owner_kind"),
             finished_pods=parsing.max_counts(label_counts, STATISTIC_LABEL).get("finished", 0),
             intervals={
-                target: interval for target, times in scrapes.items() if (interval := _interval(times)) is not None
+                target: interval
+                for target, times in scrapes.items()
+                if (interval := _scrape_interval_seconds(times)) is not None
             },
             jobs_with_up=self._with_up,
             labels_outside_selector=self._labels_outside_selector(series, names, evaluated_at),
             accepts_long_queries=self._accepts_long_queries(now),
-            jobs=parsing.jobs(self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)),
+            jobs=parsing.count_series_by_job(self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)),
         )
 
     def _accepts_long_queries(self, now: datetime) -> bool:
@@ -119,27 +121,27 @@ class FactsCollector:
         now: datetime,
     ) -> dict[Target, list[int]]:
         """Scrape times (ms) of some targets, by `up` if it is kept, else by another series of the target."""
-        kube_targets = sorted(exporters, key=_order)[:MAX_INTERVAL_TARGETS]
+        kube_targets = sorted(exporters, key=_target_order)[:MAX_INTERVAL_TARGETS]
         device_by_target = {device.target: device for device in reversed(devices)}
-        targets = [*kube_targets, *sorted(device_by_target, key=_order)[:MAX_INTERVAL_TARGETS]]
+        targets = [*kube_targets, *sorted(device_by_target, key=_target_order)[:MAX_INTERVAL_TARGETS]]
         self._with_up: frozenset[str] = frozenset()
         scrapes: dict[Target, list[int]] = {}
         with_instance = [target for target in targets if target.instance]
         if with_instance:
             up = [
-                (parsing.target(labels), samples)
+                (parsing.parse_target(labels), samples)
                 for labels, samples in self._client.raw_samples(self._queries.up(with_instance), start, now)
             ]
             self._with_up = frozenset(target.job for target, _ in up)
             scrapes = {target: [time for time, value in samples if value == "1"] for target, samples in up}
-        info = {parsing.target(labels): labels for labels, _ in nodes if labels.get(STATISTIC_LABEL) == "info"}
+        info = {parsing.parse_target(labels): labels for labels, _ in nodes if labels.get(STATISTIC_LABEL) == "info"}
         without_up = [target for target in targets if target not in scrapes]
         for target in [
             *[target for target in without_up if target in info][:MAX_TARGETS_WITHOUT_UP],
             *[target for target in without_up if target in device_by_target][:MAX_TARGETS_WITHOUT_UP],
         ]:
             metric = NODE_INFO if target in info else device_by_target[target].signal
-            labels = parsing.series_labels(info[target] if target in info else device_by_target[target].labels)
+            labels = parsing.labels_that_select(info[target] if target in info else device_by_target[target].labels)
             series = self._client.raw_samples(self._queries.one_series(metric, labels), start, now)
             scrapes[target] = sorted({time for _, samples in series for time, _ in samples})
         return scrapes
@@ -153,7 +155,7 @@ class FactsCollector:
         if not self._selector or not metrics:  # matchers of sources have a check of their own (jobs)
             return {}
         by_metric: dict[str, list[Mapping[str, str]]] = {}
-        for labels, _ in self._client.query(outside_selector(metrics, self._selector), evaluated_at):
+        for labels, _ in self._client.query(count_outside_selector(metrics, self._selector), evaluated_at):
             by_metric.setdefault(labels["__name__"], []).append(
                 {name: value for name, value in labels.items() if name != "__name__"}
             )
@@ -169,11 +171,11 @@ def _last_time(results: Iterable[Sequence[Series]], now: datetime) -> datetime:
     return now
 
 
-def _interval(times: Sequence[int]) -> Decimal | None:
+def _scrape_interval_seconds(times: Sequence[int]) -> Decimal | None:
     """Seconds between scrapes, to a tenth: the median, which gaps and jitter hardly change."""
     distances = [after - before for before, after in pairwise(sorted(times)) if after > before]
     return round(Decimal(median_low(distances)) / 1000, 1).normalize() if distances else None
 
 
-def _order(target: Target) -> tuple[str, str, str]:
+def _target_order(target: Target) -> tuple[str, str, str]:
     return target.job, target.instance, target.replica

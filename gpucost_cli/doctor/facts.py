@@ -141,7 +141,7 @@ class Facts:
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Number of series by source and job, regardless of the settings' matchers of sources."""
 
-    def has(self, *metrics: str) -> bool:
+    def has_series_of_any(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""
         return any(self.series.get(metric) for metric in metrics)
 
@@ -181,7 +181,7 @@ class Facts:
         return next((self._node_names[name] for name in device.node_names if name in self._node_names), "")
 
     @cached_property
-    def devices_on(self) -> Mapping[str, Sequence[ObservedDevice]]:
+    def devices_by_node(self) -> Mapping[str, Sequence[ObservedDevice]]:
         """Devices by the name of their node."""
         by_node: dict[str, list[ObservedDevice]] = {}
         for device in self.devices:
@@ -210,7 +210,7 @@ class Facts:
             return {device.target for device in self.devices if device.signal == NEURON_SIGNAL.name}
         return {device.target for device in self.gpu_devices}
 
-    def interval(self, metric: str) -> Decimal | None:
+    def scrape_interval_seconds(self, metric: str) -> Decimal | None:
         """The scrape interval of a metric's exporter in seconds, the longest if targets differ."""
         intervals = [self.intervals[target] for target in self.targets_of(metric) if target in self.intervals]
-        return max(intervals) if intervals and (self.has(metric) or metric.endswith("*")) else None
+        return max(intervals) if intervals and (self.has_series_of_any(metric) or metric.endswith("*")) else None

@@ -14,7 +14,7 @@ Labels = Mapping[str, str]
 _NODE_NAMES = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
-def target(labels: Labels) -> Target:
+def parse_target(labels: Labels) -> Target:
     """The target that a series was scraped from, and the replica of Prometheus that scraped it."""
     replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
     return Target(labels.get("job", ""), labels.get("instance", ""), replica)
@@ -36,15 +36,15 @@ def max_value(series: Series) -> Decimal:
     return max(values, default=Decimal(0))
 
 
-def exporters(series: Iterable[Series]) -> dict[Target, frozenset[int]]:
+def scrape_times_by_exporter(series: Iterable[Series]) -> dict[Target, frozenset[int]]:
     """The times at which each target had series."""
     times: dict[Target, set[int]] = {}
     for labels, samples in series:
-        times.setdefault(target(labels), set()).update(time for time, _ in samples)
+        times.setdefault(parse_target(labels), set()).update(time for time, _ in samples)
     return {exporter: frozenset(exporter_times) for exporter, exporter_times in times.items()}
 
 
-def holders(series: Iterable[Series]) -> list[GpuHolder]:
+def parse_gpu_holders(series: Iterable[Series]) -> list[GpuHolder]:
     """Pods with their effective request: the sum of their containers, or their largest init container if larger."""
     units: dict[tuple[str, str, str, str, str], dict[tuple[bool, str], int]] = {}
     targets: dict[tuple[str, str, str, str, str], set[Target]] = {}
@@ -56,20 +56,20 @@ def holders(series: Iterable[Series]) -> list[GpuHolder]:
         )  # fmt: skip
         container = labels.get(STATISTIC_LABEL) == "init", exported_label(labels, "container")
         units.setdefault(pod, {})[container] = int(parse_number(pod_series.samples[-1][1]))
-        targets.setdefault(pod, set()).add(target(labels))
+        targets.setdefault(pod, set()).add(parse_target(labels))
     return [
         GpuHolder(*pod, units=effective, targets=frozenset(targets[pod]))
         for pod, requests in units.items()
-        if (effective := _effective(requests)) > 0
+        if (effective := _effective_request(requests)) > 0
     ]
 
 
-def nodes(series: Iterable[Series], holders: Iterable[GpuHolder] = ()) -> dict[str, ObservedNode]:
+def parse_nodes(series: Iterable[Series], holders: Iterable[GpuHolder] = ()) -> dict[str, ObservedNode]:
     """Nodes by name, including nodes that are known only from the pods on them."""
     by_name: dict[str, list[Series]] = {holder.node: [] for holder in holders}
     for node_series in series:
         by_name.setdefault(exported_label(node_series.labels, "node"), []).append(node_series)
-    return {name: _node(name, rows) for name, rows in by_name.items() if name}
+    return {name: _parse_node(name, rows) for name, rows in by_name.items() if name}
 
 
 def without_gone_pods(
@@ -85,9 +85,9 @@ def without_gone_pods(
     return remaining if remaining or has_node_info else holders
 
 
-def devices(series: Iterable[Series]) -> list[ObservedDevice]:
+def parse_devices(series: Iterable[Series]) -> list[ObservedDevice]:
     """Devices, one for each series."""
-    return [_device(labels) for labels, _ in series]
+    return [_parse_device(labels) for labels, _ in series]
 
 
 def values_by_label(series: Iterable[Series]) -> dict[str, list[str]]:
@@ -99,7 +99,7 @@ def values_by_label(series: Iterable[Series]) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in values_by_name.items()}
 
 
-def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
+def count_series_by_job(series: Iterable[Series]) -> dict[str, dict[str, int]]:
     """Counts of series by source and job."""
     by_source: dict[str, dict[str, int]] = {}
     for labels, samples in series:
@@ -109,24 +109,24 @@ def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
     return by_source
 
 
-def label_counts(series: Sequence[Series]) -> dict[tuple[str, str], int]:
+def count_series_by_label(series: Sequence[Series]) -> dict[tuple[str, str], int]:
     """Counts of series by metric and Kubernetes label."""
     counts = max_counts(series, STATISTIC_LABEL)
     parts = ((name.partition(" "), count) for name, count in counts.items())
     return {(metric, key): count for (metric, _, key), count in parts if key}
 
 
-def series_labels(labels: Labels) -> dict[str, str]:
+def labels_that_select(labels: Labels) -> dict[str, str]:
     """Labels that select a series."""
     return {name: value for name, value in labels.items() if name not in {STATISTIC_LABEL, "__name__"}}
 
 
-def _effective(requests: Mapping[tuple[bool, str], int]) -> int:
+def _effective_request(requests: Mapping[tuple[bool, str], int]) -> int:
     running = sum(units for (init, _), units in requests.items() if not init)
     return max(running, max((units for (init, _), units in requests.items() if init), default=0))
 
 
-def _node(name: str, rows: Sequence[Series]) -> ObservedNode:
+def _parse_node(name: str, rows: Sequence[Series]) -> ObservedNode:
     stats: dict[str, list[Series]] = {}
     for row in rows:
         stats.setdefault(row.labels.get(STATISTIC_LABEL, ""), []).append(row)
@@ -136,18 +136,18 @@ def _node(name: str, rows: Sequence[Series]) -> ObservedNode:
         instance_id=next((exported_label(row.labels, "provider_id").rsplit("/", 1)[-1] for row in info), ""),
         has_info=bool(info),
         labels={key: value for row in stats.get("labels", []) for key, value in object_labels(row.labels).items()},
-        capacity=_units(stats.get("capacity", [])),
-        allocatable=_units(stats.get("allocatable", [])),
-        targets=frozenset(target(row.labels) for row in info),
+        capacity=_units_by_resource(stats.get("capacity", [])),
+        allocatable=_units_by_resource(stats.get("allocatable", [])),
+        targets=frozenset(parse_target(row.labels) for row in info),
     )
 
 
-def _units(rows: Iterable[Series]) -> dict[str, int]:
+def _units_by_resource(rows: Iterable[Series]) -> dict[str, int]:
     units = {row.labels.get("resource", ""): int(parse_number(row.samples[-1][1])) for row in rows}
     return {resource: count for resource, count in units.items() if count}
 
 
-def _device(labels: Labels) -> ObservedDevice:
+def _parse_device(labels: Labels) -> ObservedDevice:
     is_neuron = labels["__name__"] == NEURON_SIGNAL.name
     has_exported_labels = "exported_pod" in labels or "exported_namespace" in labels
     namespace, pod = (
@@ -162,7 +162,7 @@ def _device(labels: Labels) -> ObservedDevice:
     node_labels = ("instance_id",) if is_neuron else _NODE_NAMES
     return ObservedDevice(
         signal=labels["__name__"],
-        target=target(labels),
+        target=parse_target(labels),
         uuid=labels.get("UUID") or labels.get("uuid") or index,
         mig_id=labels.get("GPU_I_ID", ""),
         profile=labels.get("GPU_I_PROFILE", ""),

@@ -138,7 +138,7 @@ class DoctorQueries:
         return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""')
 
 
-def outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str:
+def count_outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str:
     """Number of series by metric and by labels that may select clusters, without the cluster's selector."""
     labels = dict.fromkeys((*selector, *CLUSTER_LABELS))
     return f"count by (__name__,{','.join(labels)}) ({{{name_matcher(metrics)}}})"

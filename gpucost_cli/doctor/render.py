@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpucost.runtime.json_text import decimal_text, dumps
-from gpucost_cli.doctor import Attribution, Report
+from gpucost_cli.doctor import Attribution, ClusterReport
 from gpucost_cli.doctor.checks import Check
 from gpucost_cli.rendering import printable
 
@@ -24,7 +24,7 @@ _SUMMARIES: Mapping[Attribution, str] = {
 }
 
 
-def document(reports: Iterable[Report]) -> dict[str, Any]:
+def reports_document(reports: Iterable[ClusterReport]) -> dict[str, Any]:
     """The reports as `{"clusters": [{cluster, possible, attribution, checks, utilization}]}`."""
     return {
         "clusters": [
@@ -40,34 +40,34 @@ def document(reports: Iterable[Report]) -> dict[str, Any]:
     }
 
 
-def as_json(reports: Iterable[Report]) -> str:
+def as_json(reports: Iterable[ClusterReport]) -> str:
     """The reports as JSON text."""
-    return dumps(document(reports), indent=2)
+    return dumps(reports_document(reports), indent=2)
 
 
-def as_tables(reports: Iterable[Report]) -> Iterable[Table | str]:
+def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
     """For each cluster: all checks, the utilization sources of held GPUs, and findings with the line to change.
 
     Clusters whose Prometheus does not answer are listed together, without tables.
     """
-    unreachable: dict[tuple[str | None, str | None], list[Report]] = {}
+    unreachable: dict[tuple[str | None, str | None], list[ClusterReport]] = {}
     for report in reports:
         if report.is_unreachable:
             (check,) = report.checks
             unreachable.setdefault((check.finding, check.change), []).append(report)
     for same_check in unreachable.values():
         yield printable(f"{', '.join(report.cluster for report in same_check)}: {_SUMMARIES['impossible']}")
-        yield from _findings(same_check[0])
+        yield from _findings_by_line_to_change(same_check[0])
     for report in reports:
         if report.is_unreachable:
             continue
         yield _checks_table(report)
         if report.utilization:
             yield _utilization_table(report)
-        yield from _findings(report)
+        yield from _findings_by_line_to_change(report)
 
 
-def _checks_table(report: Report) -> Table:
+def _checks_table(report: ClusterReport) -> Table:
     table = Table(
         title=escape(f"{report.cluster}: {_SUMMARIES[report.attribution]}"), box=box.SIMPLE_HEAD, title_justify="left"
     )
@@ -89,7 +89,7 @@ def _checks_table(report: Report) -> Table:
     return table
 
 
-def _utilization_table(report: Report) -> Table:
+def _utilization_table(report: ClusterReport) -> Table:
     table = Table(title="utilization of held GPUs", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("signal", overflow="fold")
     table.add_column("utilization source")
@@ -99,7 +99,7 @@ def _utilization_table(report: Report) -> Table:
     return table
 
 
-def _findings(report: Report) -> Iterable[str]:
+def _findings_by_line_to_change(report: ClusterReport) -> Iterable[str]:
     """The findings, most severe first, grouped by the line to change."""
     with_finding = [check for check in report.checks if check.finding]
     if not any(check.change for check in with_finding):
@@ -132,7 +132,7 @@ def _seconds(interval: Decimal | None) -> str:
     return "" if interval is None else f"{decimal_text(interval)} s"
 
 
-def problem_summary(reports: Sequence[Report], *, with_reasons: bool) -> str:
+def problem_summary(reports: Sequence[ClusterReport], *, with_reasons: bool) -> str:
     """One sentence about the clusters that cannot be attributed correctly; blank if there are none.
 
     Args:

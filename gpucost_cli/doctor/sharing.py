@@ -37,7 +37,7 @@ def is_shared(facts: Facts, node: ObservedNode) -> bool:
 
 def device_count(facts: Facts, node: ObservedNode) -> int | None:
     """The number of a node's GPU devices, computed as in metering. A device may be a fraction of a GPU."""
-    return _described(facts, node).devices
+    return _as_metering_describes(facts, node).devices
 
 
 def holds_whole_node(facts: Facts, holder: GpuHolder) -> bool:
@@ -54,7 +54,7 @@ def holds_whole_node(facts: Facts, holder: GpuHolder) -> bool:
 def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fraction:
     """Physical GPUs, or Neuron devices, per unit that a pod holds, computed as in metering."""
     node = facts.nodes.get(holder.node, ObservedNode(holder.node))
-    described = _described(facts, node)
+    described = _as_metering_describes(facts, node)
     gpus = [
         device.uuid
         for device in _devices(facts, node)
@@ -65,7 +65,7 @@ def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fr
     return described.share(holder.resource, slices_per_gpu).gpus_per_unit
 
 
-def _described(facts: Facts, node: ObservedNode) -> GpuNode:
+def _as_metering_describes(facts: Facts, node: ObservedNode) -> GpuNode:
     """The node, described by the function of metering."""
     observation = NodeObservation(node.name, "", None, node.labels, ())
     series = [_series(node, device) for device in _devices(facts, node)]
@@ -76,11 +76,22 @@ def _described(facts: Facts, node: ObservedNode) -> GpuNode:
 def _series(node: ObservedNode, device: ObservedDevice) -> DeviceSeries:
     namespace, pod = device.workload
     return DeviceSeries(
-        node=node.name, uuid=device.uuid, mig_instance=device.mig_id, mig_profile=device.profile,
-        model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, resource_claim=device.claim,
-        scrape_target="", scale=Decimal(1), signal_rank=0, sample_count=1,
-    )  # fmt: skip
+        node=node.name,
+        uuid=device.uuid,
+        mig_instance=device.mig_id,
+        mig_profile=device.profile,
+        model=device.model,
+        namespace=namespace,
+        pod=pod,
+        uid="",
+        slot=device.slot,
+        resource_claim=device.claim,
+        scrape_target="",
+        scale=Decimal(1),
+        signal_rank=0,
+        sample_count=1,
+    )  # fmt: skidevices_by_node
 
 
 def _devices(facts: Facts, node: ObservedNode) -> Sequence[ObservedDevice]:
-    return facts.devices_on.get(node.name, ())
+    return facts.devices_by_node.get(node.name, ())

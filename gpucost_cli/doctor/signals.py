@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS, Signal, signals_by_preference
 
-__all__ = ["NEURON_SIGNAL", "Signal", "all_names", "families", "ranked", "usual_scale"]
+__all__ = ["NEURON_SIGNAL", "Signal", "all_signal_names", "signals_by_family", "signals_by_rank", "usual_scale"]
 
 
-def ranked(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
+def signals_by_rank(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
     """The signals that attribution reads, best rank first: the configured one under all its names, then fallbacks."""
     return signals_by_preference(signal, scale)
 
@@ -21,7 +21,7 @@ def usual_scale(signal: Signal) -> Decimal:
     return SIGNALS[signal.name].scale
 
 
-def families() -> dict[str, list[Signal]]:
+def signals_by_family() -> dict[str, list[Signal]]:
     """All signals by family. Signals of one family are the same quantity under several exporters' names."""
     by_family: dict[str, list[Signal]] = {}
     for signal in SIGNALS.values():
@@ -29,6 +29,6 @@ def families() -> dict[str, list[Signal]]:
     return by_family
 
 
-def all_names() -> tuple[str, ...]:
+def all_signal_names() -> tuple[str, ...]:
     """The names of all utilization metrics."""
     return (*SIGNALS, NEURON_SIGNAL.name)

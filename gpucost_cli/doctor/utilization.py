@@ -22,7 +22,7 @@ class HeldGpus:
     gpus: Decimal
 
 
-def held_gpus(context: CheckContext) -> list[HeldGpus]:
+def gpus_held_by_signal_and_source(context: CheckContext) -> list[HeldGpus]:
     """Held GPUs by signal and utilization source: for each pod, the preferred source that is available."""
     facts = context.facts
     sums: dict[tuple[str | None, str], Fraction] = {}
@@ -32,7 +32,7 @@ def held_gpus(context: CheckContext) -> list[HeldGpus]:
         sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share
     order = ("pod", "shared", "node", "cluster", "none")
     keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))
-    return [HeldGpus(signal, source, _number(sums[signal, source])) for signal, source in keys]
+    return [HeldGpus(signal, source, _rounded_gpus(sums[signal, source])) for signal, source in keys]
 
 
 def _signal_and_utilization_source(context: CheckContext, holder: GpuHolder) -> tuple[str | None, str]:
@@ -46,7 +46,7 @@ def _signal_and_utilization_source(context: CheckContext, holder: GpuHolder) -> 
             if utilization_source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
                 devices = []
         elif utilization_source == "node":
-            devices = _without_holder(facts, holder, facts.devices_on.get(holder.node, ()))
+            devices = _without_holder(facts, holder, facts.devices_by_node.get(holder.node, ()))
         else:
             devices = _without_holder(facts, holder, facts.devices)
         if devices:
@@ -56,8 +56,10 @@ def _signal_and_utilization_source(context: CheckContext, holder: GpuHolder) -> 
 
 def _devices_of_pod(facts: Facts, holder: GpuHolder) -> list[ObservedDevice]:
     """The devices labeled with a pod, else all devices of its node if it holds them all, else the node's only GPU."""
-    on_node = [device for device in facts.devices_on.get(holder.node, ()) if _is_of_kind(device, holder)]
-    labeled = [device for device in facts.devices if device.workload == holder.name and _is_of_kind(device, holder)]
+    on_node = [device for device in facts.devices_by_node.get(holder.node, ()) if _has_resource_of(device, holder)]
+    labeled = [
+        device for device in facts.devices if device.workload == holder.name and _has_resource_of(device, holder)
+    ]
     node = facts.nodes.get(holder.node)
     is_only = node is not None and sharing.is_shared(facts, node) and sharing.device_count(facts, node) == 1
     if labeled or sharing.holds_whole_node(facts, holder):
@@ -72,13 +74,15 @@ def _all_sharers_have_devices(facts: Facts, holder: GpuHolder, devices: Sequence
 
 
 def _without_holder(facts: Facts, holder: GpuHolder, devices: Iterable[ObservedDevice]) -> list[ObservedDevice]:
-    return [device for device in devices if not facts.is_labeled_with_holder(device) and _is_of_kind(device, holder)]
+    return [
+        device for device in devices if not facts.is_labeled_with_holder(device) and _has_resource_of(device, holder)
+    ]
 
 
-def _is_of_kind(device: ObservedDevice, holder: GpuHolder) -> bool:
+def _has_resource_of(device: ObservedDevice, holder: GpuHolder) -> bool:
     return (device.signal == NEURON_SIGNAL.name) == holder.resource.startswith(NEURON_RESOURCE)
 
 
-def _number(gpus: Fraction) -> Decimal:
+def _rounded_gpus(gpus: Fraction) -> Decimal:
     """Round to a millionth."""
     return round(Decimal(gpus.numerator) / Decimal(gpus.denominator), 6)

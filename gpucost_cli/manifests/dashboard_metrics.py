@@ -13,8 +13,8 @@ from gpucost.core.metering.signals import SIGNALS
 from gpucost_cli.rules.alerting import template_groups
 
 FOLDER = REPOSITORY / "dashboards"
-RULES = FOLDER / "amp-rules.yaml"
-_EXPORTED = re.compile(r"(?<![\w:])(?:DCGM_FI|dcgm|kube|karpenter|neuron|neuroncore|execution)_\w+(?!\w*:)")
+RULES_FILE = FOLDER / "amp-rules.yaml"
+_EXPORTED_METRIC = re.compile(r"(?<![\w:])(?:DCGM_FI|dcgm|kube|karpenter|neuron|neuroncore|execution)_\w+(?!\w*:)")
 _LABELS = re.compile(r'"(?:[^"\\]|\\.)*"|(?:by|on|ignoring|without|group_left|group_right) ?\([^()]*\)')
 
 
@@ -40,8 +40,8 @@ def dashboards() -> dict[str, Any]:
 def queried_metrics() -> frozenset[str]:
     """Return the exporters' metrics that a dashboard or rule queries. Rules query utilization signals by a pattern."""
     promql = [expression for dashboard in dashboards().values() for expression in expressions(dashboard)]
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))["Resources"]["Rules"]["Properties"]["Data"]
+    rules = yaml.safe_load(RULES_FILE.read_text(encoding="utf-8"))["Resources"]["Rules"]["Properties"]["Data"]
     groups = [*yaml.safe_load(rules)["groups"], *template_groups()]
     promql += [rule["expr"] for group in groups for rule in group["rules"]]
-    names = {name for expression in promql for name in _EXPORTED.findall(_LABELS.sub("", expression))}
+    names = {name for expression in promql for name in _EXPORTED_METRIC.findall(_LABELS.sub("", expression))}
     return frozenset(names | {name for name in SIGNALS if any(name in expression for expression in promql)})

@@ -15,7 +15,7 @@ InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z
 LabelKey = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 KubernetesVersion = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
-Geometry = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+MigGeometryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
 """A configuration of MIG Manager: built in (`all-1g.5gb`) or defined in `gpu-operator-mig-mixed.yaml`."""
 
 
@@ -47,7 +47,7 @@ class GpuGroupParameters(Section):
 
     instance_type: InstanceType = "p4d.24xlarge"
     nodes: Annotated[int, Field(ge=1, le=100)] = 1
-    mig_geometry: Geometry = "all-1g.5gb"
+    mig_geometry: MigGeometryName = "all-1g.5gb"
 
 
 class MigSliceNamespaceParameters(Section):

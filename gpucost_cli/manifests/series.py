@@ -24,7 +24,7 @@ _PHASES = "Pending|Running|Succeeded|Failed"
 
 QUOTA = "kube_resourcequota"
 _KARPENTER_PREFIX, _NEURON_PREFIXES = "karpenter_", ("neuron_", "execution_")
-COUNTERS: Sequence[tuple[str, str, str]] = (
+DCGM_COUNTERS: Sequence[tuple[str, str, str]] = (
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),
     ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."),
     ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor pipe is active."),

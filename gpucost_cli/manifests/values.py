@@ -33,8 +33,8 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
     """
     refuse_placeholders(settings, "settings")
     refuse_placeholders(parameters, "parameters")
-    cluster = _cluster(settings, parameters)
-    workspace = _workspace(cluster)
+    cluster = _cluster_values(settings, parameters)
+    workspace = _workspace_of(cluster)
     region = workspace["region"]
     outside_zones = [zone for zone in parameters.zones if zone[:-1] != region]
     if outside_zones:
@@ -78,21 +78,21 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
             "neuron": series.neuron_monitor_pattern(dashboards=parameters.collection.dashboards),
             "karpenter": series.karpenter_pattern(),
             "families": series.kube_state_metrics_families(required, dashboards=parameters.collection.dashboards),
-            "counters": series.COUNTERS,
+            "counters": series.DCGM_COUNTERS,
         },
         "kube_state_metrics": {
             "labels": allow_lists(required, all_node_labels()),
-            "objects": _objects(required, dashboards=parameters.collection.dashboards),
+            "objects": _watched_object_kinds(required, dashboards=parameters.collection.dashboards),
         },
         "gpu_group": parameters.gpu_group.model_dump(),
         "system_nodes": dict(parameters.system_nodes),
         "spot_instance_types": list(parameters.spot_instance_types),
-        "tenants": [_tenant(settings, tenant) for tenant in parameters.tenants],
+        "tenants": [_namespace_values(settings, tenant) for tenant in parameters.tenants],
         "versions": yaml.safe_load(VERSIONS.read_text()),
     }
 
 
-def _cluster(settings: CoreSettings, parameters: Parameters) -> ClusterSettings:
+def _cluster_values(settings: CoreSettings, parameters: Parameters) -> ClusterSettings:
     cluster = settings.cluster(parameters.cluster)
     if cluster is None:
         cluster_names = ", ".join(cluster.name for cluster in settings.clusters)
@@ -125,7 +125,7 @@ def _check_jobs(cluster: ClusterSettings) -> None:
             )
 
 
-def _workspace(cluster: ClusterSettings) -> dict[str, str]:
+def _workspace_of(cluster: ClusterSettings) -> dict[str, str]:
     match = _WORKSPACE.match(cluster.prometheus.url)
     if match is None:
         raise InvalidInputError(
@@ -157,14 +157,14 @@ def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, s
     }
 
 
-def _objects(required: RequiredLabels, *, dashboards: bool) -> list[str]:
+def _watched_object_kinds(required: RequiredLabels, *, dashboards: bool) -> list[str]:
     """List the kinds of objects that kube-state-metrics watches."""
     optional = [("namespaces", bool(required.of_namespaces)), ("resourcequotas", dashboards)]
     return sorted(["jobs", "nodes", "pods", "replicasets", *(kind for kind, is_needed in optional if is_needed)])
 
 
-def _tenant(settings: CoreSettings, tenant: MigSliceNamespaceParameters) -> Mapping[str, Any]:
-    unit = _unit(settings.business_units, tenant)
+def _namespace_values(settings: CoreSettings, tenant: MigSliceNamespaceParameters) -> Mapping[str, Any]:
+    unit = _business_unit_of(settings.business_units, tenant)
     return {
         "namespace": tenant.namespace,
         "pods": tenant.pods,
@@ -175,7 +175,9 @@ def _tenant(settings: CoreSettings, tenant: MigSliceNamespaceParameters) -> Mapp
     }
 
 
-def _unit(units: Sequence[BusinessUnitSettings], tenant: MigSliceNamespaceParameters) -> BusinessUnitSettings | None:
+def _business_unit_of(
+    units: Sequence[BusinessUnitSettings], tenant: MigSliceNamespaceParameters
+) -> BusinessUnitSettings | None:
     if tenant.business_unit is None:
         return None
     matching_units = [unit for unit in units if unit.name == tenant.business_unit]

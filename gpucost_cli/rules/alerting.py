@@ -9,7 +9,7 @@ import yaml
 from devstack.template import REPOSITORY
 from gpucost_cli.rules.promql import single_line
 
-IDLE_BELOW = 0.1
+IDLE_UTILIZATION_LIMIT = 0.1
 IDLE_MINUTES = 30
 _TEMPLATE = REPOSITORY / "dashboards" / "amp-alerts.yaml"
 _MINUTES = "Minutes"
@@ -45,7 +45,7 @@ def low_utilization_alert() -> Mapping[str, Any]:
 
     It compares each pod, because the mean of a namespace hides idle pods among busy ones.
     """
-    idle = f"avg_over_time(pod:gpucost_utilization:ratio[{IDLE_MINUTES}m]) < {IDLE_BELOW}"
+    idle = f"avg_over_time(pod:gpucost_utilization:ratio[{IDLE_MINUTES}m]) < {IDLE_UTILIZATION_LIMIT}"
     pods = f"pod:gpucost_allocated_gpus and on (cluster, namespace, pod, uid) ({idle})"
     return {
         "alert": "LowGPUUtilization",
@@ -53,6 +53,7 @@ def low_utilization_alert() -> Mapping[str, Any]:
         "for": "1h",
         "labels": {"severity": "info", "gpucost": "true"},
         "annotations": {
-            "summary": f"{{{{ $value | humanize }}}} GPUs are held by pods that use less than {IDLE_BELOW:.0%} of them"
+            "summary": "{{ $value | humanize }} GPUs are held by pods that use less than "
+            f"{IDLE_UTILIZATION_LIMIT:.0%} of them"
         },
     }

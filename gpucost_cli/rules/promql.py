@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpucost.sources.prometheus.queries import quote
 
-Select = Callable[..., str]
+SelectorBuilder = Callable[..., str]
 """Builds a vector from matchers."""
 
 

@@ -27,7 +27,7 @@ from gpucost.sources.prometheus.queries import (
 )
 from gpucost_cli.rules import shares
 from gpucost_cli.rules.devices import DEVICE_LABELS, device_utilization
-from gpucost_cli.rules.owners import UNIT, owner_labels, owner_vector
+from gpucost_cli.rules.owners import BUSINESS_UNIT_LABEL, owner_labels, owner_vector
 from gpucost_cli.rules.promql import (
     equals,
     first_available,
@@ -41,8 +41,8 @@ from gpucost_cli.rules.promql import (
 )
 
 _LEVEL_LABELS: Mapping[str, tuple[str, ...]] = {
-    "namespace": (UNIT, "namespace"),
-    UNIT: (UNIT,),
+    "namespace": (BUSINESS_UNIT_LABEL, "namespace"),
+    BUSINESS_UNIT_LABEL: (BUSINESS_UNIT_LABEL,),
     "node_pool": ("node_pool",),
     "cluster": (),
 }
@@ -94,17 +94,17 @@ class RecordingRules:
         """Build the rules of pods, devices and nodes. Each may query the rules before it."""
         return [
             Rule("device:gpucost_use:ratio", device_utilization(self.queries, self.signals_by_rank)),
-            Rule("node:gpucost_info", self._info()),
+            Rule("node:gpucost_info", self._node_info_rule()),
             Rule("node:gpucost_capacity_gpus", self._capacity()),
-            Rule("node_resource:gpucost_nominal_unit_gpus", self._nominal_unit()),
-            Rule("node_resource:gpucost_unit_gpus", self._unit()),
+            Rule("node_resource:gpucost_nominal_unit_gpus", self._nominal_gpus_per_unit()),
+            Rule("node_resource:gpucost_unit_gpus", self._gpus_per_unit()),
             Rule(self._owner_record, owner_vector(self.queries, self.units, self._requests)),
             Rule("pod:gpucost_units", self._units_held()),
             Rule("pod:gpucost_allocated_gpus", self._allocated()),
             Rule("pod_device:gpucost_observed_gpus", self._observed()),
             Rule("pod:gpucost_effective_gpus", self._effective()),
             Rule("pod:gpucost_unmeasured_gpus", self._unmeasured()),
-            Rule("pod:gpucost_gpus", self._parts()),
+            Rule("pod:gpucost_gpus", self._parts_of_allocated()),
             Rule("pod:gpucost_utilization:ratio", self._utilization_of_pods()),
             Rule("node:gpucost_unallocated_gpus", self._unallocated()),
             Rule("node:gpucost_stranded_gpus", self._stranded()),
@@ -135,7 +135,7 @@ class RecordingRules:
 
     # Nodes
 
-    def _info(self) -> str:
+    def _node_info_rule(self) -> str:
         """Facts about each GPU node from its newest labels, because old labels stay visible for five minutes."""
         types = shares.instance_type_matcher([*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE]).removeprefix("instance_type")
         gpu_nodes = f"({self.queries.series_selector(CAPACITY, _RESOURCES)} > 0)"
@@ -172,7 +172,7 @@ class RecordingRules:
         ]
         return f"({first_available(candidates, 'node')}) and on (node) {self.queries.series_selector(NODE_INFO)}"
 
-    def _nominal_unit(self) -> str:
+    def _nominal_gpus_per_unit(self) -> str:
         def capacity(*matchers: str) -> str:
             return f"(max by (node, resource) ({self.queries.series_selector(CAPACITY, *matchers)}) > 0)"
 
@@ -185,7 +185,7 @@ class RecordingRules:
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
         return first_available(shares.gpus_per_unit_vectors(capacity, labels, info, physical), "node, resource")
 
-    def _unit(self) -> str:
+    def _gpus_per_unit(self) -> str:
         """GPUs in a unit. Slices are scaled down if they sum to more than the GPUs of the node that are sliced."""
         nominal = self._recorded("node_resource:gpucost_nominal_unit_gpus")
         slices = self._recorded("node_resource:gpucost_nominal_unit_gpus", _SLICES)
@@ -228,7 +228,7 @@ class RecordingRules:
 
     @property
     def _owner_record(self) -> str:
-        return f"{'pod' if 'pod' in owner_labels(self.units) else 'namespace'}:gpucost_{UNIT}"
+        return f"{'pod' if 'pod' in owner_labels(self.units) else 'namespace'}:gpucost_{BUSINESS_UNIT_LABEL}"
 
     def _units_held(self) -> str:
         """Effective requests of pods that are bound to an existing node and have not finished."""
@@ -251,7 +251,7 @@ class RecordingRules:
         gpus = first_available([from_node_unit, from_settings], f"{POD_LABELS}, node, resource")
         pool = f"on (node) group_left (node_pool) {single_series(self._recorded('node:gpucost_info'), 'node')}"
         owner = single_series(self._recorded(self._owner_record), owner_labels(self.units))
-        unit_of = f"on ({owner_labels(self.units)}) group_left ({UNIT}) {owner}"
+        unit_of = f"on ({owner_labels(self.units)}) group_left ({BUSINESS_UNIT_LABEL}) {owner}"
         return f"sum by ({POD_LABELS}, node) ({gpus}) * {pool} * {unit_of}"
 
     def _pending(self) -> str:
@@ -300,7 +300,7 @@ class RecordingRules:
         wholly = f"({allocated} unless on (namespace, pod) {observed} unless on (namespace, pod) {self._pending()})"
         return f"{partly} or {wholly}"
 
-    def _parts(self) -> str:
+    def _parts_of_allocated(self) -> str:
         """Effective, unmeasured and waste. Waste is the rest, or everything while a pod does not run."""
         allocated = self._recorded("pod:gpucost_allocated_gpus")
         effective, unmeasured = (

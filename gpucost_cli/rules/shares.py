@@ -10,7 +10,7 @@ from fractions import Fraction
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, MIG_GPUS, NEURON_OF_INSTANCE, MigGpu, profile_share
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL
-from gpucost_cli.rules.promql import Select, equals, matches
+from gpucost_cli.rules.promql import SelectorBuilder, equals, matches
 
 (PRODUCT,) = GPU_PRODUCT_LABEL.exported_names
 _PROFILE_SUFFIXES = "(_(me|gfx|all))*"
@@ -26,7 +26,9 @@ def instance_types_by_gpu_count() -> Mapping[Fraction, list[str]]:
     return {count: sorted(names) for count, names in sorted(types_by_count.items())}
 
 
-def gpus_per_unit_vectors(capacity: Select, labels: Select, info: Select, physical: str) -> Iterator[str]:
+def gpus_per_unit_vectors(
+    capacity: SelectorBuilder, labels: SelectorBuilder, info: SelectorBuilder, physical: str
+) -> Iterator[str]:
     """Yield PromQL expressions of the physical GPUs in one unit, by node and resource. The first with a value counts.
 
     Args:
@@ -40,12 +42,12 @@ def gpus_per_unit_vectors(capacity: Select, labels: Select, info: Select, physic
     yield f"{whole} + 1 and on (node) {capacity(matches('resource', MIG_PREFIX + '.+'))}"
     for share, products in _mig_products().items():
         yield f"{whole} + {_float_literal(share)} and on (node) {labels(_product_matcher(products))}"
-    yield from _neuron(capacity, info)
+    yield from _neuron_devices_per_unit(capacity, info)
     nvidia = capacity(matches("resource", GPU, GPU_SHARED))
     yield f"clamp_max(1 / ({nvidia} / on (node) group_left () {physical}), 1)"
 
 
-def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
+def _mig_resources(capacity: SelectorBuilder, labels: SelectorBuilder) -> Iterator[str]:
     """Yield the shares of MIG resources: by GPU model, equal on every model, and estimated."""
     profiles = sorted({profile for gpu in MIG_GPUS for profile in gpu.memory_slices_by_name})
     everywhere: dict[Fraction, list[str]] = {}
@@ -84,7 +86,7 @@ def _mig_products() -> Mapping[Fraction, list[str]]:
     return products_by_share
 
 
-def _neuron(capacity: Select, info: Select) -> Iterator[str]:
+def _neuron_devices_per_unit(capacity: SelectorBuilder, info: SelectorBuilder) -> Iterator[str]:
     yield f"{capacity(matches('resource', *NEURON_DEVICES))} * 0 + 1"
     cores = capacity(equals("resource", NEURON_CORE))
     by_cores: dict[int, list[str]] = {}

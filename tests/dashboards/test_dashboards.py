@@ -174,7 +174,7 @@ def test_collectors_keep_every_queried_metric() -> None:
     }
     assert [name for name in dashboard_metrics.queried_metrics() if not re.fullmatch(kept, name)] == []
     shown = {name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS}
-    assert shown <= {name for name, _, _ in series.COUNTERS}
+    assert shown <= {name for name, _, _ in series.DCGM_COUNTERS}
 
 
 def test_committed_dashboards_are_current(tmp_path: Path) -> None:
@@ -275,6 +275,6 @@ def test_amounts_are_marked_as_estimates() -> None:
 
 
 def test_template_loads_the_rules_of_the_quick_start() -> None:
-    resources = yaml.safe_load(dashboard_metrics.RULES.read_text())["Resources"]
+    resources = yaml.safe_load(dashboard_metrics.RULES_FILE.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
     assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")

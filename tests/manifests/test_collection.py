@@ -26,7 +26,7 @@ from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMem
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost_cli.doctor import examine
+from gpucost_cli.doctor import examine_cluster
 from gpucost_cli.manifests import dashboard_metrics
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
@@ -230,7 +230,7 @@ def sent(history: str) -> SentQueries:
     metrics_reader(settings.clusters[0], settings, make_client=client).observe([BASE])
     PrometheusGpuMemory(settings.clusters[0], client=client).peaks(floor_day(BASE))
     PrometheusWaitingPods(settings.clusters[0], client=client).waits(floor_day(BASE))
-    examine(settings.clusters[0], settings, datetime.now(UTC), client=client)
+    examine_cluster(settings.clusters[0], settings, datetime.now(UTC), client=client)
     return SentQueries(sorted({form["query"] for _, form in queries}))
 
 
@@ -321,7 +321,7 @@ def test_labels_of_series_take_precedence_over_target_labels(history: str) -> No
 
 def test_doctor_reports_no_change(run: ScrapeRun) -> None:
     settings = parse_settings(document(run.receiver))
-    report = examine(settings.clusters[0], settings, datetime.now(UTC))
+    report = examine_cluster(settings.clusters[0], settings, datetime.now(UTC))
     assert report.possible
     assert [(check.name, check.finding, check.change) for check in report.checks if check.change] == []
     assert {row.source for row in report.utilization} == {"pod", "shared"}

@@ -18,7 +18,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import MAX_ATTEMPTS, PrometheusClient, parse_duration
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.sources.prometheus.memory_budget import MAX_RESPONSE_BYTES
-from gpucost_cli.doctor import examine
+from gpucost_cli.doctor import examine_cluster
 from tests.raw_server import Exchange, raw_server
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
@@ -334,7 +334,7 @@ def test_sample_limit_is_sent_to_amp_only(auth: str, limit: str | None, monkeypa
         with suppress(MetricsResponseError):
             NodePoolLimitsReader(settings.clusters[0]).read([HOUR])
         after_limits = len(server.requests)
-        examine(settings.clusters[0], settings, HOUR)
+        examine_cluster(settings.clusters[0], settings, HOUR)
     assert 0 < after_observation < after_limits < len(server.requests)
     for path, headers, form in server.requests:
         parameters = parse_qs(urlsplit(path).query)

@@ -10,7 +10,7 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost_cli.doctor import Report, examine
+from gpucost_cli.doctor import ClusterReport, examine_cluster
 from tests.prometheus_clients import PrometheusClients
 from tests.system.doctor_cluster import Recent
 from tests.system.doctor_findings import Examine, document
@@ -22,11 +22,11 @@ from tests.system.timeline import HOUR, Timeline
 def examined(prometheus: Callable[[str], str]) -> Examine:
     def run(
         cluster: Recent, more: str = "", selector: str = "", client: PrometheusClients = PrometheusClient
-    ) -> Report:
+    ) -> ClusterReport:
         url = prometheus(cluster.text())
         clusters = f'[{{name: demo, prometheus: {{url: "{url}"}}, selector: {{{selector}}}}}]'
         settings = parse_settings(document(url, more=more, clusters=clusters))
-        return examine(settings.clusters[0], settings, cluster.now, client=client)
+        return examine_cluster(settings.clusters[0], settings, cluster.now, client=client)
 
     return run
 

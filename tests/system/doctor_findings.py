@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from decimal import Decimal
 
-from gpucost_cli.doctor import Report
+from gpucost_cli.doctor import ClusterReport
 from gpucost_cli.doctor.checks import Check
 
-Examine = Callable[..., Report]
+Examine = Callable[..., ClusterReport]
 GR = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
@@ -15,17 +15,17 @@ def document(url: str, *, more: str = "", clusters: str = "") -> str:
     return f"clusters: {clusters}\npricing: {{source: constant, gpu_hourly_usd: 12}}\n{more}"
 
 
-def named(report: Report, name: str, metric: str = "") -> Check:
+def named(report: ClusterReport, name: str, metric: str = "") -> Check:
     checks = [check for check in report.checks if check.name == name and metric in {"", check.metric}]
     assert len(checks) == 1, [check.name for check in report.checks]
     return checks[0]
 
 
-def faults(report: Report) -> dict[str, Check]:
+def faults(report: ClusterReport) -> dict[str, Check]:
     return {check.name: check for check in report.checks if check.change}
 
 
-def only(report: Report, name: str, *, says: str, change: str, status: str = "faulty") -> Check:
+def only(report: ClusterReport, name: str, *, says: str, change: str, status: str = "faulty") -> Check:
     """The only fault of a cluster, with its line to change."""
     by_name = faults(report)
     assert set(by_name) == {name}
@@ -36,5 +36,5 @@ def only(report: Report, name: str, *, says: str, change: str, status: str = "fa
     return check
 
 
-def sources(report: Report) -> list[tuple[str | None, str, Decimal]]:
+def sources(report: ClusterReport) -> list[tuple[str | None, str, Decimal]]:
     return [(held.signal, held.source, held.gpus) for held in report.utilization]

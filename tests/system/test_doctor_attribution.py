@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.errors import MetricsResponseError
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
-from gpucost_cli.doctor import Report, examine
+from gpucost_cli.doctor import ClusterReport, examine_cluster
 from gpucost_cli.doctor.checks import Check
 from tests.system.doctor_cluster import healthy
 from tests.system.doctor_findings import document, only
@@ -110,7 +110,7 @@ def test_faulty_required_check_is_never_under_the_title_possible(
 )
 def test_attribution_follows_from_required_checks(statuses: list[tuple[str, str]], attribution: str) -> None:
     checks = [Check(f"c{i}", "m", status, severity) for i, (status, severity) in enumerate(statuses)]
-    report = Report("demo", checks, [])
+    report = ClusterReport("demo", checks, [])
     assert (report.attribution, report.possible) == (attribution, attribution == "possible")
 
 
@@ -126,7 +126,7 @@ def test_server_that_refuses_long_queries_is_named(prometheus: Callable[[str], s
                 raise MetricsResponseError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
             return super()._send_query(path, form)
 
-    report = examine(settings.clusters[0], settings, cluster.now, client=RefusedClient)
+    report = examine_cluster(settings.clusters[0], settings, cluster.now, client=RefusedClient)
     if refuses:
         only(report, "length of queries", says="refuses long queries", change="-search.maxQueryLen=1MB")
     else:

@@ -13,7 +13,7 @@ from devstack.fleet.scenario import Scenario
 from devstack.fleet.scenarios import all_scenarios
 from devstack.prometheus import running_prometheus
 from gpucost.settings_document import parse_settings
-from gpucost_cli.doctor import Report, examine
+from gpucost_cli.doctor import ClusterReport, examine_cluster
 from tests.system.fleet_truth import ask, settings
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
@@ -39,7 +39,7 @@ STEADY = {
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, tuple[Report, Any]]]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, tuple[ClusterReport, Any]]]:
     """By cluster, the doctor's report and the attributed hour."""
     folder = tmp_path_factory.mktemp("fleet")
     metrics = folder / "metrics.om"
@@ -49,13 +49,13 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, t
         yield {name: (_examined(scenario, url), hours[name, 0]) for name, scenario in STEADY.items()}
 
 
-def _examined(scenario: Scenario, url: str) -> Report:
+def _examined(scenario: Scenario, url: str) -> ClusterReport:
     document = parse_settings(settings([scenario], url, BASE))
-    return examine(document.clusters[0], document, BASE + timedelta(minutes=MINUTE))
+    return examine_cluster(document.clusters[0], document, BASE + timedelta(minutes=MINUTE))
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_predicted_sources_are_those_of_the_lines(reports: Mapping[str, tuple[Report, Any]], name: str) -> None:
+def test_predicted_sources_are_those_of_the_lines(reports: Mapping[str, tuple[ClusterReport, Any]], name: str) -> None:
     report, hour = reports[name]
     lines: dict[str, Decimal] = defaultdict(Decimal)
     for line in hour["lines"]:

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from typing import Any
 
 from gpucost.settings_document import parse_settings
-from gpucost_cli.doctor import Report, examine
+from gpucost_cli.doctor import ClusterReport, examine_cluster
 from tests.system.doctor_cluster import Recent, healthy
 from tests.system.doctor_findings import document, faults, named
 
 FORGED = {"job": "tenant", "instance": "10.9.9.9:8080"}
 
 
-def examined(prometheus: Callable[[str], str], cluster: Recent, sources: str = "") -> Report:
+def examined(prometheus: Callable[[str], str], cluster: Recent, sources: str = "") -> ClusterReport:
     url = prometheus(cluster.text())
     clusters = f'[{{name: demo, prometheus: {{url: "{url}"}}, {sources}}}]'
     settings = parse_settings(document(url, clusters=clusters))
-    return examine(settings.clusters[0], settings, cluster.now)
+    return examine_cluster(settings.clusters[0], settings, cluster.now)
 
 
 def with_a_tenant() -> Recent:

@@ -6,23 +6,23 @@ from datetime import timedelta
 import pytest
 
 from gpucost.settings_document import parse_settings
-from gpucost_cli.doctor import Report, examine
+from gpucost_cli.doctor import ClusterReport, examine_cluster
 from tests.system.doctor_cluster import LABELS, Recent, bare, healthy, pod
 from tests.system.doctor_findings import faults, named, only
 
 ZONE_ID = "node label topology.k8s.aws/zone-id"
 RESERVATION = "node label karpenter.k8s.aws/capacity-reservation-id or eks.amazonaws.com/capacity-reservation-id"
-Diagnose = Callable[[Recent, str], Report]
+Diagnose = Callable[[Recent, str], ClusterReport]
 
 
 @pytest.fixture
 def diagnose(prometheus: Callable[[str], str]) -> Diagnose:
     """Examine a cluster under a given `pricing` section."""
 
-    def run(cluster: Recent, pricing: str) -> Report:
+    def run(cluster: Recent, pricing: str) -> ClusterReport:
         url = prometheus(cluster.text())
         settings = parse_settings(f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}}}]\npricing: {pricing}\n')
-        return examine(settings.clusters[0], settings, cluster.now)
+        return examine_cluster(settings.clusters[0], settings, cluster.now)
 
     return run
 

@@ -20,7 +20,7 @@ from gpucost.core.rollups import DAY
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
-from gpucost_cli.backfill_command import SETTLING
+from gpucost_cli.backfill_command import SETTLING_TIME
 from tests.chaos.script import ScriptedReader, document
 from tests.system.deployed import FIRST, Stack, running
 
@@ -146,8 +146,8 @@ def test_backfill_skips_hours_before_their_scheduled_attribution(stack: Stack) -
     """The last samples of such an hour may still arrive, and the figures would stay too low."""
     newest = floor_hour(datetime.now(UTC)) - HOUR
     fires = yaml_parse(TEMPLATE.read_text())["Resources"]["DispatchFunction"]["Properties"]["Events"]["Hourly"]
-    assert fires["Properties"]["ScheduleExpression"] == f"cron({SETTLING // timedelta(minutes=1)} * * * ? *)"
-    for after, sent in ((timedelta(0), 1), (SETTLING - timedelta(seconds=1), 1), (SETTLING, 2)):
+    assert fires["Properties"]["ScheduleExpression"] == f"cron({SETTLING_TIME // timedelta(minutes=1)} * * * ? *)"
+    for after, sent in ((timedelta(0), 1), (SETTLING_TIME - timedelta(seconds=1), 1), (SETTLING_TIME, 2)):
         at = newest + HOUR + after
         done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait", clock=lambda at=at: at)
         assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr

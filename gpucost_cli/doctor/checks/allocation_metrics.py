@@ -25,17 +25,17 @@ class MetricFamily:
 
 
 def _has_owners(kind: str) -> Callable[[CheckContext], bool]:
-    return lambda context: kind in context.facts.owner_kinds or not context.facts.has("kube_pod_owner")
+    return lambda context: kind in context.facts.owner_kinds or not context.facts.has_series_of_any("kube_pod_owner")
 
 
 def _with_init_requests(context: CheckContext) -> bool:
-    return context.facts.has("kube_pod_init_container_resource_requests")
+    return context.facts.has_series_of_any("kube_pod_init_container_resource_requests")
 
 
 METRIC_FAMILIES = (
     MetricFamily(
         REQUESTS, "required", "it is unknown which pods hold GPUs", "pods",
-        lambda context: not context.facts.has(CLAIM_INFO),
+        lambda context: not context.facts.has_series_of_any(CLAIM_INFO),
     ),
     MetricFamily(
         "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not counted", "pods",
@@ -90,14 +90,14 @@ METRIC_FAMILIES = (
 KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 
-def families(context: CheckContext) -> Iterable[Check]:
+def check_metric_families(context: CheckContext) -> Iterable[Check]:
     """Check each metric."""
-    return [_family(context, family) for family in METRIC_FAMILIES]
+    return [_check_family(context, family) for family in METRIC_FAMILIES]
 
 
-def _family(context: CheckContext, family: MetricFamily) -> Check:
+def _check_family(context: CheckContext, family: MetricFamily) -> Check:
     metric = family.metric
-    if context.facts.has(metric):
+    if context.facts.has_series_of_any(metric):
         return context.check(metric, metric, family.severity)
     if not family.is_needed(context):
         return context.check(metric, metric, family.severity, status="not needed", series=0)
@@ -119,7 +119,7 @@ def _allow_metric(family: MetricFamily) -> str:
     )
 
 
-def needed_labels(context: CheckContext) -> Iterable[Check]:
+def check_labels_that_settings_need(context: CheckContext) -> Iterable[Check]:
     """Check whether series have the labels of namespaces and pods that the settings need."""
     for metric, keys in context.required_labels.by_metric().items():
         for key in keys:
@@ -132,5 +132,5 @@ def needed_labels(context: CheckContext) -> Iterable[Check]:
                 f"no series of {metric} has the label {key}, which the settings need",
                 f"kube-state-metrics: {context.allow_list}",
             )
-            has_metric = context.facts.has(metric)  # otherwise the check of the metric has the finding
+            has_metric = context.facts.has_series_of_any(metric)  # otherwise the check of the metric has the finding
             yield context.check(name, metric, "recommended", fault if has_metric else None, status="missing", series=0)

@@ -12,7 +12,7 @@ from gpucost_cli.doctor.signals import NEURON_SIGNAL
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
 
-def pod_mapping(context: CheckContext) -> Iterable[Check]:
+def check_pod_mapping(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter labels devices with the pods that hold them."""
     facts = context.facts
     holders = [holder for holder in facts.gpu_holders if holder.resource == GPU and not _is_sliced(facts, holder)]
@@ -28,10 +28,12 @@ def pod_mapping(context: CheckContext) -> Iterable[Check]:
             finding += "; the label pod of every series is the exporter's own pod"
             change += "; if it is set already, no labeldrop of exported_.* in metricRelabelings"
         fault = Fault(finding, change)
-    yield context.check("pods of devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
+    yield context.check(
+        "pods of devices", devices[0].signal, "recommended", fault, series=len(_distinct_devices(claimed))
+    )
 
 
-def honor_labels(context: CheckContext) -> Iterable[Check]:
+def check_honor_labels(context: CheckContext) -> Iterable[Check]:
     """Check for idle devices that are labeled with the exporter's own pod."""
     facts = context.facts
     claimed = [device for device in facts.gpu_devices if facts.is_labeled_with_holder(device)]
@@ -42,14 +44,14 @@ def honor_labels(context: CheckContext) -> Iterable[Check]:
     if idle and any(not device.has_exported_labels for device in claimed):
         pods = first_few(device.target_pod for device in idle)
         fault = Fault(
-            f"{len(_keys(idle))} idle devices are labeled with the exporter's own pod ({pods}): attribution ignores "
-            "these labels, but in other queries this pod appears to hold the devices",
+            f"{len(_distinct_devices(idle))} idle devices are labeled with the exporter's own pod ({pods}): attribution "
+            "ignores these labels, but in other queries this pod appears to hold the devices",
             "ServiceMonitor of dcgm-exporter: honorLabels: false",
         )
-    yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_keys(claimed)))
+    yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_distinct_devices(claimed)))
 
 
-def host_names(context: CheckContext) -> Iterable[Check]:
+def check_host_names(context: CheckContext) -> Iterable[Check]:
     """Check for devices whose labels name no node."""
     facts = context.facts
     if not facts.nodes or not facts.gpu_devices:
@@ -59,19 +61,22 @@ def host_names(context: CheckContext) -> Iterable[Check]:
     if without_node:
         names = first_few(name for device in without_node for name in device.node_names[:1]) or "is missing"
         fault = Fault(
-            f"the labels of {len(_keys(without_node))} devices name no node of kube-state-metrics (Hostname {names})",
+            f"the labels of {len(_distinct_devices(without_node))} devices name no node of kube-state-metrics "
+            f"(Hostname {names})",
             "dcgm-exporter: env NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}",
         )
-    yield context.check("Hostname", _signal(facts), "recommended", fault, series=len(_keys(facts.gpu_devices)))
+    yield context.check(
+        "Hostname", _signal(facts), "recommended", fault, series=len(_distinct_devices(facts.gpu_devices))
+    )
 
 
-def exporters(context: CheckContext) -> Iterable[Check]:
+def check_nodes_without_devices(context: CheckContext) -> Iterable[Check]:
     """Check for GPU nodes without device series."""
     facts = context.facts
     if not facts.gpu_devices or not all(facts.node_of(device) for device in facts.gpu_devices):
         return
     nodes = facts.gpu_nodes
-    without = [name for name in nodes if not facts.devices_on.get(name)]
+    without = [name for name in nodes if not facts.devices_by_node.get(name)]
     fault = None
     if without:
         fault = Fault(
@@ -82,13 +87,13 @@ def exporters(context: CheckContext) -> Iterable[Check]:
     yield context.check("exporter on every node", _signal(facts), "recommended", fault, series=series)
 
 
-def idle_devices(context: CheckContext) -> Iterable[Check]:
+def check_idle_devices(context: CheckContext) -> Iterable[Check]:
     """Check whether exporters report all GPUs that nodes have by their instance types."""
     facts = context.facts
     fewer: dict[str, str] = {}
     has_slots = False
     for name, node in facts.gpu_nodes.items():
-        devices = [device for device in facts.devices_on.get(name, ()) if device.signal != NEURON_SIGNAL.name]
+        devices = [device for device in facts.devices_by_node.get(name, ()) if device.signal != NEURON_SIGNAL.name]
         reported, expected = (
             len({device.uuid for device in devices}),
             GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE_LABEL), 0),
@@ -111,14 +116,14 @@ def idle_devices(context: CheckContext) -> Iterable[Check]:
     )
 
 
-def virtual_gpus(context: CheckContext) -> Iterable[Check]:
+def check_virtual_gpus(context: CheckContext) -> Iterable[Check]:
     """Check whether devices of shared GPUs are labeled with all of their pods."""
     facts = context.facts
     shared = [node.name for node in facts.gpu_nodes.values() if sharing.is_shared(facts, node)]
     if not shared:
         return
     hidden = {name: count for name in shared if (count := _unlabeled_sharers(facts, name))}
-    changing = [name for name in shared if _changes_labels(facts, name)]
+    changing = [name for name in shared if _pod_labels_alternate(facts, name)]
     change = "dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true"
     fault = None
     if changing:
@@ -134,7 +139,7 @@ def virtual_gpus(context: CheckContext) -> Iterable[Check]:
     yield context.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
 
-def resource_names(context: CheckContext) -> Iterable[Check]:
+def check_resource_names(context: CheckContext) -> Iterable[Check]:
     """Check for renamed resources that the exporter does not map to pods."""
     facts = context.facts
     renamed: dict[str, list[GpuHolder]] = {}
@@ -155,7 +160,7 @@ def resource_names(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
 
 
-def mig_ids(context: CheckContext) -> Iterable[Check]:
+def check_mig_device_labels(context: CheckContext) -> Iterable[Check]:
     """Check whether MIG devices are labeled with their pods."""
     facts = context.facts
     holders = [holder for holder in facts.gpu_holders if holder.resource.startswith(MIG) or _is_sliced(facts, holder)]
@@ -172,13 +177,19 @@ def mig_ids(context: CheckContext) -> Iterable[Check]:
             f"{len(holders)} pods hold MIG slices, and no MIG device is labeled with any of them",
             change if others else f"{change}, and env {_KUBERNETES_MAPPING}",
         )
-    yield context.check("pods of MIG devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
+    yield context.check(
+        "pods of MIG devices", devices[0].signal, "recommended", fault, series=len(_distinct_devices(claimed))
+    )
 
 
-def claims(context: CheckContext) -> Iterable[Check]:
+def check_claim_labels(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter reports DRA claims, which it does only with a flag."""
     facts = context.facts
-    if not facts.has(CLAIM_INFO) or not facts.gpu_nodes or not facts.has("kube_node_status_capacity"):
+    if (
+        not facts.has_series_of_any(CLAIM_INFO)
+        or not facts.gpu_nodes
+        or not facts.has_series_of_any("kube_node_status_capacity")
+    ):
         return
     without_capacity = [name for name, node in facts.gpu_nodes.items() if not node.capacity]
     fault = None
@@ -191,7 +202,7 @@ def claims(context: CheckContext) -> Iterable[Check]:
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
 
-def neuron(context: CheckContext) -> Iterable[Check]:
+def check_neuron_utilization(context: CheckContext) -> Iterable[Check]:
     """Check whether the utilization of AWS Neuron devices is measured."""
     facts = context.facts
     held = [name for name in facts.resources if name.startswith(NEURON_RESOURCE)]
@@ -199,7 +210,7 @@ def neuron(context: CheckContext) -> Iterable[Check]:
         yield context.check(
             "Neuron requests", REQUESTS, "recommended", series=sum(facts.resources[name] for name in held)
         )
-    if facts.has(NEURON_SIGNAL.name):
+    if facts.has_series_of_any(NEURON_SIGNAL.name):
         yield context.check("Neuron", NEURON_SIGNAL.name, "recommended")
         return
     fault = None
@@ -228,17 +239,17 @@ def _is_sliced(facts: Facts, holder: GpuHolder) -> bool:
 def _unlabeled_sharers(facts: Facts, node: str) -> int:
     """The number of pods on a node with shared GPUs that are in no device's labels, if each device names one pod."""
     holders = {holder.name for holder in facts.gpu_holders if holder.node == node}
-    devices = facts.devices_on.get(node, ())
+    devices = facts.devices_by_node.get(node, ())
     pairs = {(device.key, device.workload) for device in devices if device.workload in holders}
     labeled = {workload for _, workload in pairs}
     has_one_pod_each = len(pairs) <= len({device.key for device in devices})
     return len(holders - labeled) if labeled and has_one_pod_each else 0
 
 
-def _changes_labels(facts: Facts, node: str) -> bool:
+def _pod_labels_alternate(facts: Facts, node: str) -> bool:
     """Whether devices were labeled with several pods in turn. Series of virtual GPUs have a slot (`vgpu`) each."""
     workloads: dict[object, set[tuple[str, str]]] = {}
-    for device in facts.devices_on.get(node, ()):
+    for device in facts.devices_by_node.get(node, ()):
         if facts.is_labeled_with_holder(device) and not device.slot:
             workloads.setdefault(device.key, set()).add(device.workload)
     return any(len(pods) > 1 for pods in workloads.values())
@@ -249,5 +260,5 @@ def _devices_of(facts: Facts, holders: Sequence[GpuHolder]) -> list[ObservedDevi
     return [device for device in facts.gpu_devices if facts.node_of(device) in nodes]
 
 
-def _keys(devices: Iterable[ObservedDevice]) -> set[object]:
+def _distinct_devices(devices: Iterable[ObservedDevice]) -> set[object]:
     return {device.key for device in devices}

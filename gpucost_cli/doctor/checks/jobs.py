@@ -16,7 +16,7 @@ JOB_METRICS: Sequence[str] = (
 """Metrics from which the jobs of all sources are read."""
 
 
-def jobs(context: CheckContext) -> Iterable[Check]:
+def check_jobs(context: CheckContext) -> Iterable[Check]:
     """Check each source that has series, and list its jobs."""
     for metrics_source, by_job in sorted(context.facts.jobs.items()):
         trusted: Mapping[str, Sequence[str]] | None = getattr(context.cluster.sources, metrics_source)
@@ -28,13 +28,13 @@ def jobs(context: CheckContext) -> Iterable[Check]:
             fault = Fault(
                 f"series of {metrics_source} come from {len(by_job)} jobs: {listed}. Anyone whose exporter is scraped "
                 "can report false pods, requests and utilization",
-                _line(context, metrics_source, largest),
+                _settings_line_to_change(context, metrics_source, largest),
             )
         elif not trusted_jobs & set(by_job):
             fault = Fault(
                 f"sources.{metrics_source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with "
                 f"series are {listed}",
-                _line(context, metrics_source, min(by_job)),
+                _settings_line_to_change(context, metrics_source, min(by_job)),
             )
         elif set(by_job) - trusted_jobs:
             note = f"ignored because of the settings: job {', '.join(sorted(set(by_job) - trusted_jobs))}"
@@ -42,6 +42,6 @@ def jobs(context: CheckContext) -> Iterable[Check]:
         yield context.check(name, metric, "recommended", fault, note=note, series=count)
 
 
-def _line(context: CheckContext, metrics_source: str, job: str) -> str:
+def _settings_line_to_change(context: CheckContext, metrics_source: str, job: str) -> str:
     setting = f"sources: {{{metrics_source}: {{job: {quote(job)}}}}}, or a list of jobs"
     return f"settings, cluster {context.cluster.name}: {setting}"

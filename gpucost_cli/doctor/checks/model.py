@@ -13,7 +13,7 @@ from gpucost_cli.doctor.signals import Signal
 
 Status = Literal["found", "missing", "faulty", "not needed"]
 Severity = Literal["required", "recommended", "optional"]
-_SHOWN = 3
+_MAX_NAMES_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class CheckContext:
             status=status or ("faulty" if fault else "found"),
             severity=severity,
             series=facts.series.get(metric) if series is None else series,
-            scrape_interval_seconds=facts.interval(metric),
+            scrape_interval_seconds=facts.scrape_interval_seconds(metric),
             finding=fault.finding if fault else note,
             change=fault.change if fault else None,
         )
@@ -101,5 +101,5 @@ CheckFunction = Callable[[CheckContext], Iterable[Check]]
 def first_few(names: Iterable[str]) -> str:
     """List the first few names, for a sentence."""
     distinct = sorted(set(names))
-    remaining = len(distinct) - _SHOWN
-    return ", ".join(distinct[:_SHOWN]) + (f" and {remaining} more" if remaining > 0 else "")
+    remaining = len(distinct) - _MAX_NAMES_LISTED
+    return ", ".join(distinct[:_MAX_NAMES_LISTED]) + (f" and {remaining} more" if remaining > 0 else "")

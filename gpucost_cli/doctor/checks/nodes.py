@@ -27,7 +27,7 @@ from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity
 from gpucost_cli.doctor.facts import MIG, REQUESTS, ObservedNode, shared_mig_profiles
 
 
-def _always(_: CheckContext, __: ObservedNode) -> bool:
+def _needs_label_on_every_node(_: CheckContext, __: ObservedNode) -> bool:
     return True
 
 
@@ -59,7 +59,7 @@ class _RequiredLabel:
 
     label: NodeLabel
     severity: Severity
-    is_needed: Callable[[CheckContext, ObservedNode], bool] = _always
+    is_needed: Callable[[CheckContext, ObservedNode], bool] = _needs_label_on_every_node
     is_from_discovery: bool = False
     """Whether NVIDIA's GPU feature discovery writes it."""
 
@@ -89,12 +89,12 @@ _REQUIRED_LABELS = (
 )  # fmt: skip
 
 
-def labels(context: CheckContext) -> Iterable[Check]:
+def check_node_labels(context: CheckContext) -> Iterable[Check]:
     """Check the labels of GPU nodes."""
-    yield from (_label(context, required) for required in _REQUIRED_LABELS)
+    yield from (_check_label(context, required) for required in _REQUIRED_LABELS)
     profiles = {profile for node in context.facts.gpu_nodes.values() for profile in shared_mig_profiles(node)}
     for profile in sorted(profiles):
-        yield _label(context, _label_of_shared_slices(profile))
+        yield _check_label(context, _label_of_shared_slices(profile))
 
 
 def _label_of_shared_slices(profile: str) -> _RequiredLabel:
@@ -104,7 +104,7 @@ def _label_of_shared_slices(profile: str) -> _RequiredLabel:
     )  # fmt: skip
 
 
-def _label(context: CheckContext, required: _RequiredLabel) -> Check:
+def _check_label(context: CheckContext, required: _RequiredLabel) -> Check:
     gpu_nodes = context.facts.gpu_nodes.values()
     nodes = [node for node in gpu_nodes if required.is_needed(context, node)]
     without = [node.name for node in nodes if not node.label(required.label)]
@@ -127,7 +127,7 @@ def _label(context: CheckContext, required: _RequiredLabel) -> Check:
     return context.check(name, NODE_LABELS_METRIC, required.severity, fault, status="missing", series=series)
 
 
-def nodes_of_pods(context: CheckContext) -> Iterable[Check]:
+def check_nodes_of_pods(context: CheckContext) -> Iterable[Check]:
     """Check whether the nodes of all pods with GPUs are reported."""
     facts = context.facts
     if not facts.holders:
@@ -141,7 +141,7 @@ def nodes_of_pods(context: CheckContext) -> Iterable[Check]:
             for holder in facts.holders
             if holder.node not in facts.nodes or not is_reported(facts.nodes[holder.node])
         }
-        if not facts.has(metric) or not without:
+        if not facts.has_series_of_any(metric) or not without:
             continue
         fault = Fault(
             f"pods hold GPUs on nodes without {metric} ({first_few(without)}): the nodes' capacity is unknown",
@@ -151,13 +151,13 @@ def nodes_of_pods(context: CheckContext) -> Iterable[Check]:
         yield context.check("nodes of pods", metric, "recommended", fault)
 
 
-def profiles(context: CheckContext) -> Iterable[Check]:
+def check_mig_profiles(context: CheckContext) -> Iterable[Check]:
     """Check whether the share of a GPU is known for all MIG profiles."""
     facts = context.facts
     reported: set[tuple[str, str]] = set()
     for node in facts.gpu_nodes.values():
         model, _, profile = node.label(GPU_PRODUCT_LABEL).removesuffix("-SHARED").partition("-MIG-")
-        model = model or next((device.model for device in facts.devices_on.get(node.name, ()) if device.model), "")
+        model = model or next((device.model for device in facts.devices_by_node.get(node.name, ()) if device.model), "")
         in_capacity = {name.removeprefix(MIG).removesuffix("_shared").replace("_", ".") for name in _slices(node)}
         reported.update((name, model) for name in ({profile} | in_capacity) - {""})
     reported.update((device.profile, device.model) for device in facts.gpu_devices if device.profile)

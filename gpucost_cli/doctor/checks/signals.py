@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
-from gpucost_cli.doctor.signals import Signal, families, usual_scale
+from gpucost_cli.doctor.signals import Signal, signals_by_family, usual_scale
 
 _TOLERANCE_UNDER_MIG = Decimal(2)
 """Under MIG, profiling ratios can be somewhat above 1 (NVIDIA/DCGM#152), unlike percentages of a busy GPU."""
@@ -14,13 +14,13 @@ _PERCENT = 100
 _BEST_SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
-def signals_available(context: CheckContext) -> Iterable[Check]:
+def check_signals(context: CheckContext) -> Iterable[Check]:
     """Check the configured signal under all its names, its fallbacks, and signals of other families."""
     facts = context.facts
     preferred = context.ranks[0]
     configured = next(signal for signal in preferred if signal.name == context.settings.utilization.signal)
-    with_series = [signal for signal in preferred if facts.has(signal.name)]
-    fallbacks = [signal for rank in context.ranks[1:] for signal in rank if facts.has(signal.name)]
+    with_series = [signal for signal in preferred if facts.has_series_of_any(signal.name)]
+    fallbacks = [signal for rank in context.ranks[1:] for signal in rank if facts.has_series_of_any(signal.name)]
     for signal in with_series:
         alias = f"read as {configured.name}: the name in exporters {signal.exporter_versions}"
         note = alias if signal != configured else None
@@ -30,10 +30,10 @@ def signals_available(context: CheckContext) -> Iterable[Check]:
         fault = _missing_signal(configured, fallbacks) if facts.uses_gpus else None
         status: Status = "missing" if fault else "not needed"
         yield context.check("utilization signal", configured.name, "recommended", fault, status=status, series=0)
-    for family, signals in families().items():
+    for family, signals in signals_by_family().items():
         if family == configured.family:
             continue
-        available_signals = [signal for signal in signals if facts.has(signal.name)]
+        available_signals = [signal for signal in signals if facts.has_series_of_any(signal.name)]
         for signal in available_signals:
             yield context.check(f"signal of the {family}", signal.name, "optional")
         if not available_signals:
@@ -53,7 +53,7 @@ def _fallback_devices(context: CheckContext, configured: Signal, preferred: set[
         yield context.check("signal of every device", devices[0].signal, "recommended", fault)
 
 
-def scales(context: CheckContext) -> Iterable[Check]:
+def check_signal_scales(context: CheckContext) -> Iterable[Check]:
     """Check whether the signals' values fit their scales."""
     facts = context.facts
     sliced = any(sharing.is_sliced(facts, node) for node in facts.gpu_nodes.values())
@@ -76,11 +76,11 @@ def scales(context: CheckContext) -> Iterable[Check]:
             yield context.check(f"scale of {signal.name}", signal.name, "required", fault, note=note)
 
 
-def under_mig(context: CheckContext) -> Iterable[Check]:
+def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
     """Check whether a signal works for MIG slices, if there are any."""
     facts = context.facts
     sliced = [node.name for node in facts.gpu_nodes.values() if sharing.is_sliced(facts, node)]
-    usable = [signal for rank in context.ranks for signal in rank if facts.has(signal.name)]
+    usable = [signal for rank in context.ranks for signal in rank if facts.has_series_of_any(signal.name)]
     if not sliced or not usable:
         return
     fault = None

@@ -14,14 +14,14 @@ from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 
 _KUBE_STATE_METRICS = "kube-state-metrics"
-_SEVERAL = 2
+_MIN_INSTANCES_TO_COMPARE = 2
 _SIMILAR_INTERVALS = Decimal("1.5")
 """Largest ratio of intervals that are considered equal. Jitter and a few missed scrapes do not exceed it."""
 _LONG_INTERVAL = Decimal(120)
 """Seconds. With longer scrape intervals, short-lived pods are missed."""
 
 
-def query_length(context: CheckContext) -> Iterable[Check]:
+def check_query_length(context: CheckContext) -> Iterable[Check]:
     """Check whether the server accepts long queries, unlike VictoriaMetrics by default."""
     if not context.facts.accepts_long_queries:
         fault = Fault(
@@ -31,7 +31,7 @@ def query_length(context: CheckContext) -> Iterable[Check]:
         yield context.check("length of queries", "", "recommended", fault)
 
 
-def selector(context: CheckContext) -> Iterable[Check]:
+def check_selector(context: CheckContext) -> Iterable[Check]:
     """Check whether the cluster's selector matches series of all sources."""
     selected = context.cluster.selector
     if not selected:
@@ -54,7 +54,7 @@ def selector(context: CheckContext) -> Iterable[Check]:
         yield context.check("selector", "kube_*", "required", series=sum(context.facts.series.values()))
 
 
-def clusters(context: CheckContext) -> Iterable[Check]:
+def check_single_cluster(context: CheckContext) -> Iterable[Check]:
     """Check for metrics of several clusters, which would be counted as one cluster."""
     mixed = {name: values for name, values in context.facts.cluster_labels.items() if name and len(values) > 1}
     if not mixed:
@@ -68,12 +68,12 @@ def clusters(context: CheckContext) -> Iterable[Check]:
     yield context.check("one cluster", name, "required", fault, series=len(values))
 
 
-def kube_state_metrics(context: CheckContext) -> Iterable[Check]:
+def check_kube_state_metrics(context: CheckContext) -> Iterable[Check]:
     """Check whether there are series of kube-state-metrics, and from how many instances."""
     facts = context.facts
     if facts.has_kube_state_metrics:
-        series = len({_process(target) for target in facts.exporters})
-        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", note=_instances(facts), series=series)
+        series = len({_process_of_target(target) for target in facts.exporters})
+        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", note=_describe_instances(facts), series=series)
         return
     install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
     fault = Fault(
@@ -87,7 +87,7 @@ def kube_state_metrics(context: CheckContext) -> Iterable[Check]:
         yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", fault, status="missing", series=0)
 
 
-def stale_exporters(context: CheckContext) -> Iterable[Check]:
+def check_stale_exporters(context: CheckContext) -> Iterable[Check]:
     """Check for exporters that had series within the hour and have none now."""
     facts = context.facts
     last = max((max(times) for times in facts.exporters.values() if times), default=None)
@@ -98,7 +98,7 @@ def stale_exporters(context: CheckContext) -> Iterable[Check]:
             "kube-state-metrics: kubectl rollout status; Prometheus: its target, and the log of remote_write",
         )
         yield context.check(f"{_KUBE_STATE_METRICS} now", "kube_*", "required", fault, series=0)
-    signals = [signal.name for rank in context.ranks for signal in rank if facts.has(signal.name)]
+    signals = [signal.name for rank in context.ranks for signal in rank if facts.has_series_of_any(signal.name)]
     if signals and facts.gpu_nodes and not facts.gpu_devices:
         fault = Fault(
             f"{signals[0]} had series earlier, but none at {format_timestamp(facts.evaluated_at)}, although GPU nodes "
@@ -108,31 +108,34 @@ def stale_exporters(context: CheckContext) -> Iterable[Check]:
         yield context.check("GPU exporter now", signals[0], "recommended", fault, series=0)
 
 
-def _process(target: Target) -> tuple[str, str]:
+def _process_of_target(target: Target) -> tuple[str, str]:
     """The scraped process, regardless of the Prometheus replica."""
     return target.job, target.instance
 
 
-def _instances(facts: Facts) -> str | None:
+def _describe_instances(facts: Facts) -> str | None:
     """How several instances relate: highly available replicas, shards, or one after the other."""
     times: dict[tuple[str, str], set[int]] = {}
     for target, target_times in facts.exporters.items():
-        times.setdefault(_process(target), set()).update(target_times)
-    if len(times) < _SEVERAL:
-        return _servers(facts.exporters)
+        times.setdefault(_process_of_target(target), set()).update(target_times)
+    if len(times) < _MIN_INSTANCES_TO_COMPARE:
+        return _count_servers(facts.exporters)
     targets_by_object = [node.targets for node in facts.nodes.values()]
     targets_by_object += [holder.targets for holder in facts.holders]
     # Prometheus returns a series for some minutes after its last sample, so a single common time means nothing.
-    if not any(len(first & second) >= _SEVERAL for first, second in combinations(times.values(), 2)):
+    if not any(len(first & second) >= _MIN_INSTANCES_TO_COMPARE for first, second in combinations(times.values(), 2)):
         relation = "one after the other, as after a restart: counted once"
-    elif any(len({_process(target) for target in targets}) >= _SEVERAL for targets in targets_by_object):
+    elif any(
+        len({_process_of_target(target) for target in targets}) >= _MIN_INSTANCES_TO_COMPARE
+        for targets in targets_by_object
+    ):
         relation = "and report the same objects (high availability): counted once"
     else:
         relation = "and each reports its own objects (shards): added up"
     return f"{len(times)} instances are scraped, {relation}"
 
 
-def _servers(targets: Iterable[Target]) -> str | None:
+def _count_servers(targets: Iterable[Target]) -> str | None:
     replicas = {target.replica for target in targets} - {""}
     return f"{len(replicas)} Prometheus replicas write its series: counted once" if len(replicas) > 1 else None
 
@@ -145,7 +148,7 @@ def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
         yield "GPU exporter", facts.gpu_devices[0].signal, {device.target for device in facts.gpu_devices}
 
 
-def up(context: CheckContext) -> Iterable[Check]:
+def check_up_series(context: CheckContext) -> Iterable[Check]:
     """Check whether `up` is kept, which shows when a target was scraped."""
     for name, _, targets in _scraped_exporters(context.facts):
         jobs = {target.job for target in targets}
@@ -158,7 +161,7 @@ def up(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"up of {name}", "up", "recommended", fault, status="missing" if fault else "found")
 
 
-def intervals(context: CheckContext) -> Iterable[Check]:
+def check_scrape_intervals(context: CheckContext) -> Iterable[Check]:
     """Check whether scrape intervals differ between targets of an exporter, or are too long."""
     for name, metric, targets in _scraped_exporters(context.facts):
         by_target = {target: context.facts.intervals[target] for target in targets if target in context.facts.intervals}
@@ -179,10 +182,10 @@ def intervals(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(by_target))
 
 
-def requests(context: CheckContext) -> Iterable[Check]:
+def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
     """Check whether there are GPU requests, and whether they have uids and known resource names."""
     facts = context.facts
-    if not facts.has(REQUESTS):
+    if not facts.has_series_of_any(REQUESTS):
         return
     count = sum(facts.resources.values())
     note = f"no pod on a node requests a GPU (resource=~{GPU_RESOURCES}): all GPUs are unallocated"

@@ -18,7 +18,7 @@ from gpucost.features.recommendations.model import (
 )
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
-from gpucost_cli.recommendation_screen import COLUMNS, render_recommendation
+from gpucost_cli.recommendation_screen import SCREEN_WIDTH, render_recommendation
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations import simulated_queue
 from tests.records import use_of
@@ -87,7 +87,7 @@ def test_recommendation_is_rendered_completely(
     lines = render_recommendation(recommendation)
     patch = recommendation.content.patch.rstrip().splitlines()
     assert lines[len(lines) - len(patch) :] == patch
-    assert max(map(len, lines[: len(lines) - len(patch)])) <= COLUMNS, "\n".join(lines)
+    assert max(map(len, lines[: len(lines) - len(patch)])) <= SCREEN_WIDTH, "\n".join(lines)
     text = " ".join(" ".join(lines).split())
     for expected in (
         recommendation.id,
