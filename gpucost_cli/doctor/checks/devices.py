@@ -44,8 +44,8 @@ def check_honor_labels(context: CheckContext) -> Iterable[Check]:
     if idle and any(not device.has_exported_labels for device in claimed):
         pods = first_few(device.target_pod for device in idle)
         fault = Fault(
-            f"{len(_distinct_devices(idle))} idle devices are labeled with the exporter's own pod ({pods}): attribution "
-            "ignores these labels, but in other queries this pod appears to hold the devices",
+            f"{len(_distinct_devices(idle))} idle devices are labeled with the exporter's own pod ({pods}): "
+            "attribution ignores these labels, but in other queries this pod appears to hold the devices",
             "ServiceMonitor of dcgm-exporter: honorLabels: false",
         )
     yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_distinct_devices(claimed)))
