@@ -122,7 +122,7 @@ FAULTS = (
     Fault("a ratio is divided by 100", f"{PACKAGE}/core/metering/signals.py", '"DCGM_FI_PROF_GR_ENGINE_ACTIVE",\n            "graphics engine",\n            _RATIO', '"DCGM_FI_PROF_GR_ENGINE_ACTIVE",\n            "graphics engine",\n            _PERCENT'),
     Fault("the names of exporter 4.9 are unknown", f"{PACKAGE}/core/metering/signals.py", '"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"', '"DCGM_FI_PROF_GR_ENGINE_RATIO"'),
     Fault("one scrape interval is used for the whole hour", f"{PACKAGE}/core/intervals.py", "return self._intervals[min(max(index, 0), len(self._intervals) - 1)]", "return max(self._intervals)"),
-    Fault("a gap ends pods with samples on both sides", f"{PACKAGE}/core/metering/spans.py", "last = max(times[-1] for times in sample_times.values() if times)\n        return Span(Interval(first", "last = min(first + 1_200_000, max(times[-1] for times in sample_times.values() if times))\n        return Span(Interval(first"),
+    Fault("a gap ends pods with samples on both sides", f"{PACKAGE}/core/metering/spans.py", "last = max(times[-1] for times in sample_times.values() if times)\n        return Span(IntervalMs(first", "last = min(first + 1_200_000, max(times[-1] for times in sample_times.values() if times))\n        return Span(IntervalMs(first"),
     Fault("the reported start time within a gap is ignored", f"{PACKAGE}/core/metering/spans.py", "start = pod.scheduled_at", "pass"),
     Fault("the reported completion time within a gap is ignored", f"{PACKAGE}/core/metering/spans.py", "end = pod.completed_at", "pass"),
     Fault("a GPU counts twice when it changes hands", f"{PACKAGE}/core/metering/holdings.py", "return _trim_handovers(holdings)", "return holdings"),
