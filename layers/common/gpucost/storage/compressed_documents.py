@@ -71,7 +71,7 @@ def read_totals_text(text: str) -> Totals | None:
     return read_totals(json.loads(text))
 
 
-def read_groups(items: Sequence[Item]) -> CostsByKey[tuple[str, str]]:
+def read_summary_costs(items: Sequence[Item]) -> CostsByKey[tuple[str, str]]:
     """Return the costs of a summary from its items; none without items.
 
     They are decompressed on first use, because many readers need only the totals.

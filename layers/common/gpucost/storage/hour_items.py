@@ -74,7 +74,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     if totals is not None and not totals.are_plausible():
         logger.warning("an hour's figures are implausibly large", cluster=manifest.cluster, hour=manifest.hour)
         manifest, totals, items = replace(manifest, status="incomplete"), None, ()
-    costs = compressed_documents.read_groups(items)
+    costs = compressed_documents.read_summary_costs(items)
     return HourSummary(manifest.cluster, manifest.hour, (manifest,), totals, costs)
 
 

@@ -111,7 +111,7 @@ class SpendByAvoidability:
 
 
 @dataclass(slots=True)
-class WorkloadHistory:
+class WorkloadHourlySeries:
     """One workload. Each array has a figure for every hour of the look-back."""
 
     key: WorkloadKey
@@ -159,7 +159,7 @@ class WorkloadHistory:
 
 
 @dataclass(slots=True)
-class PoolHistory:
+class PoolHourlySeries:
     """One pool of equal nodes. Each array has a figure for every hour of the look-back."""
 
     key: PoolKey
@@ -197,8 +197,8 @@ class LookBack:
         self.hours = hours
         self.has_figures = array("b", bytes(hours))
         """1 for hours that have figures."""
-        self.workloads: dict[WorkloadKey, WorkloadHistory] = {}
-        self.pools: dict[PoolKey, PoolHistory] = {}
+        self.workloads: dict[WorkloadKey, WorkloadHourlySeries] = {}
+        self.pools: dict[PoolKey, PoolHourlySeries] = {}
         self.list_prices: dict[str, float] = {}
         """USD per node-hour by instance type, as far as a price list is known."""
         self.spot_prices: dict[str, SpotPrice] = {}
@@ -286,7 +286,7 @@ class LookBack:
             del self.workloads[key]
         return len(dropped)
 
-    def _workload(self, line: CompactLine) -> WorkloadHistory:
+    def _workload(self, line: CompactLine) -> WorkloadHourlySeries:
         key = WorkloadKey(
             line.shared_from or line.business_unit,
             line.namespace,
@@ -298,7 +298,7 @@ class LookBack:
         history = self.workloads.get(key)
         if history is None:
             hours = self.hours
-            history = self.workloads[key] = WorkloadHistory(
+            history = self.workloads[key] = WorkloadHourlySeries(
                 key,
                 _zero_per_hour(hours),
                 _zero_per_hour(hours),
@@ -311,7 +311,7 @@ class LookBack:
             )
         return history
 
-    def _add_line(self, index: int, history: WorkloadHistory, line: CompactLine) -> None:
+    def _add_line(self, index: int, history: WorkloadHourlySeries, line: CompactLine) -> None:
         held = line.allocated_gpu_hours
         history.held_gpu_hours[index] += held
         history.last_held_index = index
@@ -336,12 +336,12 @@ class LookBack:
             history.cost_usd[index] += line.allocated_usd
             history.spend.add(line.allocated_usd, line.capacity_type, line.price_source)
 
-    def _add_node(self, index: int, node: NodeHour) -> PoolHistory:
+    def _add_node(self, index: int, node: NodeHour) -> PoolHourlySeries:
         key = PoolKey(node.node_pool, node.instance_type, node.capacity_type, node.gpu_model)
         history = self.pools.get(key)
         if history is None:
             hours = self.hours
-            history = self.pools[key] = PoolHistory(
+            history = self.pools[key] = PoolHourlySeries(
                 key,
                 array("l", bytes(array("l").itemsize * hours)),
                 _zero_per_hour(hours),

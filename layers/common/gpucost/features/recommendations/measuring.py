@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from gpucost.features.recommendations.history import LookBack, WorkloadHistory, first_and_last_positive
+from gpucost.features.recommendations.history import LookBack, WorkloadHourlySeries, first_and_last_positive
 from gpucost.features.recommendations.model import (
     HOURS_PER_MONTH,
     Evidence,
@@ -37,7 +37,7 @@ _MIN_OBSERVED_SHARE = 0.05
 class WorkloadMeasures:
     """The measures of one workload over the look-back."""
 
-    history: WorkloadHistory
+    history: WorkloadHourlySeries
     first_held_index: int
     """Index of the first hour in which it held GPUs."""
     hours_with_figures: int
@@ -80,7 +80,7 @@ class WorkloadMeasures:
         return ""
 
 
-def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int = 0) -> WorkloadMeasures | None:
+def measure_workload(look_back: LookBack, history: WorkloadHourlySeries, since: int = 0) -> WorkloadMeasures | None:
     """Calculate the measures of a workload.
 
     Args:
@@ -156,7 +156,7 @@ def _has_ended(look_back: LookBack, held: Sequence[float], first: int) -> bool:
     return missing_hours >= _ENDED_HOURS
 
 
-def workload_subject(cluster: str, history: WorkloadHistory) -> RecommendationSubject:
+def workload_subject(cluster: str, history: WorkloadHourlySeries) -> RecommendationSubject:
     """The subject of recommendations for a workload."""
     key = history.key
     return RecommendationSubject(
@@ -238,7 +238,7 @@ def _remaining_share(usd: Mapping[int, float], end: int) -> float:
     return max(0.0, remaining_share) if remaining_share < _SHRUNK_SHARE else 1.0
 
 
-def workload_list_price_ratio(look_back: LookBack, history: WorkloadHistory) -> float | None:
+def workload_list_price_ratio(look_back: LookBack, history: WorkloadHourlySeries) -> float | None:
     """List price ÷ what was charged for a workload; None if a list price of its instance types is not known.
 
     A GPU costs the node's list price ÷ the node's GPUs, as with the default split policy.

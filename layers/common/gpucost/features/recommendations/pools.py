@@ -1,11 +1,11 @@
 """What all recommendations for node pools share: their subject, evidence and node costs."""
 
-from gpucost.features.recommendations.history import LookBack, PoolHistory
+from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_PRICED_SHARE, NEWEST_HOURS, unpriced_facts
 from gpucost.features.recommendations.model import Evidence, RecommendationSubject
 
 
-def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> RecommendationSubject:
+def pool_subject(look_back: LookBack, pool: PoolHourlySeries, resource: str = "") -> RecommendationSubject:
     """The subject of recommendations for a pool."""
     key = pool.key
     return RecommendationSubject(
@@ -18,7 +18,7 @@ def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> 
     )
 
 
-def pool_evidence(look_back: LookBack, pool: PoolHistory, first: int, facts: dict[str, str]) -> Evidence:
+def pool_evidence(look_back: LookBack, pool: PoolHourlySeries, first: int, facts: dict[str, str]) -> Evidence:
     """The evidence of a recommendation for a pool, from the first hour that counts."""
     hours_with_nodes = [
         index for index in range(first, look_back.hours) if look_back.has_figures[index] and pool.node_counts[index]
@@ -35,7 +35,7 @@ def pool_evidence(look_back: LookBack, pool: PoolHistory, first: int, facts: dic
     )
 
 
-def has_enough_prices(look_back: LookBack, pool: PoolHistory) -> bool:
+def has_enough_prices(look_back: LookBack, pool: PoolHourlySeries) -> bool:
     """Whether enough of a pool's hours are completely priced for an estimate of amounts."""
     hours_with_nodes = [
         index for index in range(look_back.hours) if look_back.has_figures[index] and pool.node_counts[index]
@@ -45,13 +45,13 @@ def has_enough_prices(look_back: LookBack, pool: PoolHistory) -> bool:
     )
 
 
-def mean_pool_cost(look_back: LookBack, pool: PoolHistory, first: int) -> float:
+def mean_pool_cost(look_back: LookBack, pool: PoolHourlySeries, first: int) -> float:
     """The mean cost of a pool per hour, over its priced hours."""
     priced = look_back.priced_hour_indexes(pool.is_unpriced, first)
     return sum(pool.cost_usd[index] for index in priced) / max(1, len(priced))
 
 
-def mean_node_cost(pool: PoolHistory, index: int) -> float:
+def mean_node_cost(pool: PoolHourlySeries, index: int) -> float:
     """The mean cost of a pool's nodes in an hour; 0 without nodes."""
     return pool.cost_usd[index] / pool.node_counts[index] if pool.node_counts[index] else 0.0
 
@@ -65,7 +65,7 @@ def newest_hour_indexes(look_back: LookBack, first: int) -> list[int]:
     ]
 
 
-def gpus_per_node(pool: PoolHistory) -> int:
+def gpus_per_node(pool: PoolHourlySeries) -> int:
     """Physical GPUs per node: the maximum over all hours, because nodes that start or stop count only in part."""
     return round(
         max(
@@ -79,7 +79,7 @@ def gpus_per_node(pool: PoolHistory) -> int:
     )
 
 
-def pool_list_price_ratio(look_back: LookBack, pool: PoolHistory) -> float | None:
+def pool_list_price_ratio(look_back: LookBack, pool: PoolHourlySeries) -> float | None:
     """List price ÷ what was charged for a pool's nodes; None if its list price is not known."""
     if pool.spend.is_all_at_list_price:
         return 1.0

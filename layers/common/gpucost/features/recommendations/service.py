@@ -17,9 +17,9 @@ from gpucost.features.recommendations.daily_cache import DailyMetricsCache
 from gpucost.features.recommendations.history import (
     LookBack,
     PodWait,
-    PoolHistory,
+    PoolHourlySeries,
     PoolKey,
-    WorkloadHistory,
+    WorkloadHourlySeries,
     WorkloadKey,
 )
 from gpucost.features.recommendations.lifecycle import update_recommendations
@@ -295,7 +295,7 @@ class _LookBackSubjectHistories:
             )
         return hours
 
-    def _workload_hours(self, history: WorkloadHistory) -> list[SubjectHour]:
+    def _workload_hours(self, history: WorkloadHourlySeries) -> list[SubjectHour]:
         columns = zip(
             history.held_gpu_hours,
             history.cost_usd,
@@ -309,7 +309,7 @@ class _LookBackSubjectHistories:
             for held, usd, is_unpriced, pods, used in columns
         ]
 
-    def _pool_hours(self, history: PoolHistory, *, by_gpus: bool) -> list[SubjectHour]:
+    def _pool_hours(self, history: PoolHourlySeries, *, by_gpus: bool) -> list[SubjectHour]:
         columns = zip(history.node_counts, history.cost_usd, history.is_unpriced, history.pod_sizes, strict=True)
         return [
             SubjectHour(

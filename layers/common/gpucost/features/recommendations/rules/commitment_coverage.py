@@ -15,7 +15,7 @@ commitment: nothing is covered at such prices.
 from collections.abc import Sequence
 from typing import Final
 
-from gpucost.features.recommendations.history import LookBack, PoolHistory
+from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.pools import gpus_per_node, mean_node_cost
 from gpucost.features.recommendations.verification import SubjectHour
@@ -80,12 +80,12 @@ def commitment_hours(look_back: LookBack, content: RecommendationContent) -> lis
     return hours
 
 
-def is_any_billed(pools: Sequence[PoolHistory]) -> bool:
+def is_any_billed(pools: Sequence[PoolHourlySeries]) -> bool:
     """Whether the charges of these pools would show a Savings Plan or Reserved Instance."""
     return any(any(pool.is_billed) for pool in pools)
 
 
-def _pools(look_back: LookBack, content: RecommendationContent) -> list[PoolHistory]:
+def _pools(look_back: LookBack, content: RecommendationContent) -> list[PoolHourlySeries]:
     return [
         pool
         for key, pool in look_back.pools.items()
@@ -94,22 +94,22 @@ def _pools(look_back: LookBack, content: RecommendationContent) -> list[PoolHist
     ]
 
 
-def _weight(content: RecommendationContent, pool: PoolHistory) -> int:
+def _weight(content: RecommendationContent, pool: PoolHourlySeries) -> int:
     return gpus_per_node(pool) if content.subject.instance_type.endswith(".*") else 1
 
 
-def _is_price_pending(pool: PoolHistory, index: int) -> bool:
+def _is_price_pending(pool: PoolHourlySeries, index: int) -> bool:
     """Whether an hour's price is missing or provisional: the bill prices the pool, but not yet this hour."""
     return bool(pool.is_unpriced[index]) or (any(pool.is_billed) and not pool.is_billed[index])
 
 
-def _uncommitted_rate(look_back: LookBack, pool: PoolHistory) -> float:
+def _uncommitted_rate(look_back: LookBack, pool: PoolHourlySeries) -> float:
     """USD per node-hour without a commitment: the highest known rate."""
     paid = [mean_node_cost(pool, index) for index in look_back.priced_hour_indexes(pool.is_unpriced)]
     return max([*paid, look_back.list_prices.get(pool.key.instance_type, 0.0)])
 
 
-def _covered_nodes(look_back: LookBack, pool: PoolHistory, before: float, index: int) -> float | None:
+def _covered_nodes(look_back: LookBack, pool: PoolHourlySeries, before: float, index: int) -> float | None:
     """On-demand nodes of a pool that are charged as committed; None if the hour's price is not known yet."""
     price = look_back.reserved_prices.get(pool.key.instance_type)
     if price is None:

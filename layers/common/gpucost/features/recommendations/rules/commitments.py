@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpucost.features.recommendations.history import LookBack, PoolHistory
+from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, estimate_saving, unpriced_facts
 from gpucost.features.recommendations.model import (
     Evidence,
@@ -50,7 +50,7 @@ class _OnDemandInstanceType:
 
 def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
     """Recommend commitments for types and families with a steady on-demand floor and a lower reserved price."""
-    by_scope: dict[str, dict[str, list[PoolHistory]]] = {}
+    by_scope: dict[str, dict[str, list[PoolHourlySeries]]] = {}
     for key in sorted(look_back.pools):
         reserved = look_back.reserved_prices.get(key.instance_type)
         if key.capacity_type == "on-demand" and reserved is not None:
@@ -60,7 +60,7 @@ def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
 
 
 def _recommend_scope(
-    look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]
+    look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHourlySeries]]
 ) -> RecommendationContent | None:
     all_pools = [pool for type_pools in pools.values() for pool in type_pools]
     unpriced = [any(pool.is_unpriced[index] for pool in all_pools) for index in range(look_back.hours)]
@@ -163,7 +163,7 @@ def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
     return sorted(_at_indexes(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
-def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _OnDemandInstanceType | None:
+def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHourlySeries]) -> _OnDemandInstanceType | None:
     gpus = max(gpus_per_node(pool) for pool in pools)
     if not gpus:
         return None
@@ -176,7 +176,7 @@ def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory])
     return _OnDemandInstanceType(look_back.reserved_prices[name].usd, gpus, nodes, rates)
 
 
-def _gpu_model(pools: Sequence[PoolHistory]) -> str:
+def _gpu_model(pools: Sequence[PoolHourlySeries]) -> str:
     models = {pool.key.gpu_model for pool in pools}
     return models.pop() if len(models) == 1 else ""
 

@@ -8,7 +8,7 @@ packing on at most 11/9 of the fewest nodes (Dósa 2007), so the saving is never
 from collections.abc import Sequence
 from typing import Final
 
-from gpucost.features.recommendations.history import LookBack, PoolHistory
+from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, NEWEST_HOURS, estimate_saving
 from gpucost.features.recommendations.model import RecommendationContent, format_count, round_cents
 from gpucost.features.recommendations.patches import consolidation_patch
@@ -54,7 +54,7 @@ def pack_nodes(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
     return len(free)
 
 
-def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int] | None:
+def needed_nodes(look_back: LookBack, pool: PoolHourlySeries, gpus: int) -> list[int] | None:
     """The nodes that the pods of each hour and its neighboring hours need: nodes take minutes to start and stop.
 
     Pools with slices or shared GPUs are not packed, because a GPU's geometry is not known. There, the nodes that held
@@ -77,12 +77,12 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
     return [max(packed[max(0, index - 1) : index + 2]) for index in range(look_back.hours)]
 
 
-def holds_whole_gpus(pool: PoolHistory) -> bool:
+def holds_whole_gpus(pool: PoolHourlySeries) -> bool:
     """Whether all its pods hold whole GPUs."""
     return all(abs(size - round(size)) <= _TOLERANCE for pods in set(pool.pod_sizes) for size, _ in pods)
 
 
-def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | None:
+def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> RecommendationContent | None:
     gpus = gpus_per_node(pool)
     indexes = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.node_counts[index]]
     if not gpus or not indexes or not has_enough_prices(look_back, pool) or len(indexes) < MIN_HOURS:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from gpucost.core.metering.gpu_models import profile_share
-from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey
+from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
     estimate_saving,
@@ -105,7 +105,9 @@ def fit_slice(measures: WorkloadMeasures) -> SliceFit | None:
     return None if profile is None else SliceFit(measures, pool, profile)
 
 
-def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[SliceFit]) -> list[RecommendationContent]:
+def _recommend_plan(
+    look_back: LookBack, pool: PoolHourlySeries, fits: Sequence[SliceFit]
+) -> list[RecommendationContent]:
     gpus = gpus_per_node(pool)
     model = pool.key.gpu_model
     hours: list[dict[str, int]] = [{} for _ in range(look_back.hours)]

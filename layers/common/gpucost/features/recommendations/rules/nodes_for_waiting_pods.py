@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack, PodWait, PoolHistory, PoolKey
+from gpucost.features.recommendations.history import LookBack, PodWait, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import estimate_saving
 from gpucost.features.recommendations.model import (
     HOURS_PER_MONTH,
@@ -206,7 +206,7 @@ class _PoolChoice:
 
 
 def _recommend_nodes(
-    look_back: LookBack, pool: PoolHistory, resource: str, pending: Sequence[PendingPod], pools: _PoolChoice
+    look_back: LookBack, pool: PoolHourlySeries, resource: str, pending: Sequence[PendingPod], pools: _PoolChoice
 ) -> RecommendationContent | None:
     gpus, share = gpus_per_node(pool), pools.share(pool.key, resource)
     priced = look_back.priced_hour_indexes(pool.is_unpriced)

@@ -8,7 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
-from gpucost.features.recommendations.history import LookBack, WorkloadHistory
+from gpucost.features.recommendations.history import LookBack, WorkloadHourlySeries
 from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
     estimate_saving,
@@ -223,7 +223,7 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
     )
 
 
-def _cost_on_spot(look_back: LookBack, history: WorkloadHistory) -> SpotPrice | None:
+def _cost_on_spot(look_back: LookBack, history: WorkloadHourlySeries) -> SpotPrice | None:
     """What the workload would have cost on spot, in USD; None if a price is not known."""
     costs = [0.0, 0.0, 0.0]
     for pool, gpu_hours in history.gpu_millihours_by_pool.items():

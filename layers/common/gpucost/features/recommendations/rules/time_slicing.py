@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from gpucost.core.metering.gpu_models import memory_gb
-from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey
+from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import WorkloadMeasures, estimate_saving, workload_subject
 from gpucost.features.recommendations.model import (
     RecommendationContent,
@@ -94,7 +94,9 @@ def _can_share(measures: WorkloadMeasures) -> bool:
     )
 
 
-def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[WorkloadMeasures]) -> SharingPlan | None:
+def _plan_sharing(
+    look_back: LookBack, pool: PoolHourlySeries, measured: Sequence[WorkloadMeasures]
+) -> SharingPlan | None:
     gpus, model = gpus_per_node(pool), pool.key.gpu_model
     memory = (memory_gb(model) or 0) * _GIB * _USABLE_MEMORY_RATIO / MEMORY_SPARE
     pods = [pod for pod in _sharing_pods(measured) if max(pod.utilization) <= TARGET and pod.memory_bytes <= memory]
