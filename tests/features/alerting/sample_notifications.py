@@ -70,7 +70,7 @@ def notification(kind: RuleKind = "waste", event: NotificationEvent = "firing", 
     fields: dict[str, Any] = {
         "id": f"demo/{kind}/research/2026-11-19T10:00:00Z/{event}",
         "event": event,
-        "kind": kind,
+        "rule_kind": kind,
         "rule": kind,
         "severity": "warning",
         "subject": SUBJECTS[kind],
