@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
-CODE := layers/common functions gpucost_cli devstack authoring benchmarks tests
+CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks tests
 
 .PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy lock openapi dashboards bench clean
 
@@ -88,7 +88,7 @@ lock: ## renew the locks
 	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done
 
-openapi: ## write docs/openapi.json, and the page's types of the API
+openapi: ## write docs/reference/openapi.json, and the page's types of the API
 	@scripts/setup.sh page
 	$(BIN)/python -m authoring.openapi
 	npm --prefix web run --silent types
@@ -98,6 +98,6 @@ dashboards: ## write dashboards/: Grafana's, and the quick start's recording rul
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  devstack/dynamodb/node_modules authoring/bytecode/node_modules devstack/iam/node_modules web/node_modules \
+	  gpucost_devstack/dynamodb/node_modules authoring/bytecode/node_modules gpucost_devstack/iam/node_modules web/node_modules \
 	  functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Writes or checks `docs/openapi.json`: `python -m authoring.openapi [--check]`."""
+"""Writes or checks `docs/reference/openapi.json`: `python -m authoring.openapi [--check]`."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from gpucost.api.app import Services, build_app, openapi_document
 
-OPENAPI_PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
+OPENAPI_PATH = Path(__file__).parent.parent / "docs" / "reference" / "openapi.json"
 
 
 def _no_service() -> NoReturn:
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if OPENAPI_PATH.exists() and OPENAPI_PATH.read_text(encoding="utf-8") == openapi_text():
         return 0
-    print("docs/openapi.json is outdated; run: python -m authoring.openapi", file=sys.stderr)
+    print("docs/reference/openapi.json is outdated; run: python -m authoring.openapi", file=sys.stderr)
     return 1
 
 

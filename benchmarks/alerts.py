@@ -19,8 +19,6 @@ from typing import Any
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, Line
@@ -42,6 +40,8 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.manifests import manifest_item
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 
 UNITS, PODS, RULES = 500, 10_000, 20
 MAX_READ_UNITS, MAX_MEGABYTES = 120, 256

@@ -18,14 +18,14 @@ from rich.table import Table as Printed
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.template import transformed_template
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost_devstack.template import transformed_template
 
 HOURS = 730
 """Hours in a month, as in AWS's calculator."""
@@ -356,7 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
-        "--write", action="store_true", help="measure again, write cost.json, cost.md and docs/ledger.md"
+        "--write", action="store_true", help="measure again, write cost.json, cost.md and docs/contributing/ledger.md"
     )
     options = parser.parse_args()
     if options.write:

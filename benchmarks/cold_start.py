@@ -21,10 +21,10 @@ from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from benchmarks.figures import Figure, against, run_process, stand_alone
-from devstack.artefacts import LAYERS, function_entry, sam_build
-from devstack.aws import client_environment, create_stack, running_aws
-from devstack.functions import WORKER
-from devstack.template import REPOSITORY
+from gpucost_devstack.artefacts import LAYERS, function_entry, sam_build
+from gpucost_devstack.aws import client_environment, create_stack, running_aws
+from gpucost_devstack.functions import WORKER
+from gpucost_devstack.template import REPOSITORY
 
 EVENTS = {
     "DispatchFunction": "schedule", "AlertFunction": "tick", "PricesFunction": "prices", "ExportFunction": "export",

@@ -28,9 +28,6 @@ from benchmarks import large_cluster
 from benchmarks.figures import Figure, called
 from benchmarks.hour import settings_for
 from benchmarks.ledger import Metered
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.prometheus import running_prometheus
 from gpucost.core.hours import HOUR, floor_day, floor_hour
 from gpucost.core.rollups import DAY
 from gpucost.pipeline.attribute import AttributeService
@@ -44,6 +41,9 @@ from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost_devstack.prometheus import running_prometheus
 from tests.prometheus_clients import PrometheusClients, SentQuery, recording_client
 
 ROUNDS = 3

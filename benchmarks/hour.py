@@ -15,13 +15,13 @@ import requests
 
 from benchmarks import large_cluster
 from benchmarks.figures import Figure, against, called, in_turns, stand_alone
-from devstack.prometheus import running_prometheus
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost_devstack.prometheus import running_prometheus
 from tests.prometheus_clients import PrometheusClients, SentQuery, recording_client
 
 ROUNDS = 5

@@ -18,18 +18,18 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.hours import HOUR
 from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 
 MONTH = 31
 DAYS, CLUSTERS = 35, 3
 """Days that are filled before a month of a cluster is read."""
 KEPT = Path(__file__).parent / "ledger.json"
-"""Committed measurements, for docs/ledger.md."""
+"""Committed measurements, for docs/contributing/ledger.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=int, default=DAYS)
     parser.add_argument("--clusters", type=int, default=CLUSTERS)
-    parser.add_argument("--write", action="store_true", help="write ledger.json and the table of docs/ledger.md, too")
+    parser.add_argument(
+        "--write", action="store_true", help="write ledger.json and the table of docs/contributing/ledger.md, too"
+    )
     options = parser.parse_args()
     console = Console()
     with console.status("filling"):

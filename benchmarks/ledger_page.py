@@ -1,4 +1,4 @@
-"""Writes the cost tables of docs/ledger.md from the last measurements (`--write` of `ledger` and `aws_cost`)."""
+"""Writes the cost tables of docs/contributing/ledger.md from measurements of `ledger` and `aws_cost` (`--write`)."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from benchmarks import aws_cost
 from benchmarks.aws_cost import INFREQUENT_ACCESS, METRICS, PRICES, Fleet, Measured, monthly, stored_gb
 from benchmarks.ledger import KEPT, Budget
 
-PAGE = Path(__file__).parents[1] / "docs/ledger.md"
+PAGE = Path(__file__).parents[1] / "docs/contributing/ledger.md"
 ACCESS, COST = "units of each access", "what it costs on AWS"
 """The comments that precede the tables on the page."""
 FLEETS = {

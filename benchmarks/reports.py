@@ -23,10 +23,10 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure, against
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.hours import format_timestamp
 from gpucost.core.rollups import DAY
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 
 RATIO = 2.0
 TABLE = "ledger"

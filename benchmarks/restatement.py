@@ -9,8 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.figures import Figure, stand_alone
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import Coverage
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
@@ -27,6 +25,8 @@ from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 
 NODES, GPUS, UNITS, HOURS = 1000, 8, 200, 24
 NOW = datetime.now(UTC)

@@ -15,11 +15,11 @@ from typing import Any
 from benchmarks import large_ledger
 from benchmarks.end_to_end import BenchmarkSystem, metrics
 from benchmarks.figures import Figure, ResourceUsage, called, stand_alone
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.template import transformed_template
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.rollups import DAY
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost_devstack.template import transformed_template
 
 FULL_PROCESSOR_MB = 1_769
 STEP, SPARE = 128, 1.25

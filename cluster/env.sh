@@ -1,4 +1,4 @@
-# Variables for the commands of docs/quickstart-eks.md: `source env.sh`.
+# Variables for the commands of docs/tutorials/quickstart-eks.md: `source env.sh`.
 export CLUSTER_NAME="{{ cluster.name }}"
 export AWS_PARTITION="{{ cluster.partition }}"
 export AWS_ACCOUNT_ID="{{ cluster.account }}"

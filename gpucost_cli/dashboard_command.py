@@ -4,11 +4,11 @@ import threading
 
 import click
 
-from devstack.demo_records import is_demo
 from gpucost_cli import deployment
 from gpucost_cli.aws_session import aws_credentials, aws_session
 from gpucost_cli.options import stack_option
 from gpucost_cli.signing_proxy import SignRequest, region_of, serve_proxy, signer
+from gpucost_devstack.demo_records import is_demo
 
 
 @click.command()

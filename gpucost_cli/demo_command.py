@@ -16,20 +16,20 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from devstack.aws import STACK, local_client
-from devstack.demo_records import registered_demo, running_demos
-from devstack.fleet import demo as fleet
-from devstack.fleet import openmetrics
-from devstack.loopback import listen
-from devstack.prometheus import running_prometheus
-from devstack.slack import SlackWebhook, running_slack
-from devstack.stack import LocalStack, running_stack
-from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost_cli import report
 from gpucost_cli.aws_session import clear_aws_configuration
+from gpucost_devstack.aws import STACK, local_client
+from gpucost_devstack.demo_records import registered_demo, running_demos
+from gpucost_devstack.fleet import demo as fleet
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.loopback import listen
+from gpucost_devstack.prometheus import running_prometheus
+from gpucost_devstack.slack import SlackWebhook, running_slack
+from gpucost_devstack.stack import LocalStack, running_stack
+from gpucost_devstack.template import TEMPLATE
 
 SCHEDULED_HOURS = 24
 """The last hours run through the schedule, one by one, and may alert. The older hours are backfilled."""

@@ -4,11 +4,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from devstack.aws import STACK, client_environment
-from devstack.demo_records import find_demo, is_demo
-from devstack.iam.authorizer import ADMINISTRATOR
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost_cli.aws_session import aws_credentials, aws_session, clear_aws_configuration
+from gpucost_devstack.aws import STACK, client_environment
+from gpucost_devstack.demo_records import find_demo, is_demo
+from gpucost_devstack.iam.authorizer import ADMINISTRATOR
 
 if TYPE_CHECKING:
     from gpucost.container import Container

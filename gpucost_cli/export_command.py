@@ -80,8 +80,8 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
 
 
 def _export_day(stack: str, outputs: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
-    from devstack.demo_records import is_demo
     from gpucost_cli.invocation import invoke, run_locally
+    from gpucost_devstack.demo_records import is_demo
 
     if is_demo(stack):
         variables = {

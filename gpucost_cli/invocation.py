@@ -51,10 +51,10 @@ def run_locally(
     Raises:
         GpuCostError: the function failed, or no demo is running.
     """
-    from devstack.functions import LocalFunction
-    from devstack.stack import LAYER
-    from devstack.template import REPOSITORY
     from gpucost_cli import deployment
+    from gpucost_devstack.functions import LocalFunction
+    from gpucost_devstack.stack import LAYER
+    from gpucost_devstack.template import REPOSITORY
 
     environment = {"POWERTOOLS_SERVICE_NAME": folder, **variables, **deployment.local_credentials(stack, name)}
     function = LocalFunction(name, "app.handler", [REPOSITORY / "functions" / folder, LAYER], environment)

@@ -61,8 +61,8 @@ def demo(*, once: bool, port: int, template: Path | None) -> None:
     Example:
       gpucost demo
     """
-    from devstack.template import TEMPLATE
     from gpucost_cli import demo_command
+    from gpucost_devstack.template import TEMPLATE
 
     demo_command.run_demo(once=once, port=port, template=template or TEMPLATE)
 

@@ -159,9 +159,9 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     Example:
       gpucost prices refresh --stack gpucost --source spot
     """
-    from devstack.demo_records import is_demo
     from gpucost_cli import deployment
     from gpucost_cli.invocation import invoke, run_locally
+    from gpucost_devstack.demo_records import is_demo
 
     target = deployment.find_deployment(stack)
     if months and source not in (None, "cur"):

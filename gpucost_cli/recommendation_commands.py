@@ -106,9 +106,9 @@ def run(stack: str, cluster: str | None) -> None:
     Example:
       gpucost recommendations run --stack gpucost-prod --cluster demo
     """
-    from devstack.demo_records import is_demo
     from gpucost_cli import deployment
     from gpucost_cli.invocation import invoke, run_locally
+    from gpucost_devstack.demo_records import is_demo
 
     deployed = deployment.find_deployment(stack)
     event = {"version": 1, "scheduled_time": format_timestamp(datetime.now(UTC)), "cluster": cluster}

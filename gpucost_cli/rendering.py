@@ -38,7 +38,7 @@ def print_table(part: Table | str, console: Console | None = None) -> None:
 
 
 def hours_document(records: Iterable[HourRecord]) -> dict[str, Any]:
-    """Build `{"hours": [Hour, …]}`, as docs/cost-model.md describes it; figures of an incomplete hour are null."""
+    """Build `{"hours": [Hour, …]}`, as docs/explanation/cost-model.md describes it; unknown figures are null."""
     return {"hours": [_hour_document(record) for record in records]}
 
 

@@ -11,7 +11,6 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from devstack.demo_records import is_demo
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.http.pagination import NEXT_CURSOR_HEADER
 from gpucost.runtime.json_text import dumps
@@ -19,6 +18,7 @@ from gpucost_cli import deployment
 from gpucost_cli import rendering as render
 from gpucost_cli.aws_session import aws_credentials, aws_session
 from gpucost_cli.signing_proxy import region_of
+from gpucost_devstack.demo_records import is_demo
 
 
 def show_units(*, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str) -> None:

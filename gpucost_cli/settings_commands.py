@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from devstack.demo_records import is_demo
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
 from gpucost_cli.placeholders import refuse_placeholders
+from gpucost_devstack.demo_records import is_demo
 
 HISTORY_COLUMNS = ("version", "pushed_at", "author")
 

@@ -15,9 +15,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from urllib3.exceptions import HTTPError
 
-from devstack.loopback import LoopbackServer, serving_in_background
 from gpucost.core.errors import GpuCostError
 from gpucost.runtime.json_text import dumps
+from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 
 SignRequest = Callable[[str], Mapping[str, str]]
 """Returns the headers of a signed GET request for a URL."""

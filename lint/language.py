@@ -181,7 +181,7 @@ def grown(counts: dict[str, dict[str, int]], baseline: dict[str, dict[str, int]]
             allowed = baseline.get(figure, {}).get(word, 0)
             if count > allowed:
                 sentences.append(
-                    f"{word!r} ({figure}): {count} times, {allowed} allowed. Use the field's term (docs/glossary.md); "
+                    f"{word!r} ({figure}): {count} times, {allowed} allowed. Use the field's term (the glossary); "
                     f"find it with: python lint/language.py --show {word!r}"
                 )
     return sentences

@@ -1,7 +1,7 @@
 """Runs the system scenarios against other metric servers, and prints which versions passed.
 
 The packages come from newer suites of the Debian mirror that this machine's own apt sources name. They are unpacked
-under .tools/compat and not installed. `make compat` runs this; docs/existing-cluster.md has the table.
+under .tools/compat and not installed. `make compat` runs this; docs/how-to/existing-cluster.md has the table.
 """
 
 import os

@@ -139,7 +139,7 @@ esac
 case $target in mutate | forecast) venv ".tools/$target" "requirements/$target.txt" ;; esac
 case $target in test) venv .tools/checkov requirements/checkov.txt ;; esac
 case $target in demo | test)
-  modules devstack/dynamodb "Amazon's DynamoDB Local"
-  modules devstack/iam "the IAM policy simulator"
+  modules gpucost_devstack/dynamodb "Amazon's DynamoDB Local"
+  modules gpucost_devstack/iam "the IAM policy simulator"
 esac
 case $target in demo | build | test) page ;; esac

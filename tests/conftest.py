@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.prometheus import refusing_url, running_prometheus
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost_devstack.prometheus import refusing_url, running_prometheus
 from tests.enforced_permissions import EnforcedAws, enforcing
 
 # A property test must not fail on a busy machine because of a deadline or slow generation.

@@ -5,12 +5,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.aws import ACCOUNT, STACK, local_client
-from devstack.iam.authorizer import Authorizer
-from devstack.iam.gateway import running_authorizing_proxy
-from devstack.iam.intrinsics import Resolver
-from devstack.iam.policies import policies_of
-from devstack.template import REGION, transformed_template
+from gpucost_devstack.aws import ACCOUNT, STACK, local_client
+from gpucost_devstack.iam.authorizer import Authorizer
+from gpucost_devstack.iam.gateway import running_authorizing_proxy
+from gpucost_devstack.iam.intrinsics import Resolver
+from gpucost_devstack.iam.policies import policies_of
+from gpucost_devstack.template import REGION, transformed_template
 
 ANY_TABLE = {"ExistingTableName": "*"}
 """Extends the policies to every table, because each test has its own table."""

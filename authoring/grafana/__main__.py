@@ -10,10 +10,10 @@ from typing import Any
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from authoring.grafana import business_unit, fleet, ledger, node_pool, pipeline
-from devstack.template import REPOSITORY
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.dashboard_metrics import FOLDER, RULES_FILE
 from gpucost_cli.rules import documents
+from gpucost_devstack.template import REPOSITORY
 
 MODULES: Mapping[str, Any] = {
     "fleet": fleet,

@@ -289,7 +289,7 @@ def live_note() -> text.Panel:
         "| scrape gaps | no figures | bridged, or *unobserved* |\n"
         "| settings | as when the rules were generated | as in force in that hour |\n\n"
         "Live and ledger figures of an hour differ by a few minutes for each start, end or change of a pod. "
-        "docs/live-and-ledger.md gives the exact bound. Use the dashboard *GPU ledger* for accounting.",
+        "docs/explanation/live-and-ledger.md gives the exact bound. Use the dashboard *GPU ledger* for accounting.",
     )
 
 

@@ -26,7 +26,7 @@ _MONEY = [
 ]
 _EXPLANATION = """These are the figures of the **ledger**: allocations by the second, at the price that you pay, \
 restated when a bill changes. Incomplete hours have no figures. The live dashboards show the GPUs of this minute, \
-times one rate. docs/live-and-ledger.md says by how much the two may differ.
+times one rate. docs/explanation/live-and-ledger.md says by how much the two may differ.
 
 Grafana shows exact decimals as floats. For accounting, use `/v1/costs?format=csv` or the FOCUS exports."""
 

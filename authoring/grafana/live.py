@@ -8,7 +8,7 @@ from authoring.grafana.building import Panel, cost_parts_panel, live_note, promq
 
 @dataclass(frozen=True)
 class Level:
-    """Queries of the recorded series of a level (docs/grafana.md).
+    """Queries of the recorded series of a level (docs/how-to/grafana.md).
 
     Attributes:
         name: `cluster`, `node_pool`, `business_unit`, `namespace`.

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.core.metering.signals import SIGNALS
 from gpucost_cli.rules.alerting import template_groups
+from gpucost_devstack.template import REPOSITORY
 
 FOLDER = REPOSITORY / "dashboards"
 RULES_FILE = FOLDER / "amp-rules.yaml"

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
-from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost_devstack.template import REPOSITORY
 
 TEMPLATES = REPOSITORY / "cluster"
 SCRAPE_CONFIGS = "collection/scrape-configs.yaml"

@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.kubernetes_labels import all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
@@ -16,6 +15,7 @@ from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labe
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.parameters import MigSliceNamespaceParameters, Parameters
 from gpucost_cli.placeholders import refuse_placeholders
+from gpucost_devstack.template import REPOSITORY
 
 VERSIONS = REPOSITORY / "cluster" / "versions.yaml"
 _WORKSPACE = re.compile(

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost_cli.rules.promql import single_line
+from gpucost_devstack.template import REPOSITORY
 
 IDLE_UTILIZATION_LIMIT = 0.1
 IDLE_MINUTES = 30

@@ -1,7 +1,7 @@
 """Builds the recording rules of one cluster: GPUs of pods and nodes, and their sums.
 
-The label `part` is a part of the cost (docs/glossary.md). `effective + waste + unmeasured` is what pods hold. With
-`unallocated` and `stranded` of nodes, the sum is every GPU. Units are physical GPUs at the time of evaluation.
+The label `part` is a part of the cost (docs/reference/glossary.md). `effective + waste + unmeasured` is what pods hold.
+With `unallocated` and `stranded` of nodes, the sum is every GPU. Units are physical GPUs at the time of evaluation.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@
 import re
 from importlib import import_module
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 
 
 def test_functions_that_benchmarks_start_by_name_exist() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, Route
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 
 BUILT = REPOSITORY / "functions" / "api" / "page"
 ADDRESS = "http://gpucost.test"

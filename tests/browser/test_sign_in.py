@@ -12,12 +12,6 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
-from devstack.aws import client_environment, create_stack, local_client, running_aws
-from devstack.functions import LocalFunction
-from devstack.http import serving_api
-from devstack.prometheus import free_port
-from devstack.stack import LAYER
-from devstack.template import REPOSITORY
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
@@ -33,6 +27,12 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
+from gpucost_devstack.aws import client_environment, create_stack, local_client, running_aws
+from gpucost_devstack.functions import LocalFunction
+from gpucost_devstack.http import serving_api
+from gpucost_devstack.prometheus import free_port
+from gpucost_devstack.stack import LAYER
+from gpucost_devstack.template import REPOSITORY
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
 from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from devstack.aws import running_aws
-from devstack.dynamodb_local import running_dynamodb
-from devstack.prometheus import running_prometheus
 from gpucost.core.hours import floor_day
+from gpucost_devstack.aws import running_aws
+from gpucost_devstack.dynamodb_local import running_dynamodb
+from gpucost_devstack.prometheus import running_prometheus
 from tests.chaos.simulated_deployment import Endpoints
 from tests.system.timeline import HOUR as FIRST_SEEN
 from tests.system.timeline import Timeline

@@ -13,8 +13,6 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from devstack.aws import client_environment, local_client
-from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
@@ -33,6 +31,8 @@ from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
+from gpucost_devstack.aws import client_environment, local_client
+from gpucost_devstack.dynamodb_local import create_table
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.chaos.script import UNUSED_URL, ScriptedReader, document
 from tests.enforced_permissions import enforcing

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 
 @pytest.fixture(scope="module")
 def endpoints(dynamodb_url: str) -> Iterator[Endpoints]:
-    from devstack.aws import running_aws
+    from gpucost_devstack.aws import running_aws
 
     level = logger.log_level
     logger.setLevel(logging.CRITICAL)

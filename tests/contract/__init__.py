@@ -1,1 +1,1 @@
-"""Checks the API against its OpenAPI document: `python -m tests.contract` (docs/testing.md)."""
+"""Checks the API against its OpenAPI document: `python -m tests.contract` (docs/contributing/testing.md)."""

@@ -5,7 +5,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from devstack.dynamodb_local import running_dynamodb
+from gpucost_devstack.dynamodb_local import running_dynamodb
 from tests.contract.running import ADMIN, RESEARCH, running_api
 from tests.contract.schemathesis_run import Done, run
 

@@ -12,11 +12,6 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
-from devstack.http import Identify, serving_api
-from devstack.prometheus import free_port
-from devstack.template import transformed_template
 from functions.api.app import handler
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
@@ -27,6 +22,11 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.http import Identify, serving_api
+from gpucost_devstack.prometheus import free_port
+from gpucost_devstack.template import transformed_template
 from tests.enforced_permissions import enforcing
 from tests.functions.api_requests import APP, Context
 from tests.functions.api_requests import serving as answering
@@ -146,7 +146,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = ide
 
 
 if __name__ == "__main__":  # for manual requests: python -m tests.contract.running
-    from devstack.dynamodb_local import running_dynamodb
+    from gpucost_devstack.dynamodb_local import running_dynamodb
 
     with running_dynamodb() as url, running_api(url, days=int(os.environ.get("DAYS", "2"))) as address:
         input(f"{address}\n")

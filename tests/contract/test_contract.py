@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from devstack.template import REPOSITORY
 from gpucost_cli.signing_proxy import serve_proxy, signer
+from gpucost_devstack.template import REPOSITORY
 from tests.contract.running import ADMIN, running_api
 from tests.contract.schemathesis_run import run
 from tests.signatures import CREDENTIALS, REGION, is_signed
@@ -27,8 +27,8 @@ from tests.signatures import CREDENTIALS, REGION, is_signed
 DEPLOYED = "https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"
 LOCAL = ("http://127.0.0.1:8080", "http://127.0.0.1:8081")
 BIN = Path(sys.executable).parent
-OPENAPI = REPOSITORY / "docs" / "openapi.json"
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+OPENAPI = REPOSITORY / "docs" / "reference" / "openapi.json"
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("**/*.md"))]
 
 
 def examples() -> list[str]:

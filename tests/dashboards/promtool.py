@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from devstack.prometheus import executable
+from gpucost_devstack.prometheus import executable
 
 Labels = Mapping[str, str]
 DIGITS = 8

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from devstack.fleet import openmetrics
-from devstack.fleet.instants import DeviceUse, PodAllocation, allocations
-from devstack.fleet.scenario import Minutes, Scenario
-from devstack.fleet.scraping import MINUTE_MS
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.instants import DeviceUse, PodAllocation, allocations
+from gpucost_devstack.fleet.scenario import Minutes, Scenario
+from gpucost_devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
 
 STALENESS = Fraction(5)

@@ -12,8 +12,6 @@ import requests
 import yaml
 
 from authoring.grafana.__main__ import files, main
-from devstack.fleet.scenario import Pod, Scenario
-from devstack.template import REPOSITORY
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
@@ -22,6 +20,8 @@ from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
 from gpucost_cli.rules import documents
+from gpucost_devstack.fleet.scenario import Pod, Scenario
+from gpucost_devstack.template import REPOSITORY
 from tests.dashboards.test_rules import NOW
 from tests.manifests import articles
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
@@ -192,7 +192,7 @@ def test_documented_and_shown_series_are_recorded() -> None:
     settings = parse_settings(SETTINGS)
     groups = documents.recording_groups(settings, settings.clusters, NOW)
     recorded = {rule["record"] for group in groups for rule in group["rules"]}
-    text = (REPOSITORY / "docs" / "grafana.md").read_text()
+    text = (REPOSITORY / "docs" / "how-to" / "grafana.md").read_text()
     documented = set(re.findall(r"`([a-z_]+:gpucost_\w+(?::\w+)?)`", text))
     assert len(documented) > 10
     assert documented <= recorded

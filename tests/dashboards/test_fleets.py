@@ -1,4 +1,4 @@
-"""Rules on simulated clusters (`devstack/fleet`) at a steady minute, compared with the true amounts."""
+"""Rules on simulated clusters (`gpucost_devstack/fleet`) at a steady minute, compared with the true amounts."""
 
 import re
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from devstack.fleet.scenario import Scenario
-from devstack.fleet.scenarios import all_scenarios
 from gpucost.settings_document import parse_settings
 from gpucost_cli.rules import documents
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.scenarios import all_scenarios
 from tests.dashboards import promtool
 from tests.dashboards.steady_minutes import SteadyMinute, find_steady_minute
 
@@ -29,7 +29,7 @@ LIMITS = {
     "DRA claims": ("claims",),
     "only sources node or cluster": ("node-average",),
 }
-"""Clusters that static rules cannot measure exactly, by the limit in docs/grafana.md."""
+"""Clusters that static rules cannot measure exactly, by the limit in docs/how-to/grafana.md."""
 UNMEASURED = (
     "oversized-without-dcgm", "renamed-not-mapped", "no-dcgm", "one-exporter-missing", "not-mapped",
     "shared-not-mapped", "gpu-util-on-mig-absent", "gpu-util-on-mig-zero", "signal-none",

@@ -1,4 +1,4 @@
-"""Live figures and the ledger differ by at most the bound of docs/live-and-ledger.md, on one simulated hour.
+"""Live figures and the ledger differ by at most the bound of docs/explanation/live-and-ledger.md, in a simulated hour.
 
 The same series go to Prometheus' rule engine, which evaluates every minute, and to attribution, which counts seconds.
 The bound comes from the scenario alone: each change is seen late by at most a scrape and an evaluation.
@@ -14,12 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from devstack.fleet import openmetrics
-from devstack.fleet.instants import PodAllocation, allocations
-from devstack.fleet.scenario import Scenario
-from devstack.fleet.scraping import MINUTE_MS
-from devstack.fleet.series import SimulatedSeries
-from devstack.prometheus import running_prometheus
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import floor_hour
@@ -28,6 +22,12 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.rules import documents
 from gpucost_cli.rules.documents import Groups
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.instants import PodAllocation, allocations
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.scraping import MINUTE_MS
+from gpucost_devstack.fleet.series import SimulatedSeries
+from gpucost_devstack.prometheus import running_prometheus
 from tests.dashboards import promtool
 from tests.manifests import articles
 

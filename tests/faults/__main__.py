@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
@@ -31,7 +31,7 @@ def main() -> None:
         copy = Path(folder) / "repository"
         shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
         (copy / ".venv").symlink_to(REPOSITORY / ".venv")
-        for modules in REPOSITORY.glob("devstack/*/node_modules"):
+        for modules in REPOSITORY.glob("gpucost_devstack/*/node_modules"):
             (copy / modules.relative_to(REPOSITORY)).symlink_to(modules)
         baseline = run(copy, {tests: None for fault in selected for tests in fault.tests})
         if baseline.returncode != 0:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS

@@ -11,9 +11,6 @@ from uuid import uuid4
 
 import jsonschema
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
-from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
@@ -26,6 +23,9 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import ApiResponse, iam_caller, request_as, serving
 from tests.records import amount, line, record
@@ -45,7 +45,7 @@ business_units:
   - {name: unused, namespaces: ["none"]}
   - {name: "R&D 🚀 #1 50%41", namespaces: ["none-2"]}
 """
-SCHEMAS = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+SCHEMAS = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
 
 
 class Store:

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.event_handler import Response
 
-from devstack.identity import authorizer_of
-from devstack.template import REPOSITORY
 from gpucost.api.app import build_app
 from gpucost.container import Container
 from gpucost.core.access import FULL_ACCESS, IamCaller, Scope, TokenCaller, principal_of, scope_of_roles
@@ -20,6 +18,8 @@ from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
+from gpucost_devstack.identity import authorizer_of
+from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import (
@@ -114,8 +114,8 @@ class Document:
 def filled(dynamodb_url: str) -> DynamoTable:
     from uuid import uuid4
 
-    from devstack.aws import local_client
-    from devstack.dynamodb_local import create_table
+    from gpucost_devstack.aws import local_client
+    from gpucost_devstack.dynamodb_local import create_table
 
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"access-{uuid4()}")
     create_table(table.client, table.name)

@@ -12,15 +12,15 @@ import jsonschema
 import pytest
 
 from authoring.openapi import main as openapi_main
-from devstack.template import REPOSITORY
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
+from gpucost_devstack.template import REPOSITORY
 from tests.functions.in_memory_hours import DAY, DOCUMENT, INJECTION, NOON, NOW, Ask, InMemoryHours, at, usd
 from tests.records import amount
 
 
 def schema_of(path: str) -> dict[str, Any]:
-    document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
     answer = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     return {**answer, "components": document["components"]}
 
@@ -192,7 +192,7 @@ def test_every_response_has_the_security_headers(ask: Ask, path: str) -> None:
 
 
 def test_committed_openapi_document_matches_the_served_document(ask: Ask) -> None:
-    committed = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+    committed = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
 
     assert json.loads(ask("/openapi.json").body) == committed
     assert openapi_main(["--check"]) == 0

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from devstack.http import serving_api
-from devstack.prometheus import free_port
 from gpucost.core.access import TokenCaller
 from gpucost.core.errors import InvalidInputError
 from gpucost.http.access import caller_of
+from gpucost_devstack.http import serving_api
+from gpucost_devstack.prometheus import free_port
 from tests.functions.api_requests import ApiResponse, Caller, event_of, request_as, send, token_caller
 from tests.functions.in_memory_hours import DAY, FINANCE, InMemoryHours
 

@@ -9,8 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line
@@ -18,6 +16,8 @@ from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import Caller, request_as, role_caller, serving

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.pricing.prices import Price
 from gpucost.reports.prices import PriceBookListing, PricePage
 from gpucost.runtime.environment import Environment
 from gpucost.storage.price_book import PriceStore
+from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import iam_caller, request_as, serving
@@ -69,7 +69,7 @@ def test_prices_are_filtered_and_exact() -> None:
 
 @pytest.mark.usefixtures("book")
 def test_response_matches_the_openapi_document() -> None:
-    document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
     schema = document["paths"]["/v1/prices"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     _, answer = ask(**DAY)
     plain = json.loads(json.dumps(answer, default=float))

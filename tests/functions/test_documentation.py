@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from devstack.template import REPOSITORY
 from gpucost.http.documentation_page import documentation_page
+from gpucost_devstack.template import REPOSITORY
 from tests.functions.api_requests import request_as
 
-DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
 PARAMETERS = [
     (path, parameter)
     for path, methods in DOCUMENT["paths"].items()

@@ -8,8 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import ConflictError, DataExpiredError
@@ -21,6 +19,8 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.functions.api_requests import iam_caller, request_as, serving
 from tests.records import amount, line, record

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, TextIO
 
 import pytest
 
-from devstack.aws import local_client, running_aws
 from functions.attribute import app as attribute
 from functions.dispatch import app as dispatch
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.aws import register_capacity_unit_hooks
 from gpucost.runtime.observability import logger, metrics, tally
+from gpucost_devstack.aws import local_client, running_aws
 from tests.chaos.script import UNREACHABLE_HOUR, ScriptedReader
 from tests.chaos.services import first_hour
 from tests.chaos.simulated_deployment import Context, Endpoints, SimulatedDeployment

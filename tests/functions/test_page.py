@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from devstack.template import REPOSITORY
 from functions.api import app as function
 from gpucost.api.app import build_app
 from gpucost.container import Container
+from gpucost_devstack.template import REPOSITORY
 from tests.functions.api_requests import Context
 
 BUILT = REPOSITORY / "functions" / "api" / "page"

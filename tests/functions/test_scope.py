@@ -18,9 +18,6 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
-from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
 from gpucost.features.alerting.storage.notification_history import AlertHistory
@@ -29,6 +26,9 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
 from tests.functions.distinct_fleet import HOUR, DistinctFleet
@@ -36,7 +36,7 @@ from tests.functions.distinct_fleet import HOUR, DistinctFleet
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
 CASES = int(os.environ.get("GPUCOST_SCOPE_CASES", "80"))
-DOCUMENT = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+DOCUMENT = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
 ROUTES = sorted(DOCUMENT["paths"])
 SEEN = {"only-a": "a", "a-and-b": "ab"}
 

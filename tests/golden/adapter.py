@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.aws import client_environment, create_stack, local_client
-from devstack.dynamodb_local import create_table, running_dynamodb
-from devstack.template import REPOSITORY, TEMPLATE
+from gpucost_devstack.aws import client_environment, create_stack, local_client
+from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost_devstack.template import REPOSITORY, TEMPLATE
 
 __all__ = ["REPOSITORY", "Deployed", "client", "client_environment", "deploy", "running_dynamodb"]
 
@@ -61,7 +61,7 @@ def client(service: str, endpoint: str) -> Any:
 @contextmanager
 def running_prometheus(folder: Path) -> Iterator[str]:
     """A real Prometheus over the samples of a folder's OpenMetrics files. Yields its URL."""
-    from devstack.prometheus import running_prometheus as running
+    from gpucost_devstack.prometheus import running_prometheus as running
 
     with running(sorted(folder.glob("*.om"))) as url:
         yield url
@@ -75,8 +75,8 @@ def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: 
         folder: where OpenMetrics files are written, in the order in which they are to be loaded.
         days: how many a file holds: promtool reads a file once for each day in it.
     """
-    from devstack.fleet import openmetrics
-    from devstack.fleet.series import SimulatedSeries
+    from gpucost_devstack.fleet import openmetrics
+    from gpucost_devstack.fleet.series import SimulatedSeries
 
     base = min(fleets)
     all_series: list[tuple[str, SimulatedSeries]] = []

@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.aws import client_environment, local_client, running_aws
 from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import AlertTick, HourPublished, HoursDue, HoursToRestate, ScheduledTick
 from gpucost.runtime.messaging import MessageBus
 from gpucost_cli.redrive_command import RedriveResult, read_dead_letter, redrive_messages
+from gpucost_devstack.aws import client_environment, local_client, running_aws
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from devstack.iam.authorizer import PermissionUse, evaluate, simulation
-from devstack.iam.policies import Policies, Statement
-from devstack.iam.simulator import simulator
+from gpucost_devstack.iam.authorizer import PermissionUse, evaluate, simulation
+from gpucost_devstack.iam.policies import Policies, Statement
+from gpucost_devstack.iam.simulator import simulator
 
 
 def unnoticed_statements(policies: Policies, accesses: Sequence[PermissionUse]) -> list[str]:

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from devstack.template import REPOSITORY, TEMPLATE
+from gpucost_devstack.template import REPOSITORY, TEMPLATE
 from tests.system.running_demo import GPUCOST
 
 

@@ -14,12 +14,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from devstack.aws import ACCOUNT, local_client, running_aws
-from devstack.dynamodb_local import create_table
-from devstack.iam.authorizer import Authorizer, PermissionDeniedError
-from devstack.iam.gateway import running_authorizing_proxy
-from devstack.iam.policies import Policies, Statement
-from devstack.template import REGION
+from gpucost_devstack.aws import ACCOUNT, local_client, running_aws
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.iam.authorizer import Authorizer, PermissionDeniedError
+from gpucost_devstack.iam.gateway import running_authorizing_proxy
+from gpucost_devstack.iam.policies import Policies, Statement
+from gpucost_devstack.template import REGION
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/function"
 OTHER_ROLE = "arn:aws:iam::210987654321:role/gpucost-query-x"

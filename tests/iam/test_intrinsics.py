@@ -2,11 +2,11 @@
 
 import pytest
 
-from devstack.aws import ACCOUNT, create_stack, running_aws
-from devstack.iam.intrinsics import Resolver
-from devstack.iam.policies import policies_of
-from devstack.template import REGION, transformed_template
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.aws import ACCOUNT, create_stack, running_aws
+from gpucost_devstack.iam.intrinsics import Resolver
+from gpucost_devstack.iam.policies import policies_of
+from gpucost_devstack.template import REGION, transformed_template
 from tests.iam.whole_deployment import PARAMETERS
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from devstack.iam.authorizer import PermissionUse
-from devstack.iam.policies import Policies
-from devstack.template import transformed_template
+from gpucost_devstack.iam.authorizer import PermissionUse
+from gpucost_devstack.iam.policies import Policies
+from gpucost_devstack.template import transformed_template
 from tests.iam.removal import unnoticed_parts, unnoticed_statements
 from tests.iam.whole_deployment import whole_run
 

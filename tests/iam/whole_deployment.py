@@ -18,16 +18,6 @@ import pytest
 import requests
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.aws import ACCOUNT, STACK, local_client
-from devstack.functions import FunctionError
-from devstack.iam.calls import SECRET_SUFFIX
-from devstack.iam.gateway import PROTOCOL_HEADER, running_authorizing_proxy
-from devstack.iam.intrinsics import Resolver
-from devstack.iam.policies import Policies, Statement, policies_of
-from devstack.prometheus import running_prometheus
-from devstack.slack import running_slack
-from devstack.stack import LocalStack, running_stack
-from devstack.template import REGION, REPOSITORY
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
@@ -36,6 +26,16 @@ from gpucost.runtime.messages import AttributionOrigin
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
+from gpucost_devstack.aws import ACCOUNT, STACK, local_client
+from gpucost_devstack.functions import FunctionError
+from gpucost_devstack.iam.calls import SECRET_SUFFIX
+from gpucost_devstack.iam.gateway import PROTOCOL_HEADER, running_authorizing_proxy
+from gpucost_devstack.iam.intrinsics import Resolver
+from gpucost_devstack.iam.policies import Policies, Statement, policies_of
+from gpucost_devstack.prometheus import running_prometheus
+from gpucost_devstack.slack import running_slack
+from gpucost_devstack.stack import LocalStack, running_stack
+from gpucost_devstack.template import REGION, REPOSITORY
 from tests.system.timeline import Timeline
 
 OTHER_ACCOUNT = "210987654321"
@@ -200,8 +200,8 @@ def _other_account() -> Policies:
 
 
 def _key_policies() -> Policies:
-    """The key policy from docs/encryption.md. Only roles use the keys of secrets and bills."""
-    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
+    """The key policy from docs/how-to/encryption.md. Only roles use the keys of secrets and bills."""
+    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/how-to/encryption.md").read_text(), re.DOTALL)
     by_account, by_services = json.loads(text.replace("111122223333", ACCOUNT))["Statement"]
     statements = [(KEYS["KmsKeyArn"], by_services), *((key, by_account) for key in KEYS.values())]
     return Policies(

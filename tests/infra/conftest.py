@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from devstack.artefacts import sam_build
-from devstack.template import REPOSITORY, transformed_template
+from gpucost_devstack.artefacts import sam_build
+from gpucost_devstack.template import REPOSITORY, transformed_template
 
 Template = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import REPOSITORY, transformed_template
+from gpucost_devstack.template import REPOSITORY, transformed_template
 
 Template = dict[str, Any]
 ACCOUNT = "111122223333"

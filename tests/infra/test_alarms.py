@@ -3,7 +3,7 @@
 import json
 import re
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.infra.test_template import Template, of_type
 
 WATCHED = {
@@ -75,7 +75,9 @@ def test_alarms_reach_operations_and_treat_missing_data_as_documented(template: 
 
 
 def test_every_alarm_has_a_runbook_section(template: Template) -> None:
-    pages = [line for line in (REPOSITORY / "docs/runbook.md").read_text().splitlines() if line.startswith("## ")]
+    pages = [
+        line for line in (REPOSITORY / "docs/how-to/runbook.md").read_text().splitlines() if line.startswith("## ")
+    ]
     for name, _ in of_type(template, "AWS::CloudWatch::Alarm"):
         page = name if not name.endswith("ErrorsAlarm") or name == "PricesErrorsAlarm" else "…ErrorsAlarm"
         assert sum(f"(`{page}`)" in title for title in pages) == 1, name

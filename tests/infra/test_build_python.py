@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.infra.conftest import Template
 from tests.infra.test_template import of_type
 

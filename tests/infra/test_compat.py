@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,9 @@ def test_listed_differences_name_existing_tests(compat: ModuleType) -> None:
 
 
 def test_every_server_is_in_the_documentation(compat: ModuleType) -> None:
-    page = (REPOSITORY / "docs/existing-cluster.md").read_text().partition("## Works with")[2].partition("\n## ")[0]
+    page = (
+        (REPOSITORY / "docs/how-to/existing-cluster.md").read_text().partition("## Works with")[2].partition("\n## ")[0]
+    )
     rows = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in page.splitlines() if row.startswith("| ")}
     for server in compat.SERVERS:
         assert re.fullmatch(r"\d+\.\d+\.\d+", rows[server.name]), server.name

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.infra.conftest import Template
 from tests.infra.stacks import ACCOUNT, Stack
 
@@ -164,7 +164,7 @@ def test_kms_statement_ids_are_unique(template: Template) -> None:
 
 def test_documented_key_policy_allows_services_that_use_encrypted_resources(template: Template) -> None:
     """Services that act as themselves are granted by the key's policy alone."""
-    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
+    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/how-to/encryption.md").read_text(), re.DOTALL)
     documented = {
         service: set(as_list(statement["Action"]))
         for statement in json.loads(text)["Statement"]

@@ -63,7 +63,7 @@ def test_incomplete_set_of_parameters_is_refused(template: Template, parameters:
 def test_every_rule_is_tested() -> None:
     """Each rule of the template is in the table above."""
     (table,) = [mark.args[1] for mark in test_incomplete_set_of_parameters_is_refused.pytestmark]  # type: ignore[attr-defined]
-    from devstack.template import transformed_template
+    from gpucost_devstack.template import transformed_template
 
     written = [
         assertion["AssertDescription"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.infra.stacks import Stack, read_template
 from tests.infra.test_two_stacks import EVERYTHING_ON, stack, templates
 

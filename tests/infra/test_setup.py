@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_failed_page_build_is_reported_and_retried(checkout: Path, way: str, say
 def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -> None:
     """npm fails, so it is the first missing tool after Python's packages."""
     succeed_for(checkout, "requirements/*.txt")
-    engine = checkout / "devstack" / "dynamodb"
+    engine = checkout / "gpucost_devstack" / "dynamodb"
     engine.mkdir(parents=True)
     (engine / "package-lock.json").write_text("{}\n")
     if target == "test":

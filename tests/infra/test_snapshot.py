@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.template import REPOSITORY, transformed_template
+from gpucost_devstack.template import REPOSITORY, transformed_template
 from tests.infra.test_template import of_type
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import REPOSITORY, transformed_template
 from gpucost.pipeline.refresh_prices import RATING_DELAY
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
+from gpucost_devstack.template import REPOSITORY, transformed_template
 from tests.infra.stacks import Stack
 
 Template = dict[str, Any]
@@ -251,7 +251,7 @@ def test_every_route_except_public_ones_requires_authorization(template: Templat
     assert integration["IntegrationUri"]["Fn::If"][2] == {"Fn::GetAtt": ["ApiFunction", "Arn"]}
     permitted = template["Resources"]["HttpPermission"]["Properties"]["FunctionName"]
     assert permitted["Fn::If"][2] == {"Ref": "ApiFunction"}
-    documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
+    documented = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())["paths"]
     documented_routes = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
     assert documented_routes | PAGES == routes.keys()
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from devstack.template import REPOSITORY
 from gpucost.features.exports.exported_days import object_key
 from gpucost.features.exports.focus_columns import COLUMNS
 from gpucost.runtime.messages import ExportDue, read_message
 from gpucost.storage import keys
+from gpucost_devstack.template import REPOSITORY
 
 Template = dict[str, Any]
 IN_ATHENA = {"text": "string", "amount": "decimal(38,12)", "whole": "bigint", "time": "timestamp"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.infra.stacks import ACCOUNT, Stack, Template, read_template
 
 EVERYTHING_ON = {

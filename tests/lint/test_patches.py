@@ -11,7 +11,7 @@ IMPORTS = """
 import os
 import socket
 import gpucost.storage.table
-import devstack.dynamodb_local as engine
+import gpucost_devstack.dynamodb_local as engine
 from unittest import mock
 from unittest.mock import patch
 from gpucost.storage import rollups

@@ -6,7 +6,7 @@
 4. scheduling: a slice of 3g.20gb among others, a time-sliced notebook, training that ends within the hour
 """
 
-from devstack.fleet.builders import (
+from gpucost_devstack.fleet.builders import (
     gpu_node,
     mig_mixed_geometry,
     mig_single_geometry,
@@ -14,7 +14,7 @@ from devstack.fleet.builders import (
     time_sliced_geometry,
     whole_gpus_geometry,
 )
-from devstack.fleet.scenario import GPU, Exporter, Interval, KubeStateMetrics, Node, Pod, Scenario, Use
+from gpucost_devstack.fleet.scenario import GPU, Exporter, Interval, KubeStateMetrics, Node, Pod, Scenario, Use
 
 NAME = "articles"
 MEAN_SIGNAL = "0.04521998214285714"

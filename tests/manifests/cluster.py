@@ -21,7 +21,7 @@ from typing import Any
 import requests
 import yaml
 
-from devstack.prometheus import executable, free_port
+from gpucost_devstack.prometheus import executable, free_port
 
 LABELS = {
     "kube-state-metrics": ("app.kubernetes.io/name", "kube-state-metrics", "http"),

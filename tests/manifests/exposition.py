@@ -8,9 +8,9 @@ simulated fleet.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
-from devstack.fleet.scenario import Scenario
-from devstack.fleet.series import SimulatedSeries
+from gpucost_devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.series import SimulatedSeries
 
 Labels = Mapping[str, str]
 POD_METRICS = (

@@ -6,12 +6,12 @@ from typing import Any
 
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import Parameters, parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
+from gpucost_devstack.template import REPOSITORY
 
 CLUSTER = REPOSITORY / "cluster"
 COLLECTORS = {
@@ -25,7 +25,7 @@ ACCOUNT, WORKSPACE = "210987654321", "ws-1a2b3c4d-5e6f-7081-92a3-b4c5d6e7f809"
 
 
 def settings_text() -> str:
-    """Return the example settings with a workspace, as docs/quickstart-eks.md describes."""
+    """Return the example settings with a workspace, as docs/tutorials/quickstart-eks.md describes."""
     return (CLUSTER / "settings.yaml").read_text().replace("ws-00000000-0000-0000-0000-000000000000", WORKSPACE)
 
 

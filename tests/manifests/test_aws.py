@@ -9,7 +9,7 @@ from cfnlint.api import lint_file
 from cfnlint.decode import decode
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import REPOSITORY
+from gpucost_devstack.template import REPOSITORY
 from tests.manifests.rendered import CLUSTER, example_files
 from tests.manifests.test_render import render_other
 

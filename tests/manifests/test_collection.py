@@ -18,9 +18,6 @@ from typing import Any
 import pytest
 import requests
 
-from devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
-from devstack.fleet.series import SimulatedSeries
-from devstack.template import REPOSITORY
 from gpucost.core.hours import floor_day, floor_hour
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
@@ -31,6 +28,9 @@ from gpucost_cli.manifests import dashboard_metrics
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
+from gpucost_devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
+from gpucost_devstack.fleet.series import SimulatedSeries
+from gpucost_devstack.template import REPOSITORY
 from tests.manifests import articles
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import Target, exposed_labels, targets
@@ -328,14 +328,14 @@ def test_doctor_reports_no_change(run: ScrapeRun) -> None:
 
 
 def test_documented_saving_is_measured(run: ScrapeRun) -> None:
-    """Prometheus' counts of each scrape agree with the table of docs/existing-cluster.md."""
+    """Prometheus' counts of each scrape agree with the table of docs/how-to/existing-cluster.md."""
 
     def per_scrape(metric: str) -> dict[str, int]:
         return {labels["job"]: int(value) for labels, value in query_instant(run.receiver, f"sum by (job) ({metric})")}
 
     scraped, kept = per_scrape("scrape_samples_scraped"), per_scrape("scrape_samples_post_metric_relabeling")
     text = (
-        (REPOSITORY / "docs/existing-cluster.md")
+        (REPOSITORY / "docs/how-to/existing-cluster.md")
         .read_text()
         .partition("## Which series are kept")[2]
         .partition("\n## ")[0]
@@ -392,7 +392,7 @@ def test_costs_of_the_proof_of_concept_are_the_published_ones(hour: Any, history
     assert costs(hour, "allocated_usd") == pytest.approx({"bu-a": 36 / 7, "bu-b": 24 / 7, "bu-c": 24 / 7}, rel=1e-9)
     right = {"bu-a": 0.2325599081632653, "bu-b": 0.1550399387755102, "bu-c": 0.1550399387755102}
     assert costs(hour, "effective_usd") == pytest.approx(right, rel=1e-9)
-    text = (REPOSITORY / "docs/quickstart-eks.md").read_text()
+    text = (REPOSITORY / "docs/tutorials/quickstart-eks.md").read_text()
     hours = costs(hour, "allocated_gpu_hours")
     for name, usd in costs(hour, "allocated_usd").items():
         assert f"| {name} | {hours[name]:.6f} | ${usd:.6f} |" in text

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
+from gpucost_devstack.template import REPOSITORY
 from tests.manifests.rendered import CLUSTER, example_files
 
 DOCS = REPOSITORY / "docs"
-PAGES = ("quickstart-eks.md", "existing-cluster.md", "seeds.md", "decisions/0036-cluster-manifests.md")
+PAGES = (
+    "tutorials/quickstart-eks.md",
+    "how-to/existing-cluster.md",
+    "explanation/seeds.md",
+    "decisions/0036-cluster-manifests.md",
+)
 FOLDERS = "eksctl|karpenter|helm|collection|workloads|aws"
 
 
@@ -27,7 +32,7 @@ def test_named_files_exist(name: str) -> None:
         rf"(?<![\w/-])(?:manifests/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)
     ):
         assert any(fnmatchcase(path, pattern) for path in (*example_files(), "aws/query-role.parameters.json")), pattern
-    for pattern in re.findall(r"`((?:tests|devstack|docs|gpucost|gpucost_cli)/[a-z_/.]+\.py)`", page(name)):
+    for pattern in re.findall(r"`((?:tests|gpucost_devstack|docs|gpucost|gpucost_cli)/[a-z_/.]+\.py)`", page(name)):
         assert (REPOSITORY / "layers/common" / pattern).exists() or (REPOSITORY / pattern).exists(), pattern
 
 
@@ -46,10 +51,10 @@ def _anchors(path: Path) -> Iterator[str]:
 
 
 def test_quick_start_shows_the_output_of_its_commands() -> None:
-    text = page("quickstart-eks.md")
+    text = page("tutorials/quickstart-eks.md")
     assert f"`{len(example_files())} files for cluster gpu-cost-poc are in manifests`" in text
     exported = dict(re.findall(r'^export (\w+)="(.*)"$', example_files()["env.sh"], re.MULTILINE))
-    for command in re.findall(r"^```\n(.*?)^```", text + page("existing-cluster.md"), re.MULTILINE | re.DOTALL):
+    for command in re.findall(r"^```\n(.*?)^```", text + page("how-to/existing-cluster.md"), re.MULTILINE | re.DOTALL):
         for variable in re.findall(r"\$\{?([A-Z_]{4,})", command):
             assert variable in exported, f"${variable} is set by env.sh"
     versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
@@ -62,7 +67,10 @@ def test_quick_start_shows_the_output_of_its_commands() -> None:
 
 def test_clusters_are_created_without_a_second_device_plugin() -> None:
     """eksctl installs one for GPU groups with AL2023 unless a flag forbids it; its configuration file cannot."""
-    texts = [page("quickstart-eks.md"), *(text for name, text in example_files().items() if name.startswith("eksctl/"))]
+    texts = [
+        page("tutorials/quickstart-eks.md"),
+        *(text for name, text in example_files().items() if name.startswith("eksctl/")),
+    ]
     for text in texts:
         commands = re.findall(r"eksctl create cluster -f .*", text)
         assert commands
@@ -70,7 +78,7 @@ def test_clusters_are_created_without_a_second_device_plugin() -> None:
 
 
 def test_every_check_of_the_doctor_is_documented() -> None:
-    rows = page("quickstart-eks.md").partition("## Findings of the doctor")[2].splitlines()
+    rows = page("tutorials/quickstart-eks.md").partition("## Findings of the doctor")[2].splitlines()
     patterns = [
         name.strip().replace("…", "*") for row in rows[6:] for name in row.split("|")[1:2] for name in name.split(",")
     ]
@@ -88,7 +96,7 @@ def test_every_check_of_the_doctor_is_documented() -> None:
 
 def test_names_in_the_quick_start_are_those_of_the_parameters() -> None:
     """The page shows the example's cluster. Commands use variables, so they work for other clusters."""
-    text = page("quickstart-eks.md")
+    text = page("tutorials/quickstart-eks.md")
     parameters = yaml.safe_load((CLUSTER / "parameters.yaml").read_text())
     assert f"`{parameters['cluster']}: attribution is possible`" in text
     assert parameters["gpu_group"]["mig_geometry"] in text
@@ -99,8 +107,8 @@ def test_names_in_the_quick_start_are_those_of_the_parameters() -> None:
 
 
 def test_every_part_of_the_articles_is_documented() -> None:
-    """docs/seeds.md has a row for each numbered part of the articles."""
-    text = page("seeds.md")
+    """docs/explanation/seeds.md has a row for each numbered part of the articles."""
+    text = page("explanation/seeds.md")
     parts = re.split(r"^## \d\. .*$", text, flags=re.MULTILINE)[1:]
     wanted = (
         [f"Step {i}" for i in range(1, 11)] + [f"Query {i}" for i in range(1, 6)],

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.core.amounts import to_decimal
 from gpucost.core.metering import kubernetes_labels
 from gpucost.core.metering.kubernetes_labels import all_node_labels, exported_name
@@ -25,6 +24,7 @@ from gpucost_cli.doctor.queries import DoctorQueries
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
+from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.manifests.rendered import example_files, parameters_text, settings_text
 from tests.pipeline.attributed import NOW, System
@@ -32,7 +32,7 @@ from tests.sources.aws_prices import Aws, Offer, Point
 from tests.system.timeline import HOUR, Timeline
 
 CATALOG = Path(kubernetes_labels.__file__)
-SIMULATOR = REPOSITORY / "devstack" / "fleet"
+SIMULATOR = REPOSITORY / "gpucost_devstack" / "fleet"
 PROMQL_FUNCTIONS = {"label_replace", "label_join", "label_values"}
 MODULES_WITH_LABELS_OF_SETTINGS = {"layers/common/gpucost/pipeline/attribute.py", "gpucost_cli/doctor/queries.py"}
 """Modules that may turn a label key into an exported name: the keys are those of the settings."""
@@ -46,7 +46,7 @@ def allowed_labels(files: Mapping[str, str], kind: str) -> set[str]:
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for folder in ("layers/common/gpucost", "functions", "gpucost_cli", "devstack"):
+    for folder in ("layers/common/gpucost", "functions", "gpucost_cli", "gpucost_devstack"):
         for path in (REPOSITORY / folder).rglob("*.py"):
             if path != CATALOG and SIMULATOR not in path.parents and "node_modules" not in path.parts:
                 yield path, ast.parse(path.read_text())
@@ -104,7 +104,7 @@ def test_manifests_and_doctor_use_the_whole_catalog() -> None:
 
 
 def test_catalog_is_documented() -> None:
-    page = (REPOSITORY / "docs/existing-cluster.md").read_text()
+    page = (REPOSITORY / "docs/how-to/existing-cluster.md").read_text()
     for label in kubernetes_labels.NODE_LABELS:
         row = f"| {', '.join(f'`{key}`' for key in label.all_keys)} | {label.purpose} |"
         assert row in page, row

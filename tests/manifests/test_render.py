@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files, write_files
 from gpucost_cli.manifests.values import template_values
 from gpucost_cli.placeholders import refuse_placeholders
+from gpucost_devstack.template import REPOSITORY
 from tests.manifests.rendered import (
     ACCOUNT,
     CLUSTER,
@@ -366,7 +366,7 @@ def test_placeholders_are_neither_pushed_nor_queried(command: list[str]) -> None
 
 
 def test_unchanged_examples_of_settings_are_refused() -> None:
-    """The examples are in README.md and docs/alerts.md."""
+    """The examples are in README.md and docs/how-to/alerts.md."""
     readme = re.findall(r"^```yaml\n(clusters:.*?)^```", (REPOSITORY / "README.md").read_text(), re.M | re.S)
     texts = [text for text in readme if "aps-workspaces" in text]
     assert texts

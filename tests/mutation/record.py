@@ -6,11 +6,11 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from devstack.fleet import openmetrics
-from devstack.fleet.scenarios import all_scenarios
-from devstack.prometheus import running_prometheus
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.scenarios import all_scenarios
+from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import settings
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

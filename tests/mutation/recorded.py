@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import simplejson
 
-from devstack.fleet.scenarios import all_scenarios
 from gpucost.core.attribution import attribute_usage
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
 from gpucost_cli import rendering as render
+from gpucost_devstack.fleet.scenarios import all_scenarios
 from tests.system.fleet_truth import assert_identity, assert_lines
 
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}

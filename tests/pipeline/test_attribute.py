@@ -238,7 +238,7 @@ def test_several_hours_share_queries_and_equal_single_ones(system: System, table
 
 
 def _copy(table: DynamoTable) -> str:
-    from devstack.dynamodb_local import create_table
+    from gpucost_devstack.dynamodb_local import create_table
 
     name = f"{table.name}-alone"
     create_table(table.client, name)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import TEMPLATE
 from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hour_record import Status
 from gpucost.core.hours import HOUR
@@ -15,6 +14,7 @@ from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, BackfillProgress
 from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
+from gpucost_devstack.template import TEMPLATE
 from tests.conftest import DynamoTable
 from tests.records import line, record
 

@@ -9,17 +9,6 @@ from typing import Any
 
 import pytest
 
-from devstack.bill.export import write_export
-from devstack.bill.items import (
-    LineItem,
-    on_demand,
-    reserved_instance_fee,
-    savings_plan_covered,
-    savings_plan_fee,
-    spot,
-    unused_capacity_reservation,
-)
-from devstack.dynamodb_local import create_table
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
@@ -30,6 +19,17 @@ from gpucost.pipeline.refresh_bill import BillRefresh, BillRefreshService
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
+from gpucost_devstack.bill.export import write_export
+from gpucost_devstack.bill.items import (
+    LineItem,
+    on_demand,
+    reserved_instance_fee,
+    savings_plan_covered,
+    savings_plan_fee,
+    spot,
+    unused_capacity_reservation,
+)
+from gpucost_devstack.dynamodb_local import create_table
 from tests.bill_export import DuckDbBill, cur_settings
 from tests.conftest import DynamoTable
 from tests.records import amount

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devstack.aws import client_environment, local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import HourRecord, Status
 from gpucost.core.hours import HOUR
@@ -23,6 +22,7 @@ from gpucost.runtime.messages import AlertTick, HoursDue, ScheduledTick, read_me
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
+from gpucost_devstack.aws import client_environment, local_client, running_aws
 from tests.conftest import DynamoTable
 from tests.records import line, record
 

@@ -8,7 +8,6 @@ from typing import Any
 import boto3
 import pytest
 
-from devstack.aws import client_environment, local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.pipeline.attribute import AttributeService
@@ -26,6 +25,7 @@ from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
+from gpucost_devstack.aws import client_environment, local_client, running_aws
 from tests.chaos.script import ScriptedReader
 from tests.conftest import DynamoTable
 from tests.prometheus_clients import client_without_waits

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from devstack.dynamodb_local import create_table
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import NodeHour
@@ -26,6 +25,7 @@ from gpucost.sources.bill.athena import AthenaBill
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
+from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 from tests.records import amount, record

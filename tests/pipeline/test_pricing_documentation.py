@@ -1,4 +1,4 @@
-"""The examples in docs/pricing.md are valid."""
+"""The examples in docs/how-to/pricing.md are valid."""
 
 import re
 from fractions import Fraction
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape
 from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.settings_document import parse_settings
+from gpucost_devstack.template import REPOSITORY
 
-TEXT = (REPOSITORY / "docs" / "pricing.md").read_text()
+TEXT = (REPOSITORY / "docs" / "how-to" / "pricing.md").read_text()
 EXAMPLES = [yaml.safe_load(example) for example in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 CLUSTERS = [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]
 

@@ -16,8 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs
 from gpucost.core.errors import InvalidInputError
@@ -26,6 +24,8 @@ from gpucost.core.hours import HOUR
 from gpucost.core.query.grouping import GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.reports import CostReport, QueryParameters, ReportService
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
 from tests.features.recommendations import small_fleets
 from tests.features.recommendations.small_fleets import CLUSTERS, DAYS, FIRST, NAMES, NOW, TEAMS, SmallFleet
 

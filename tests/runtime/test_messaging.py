@@ -6,10 +6,10 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from devstack.aws import local_client, running_aws
 from gpucost.core.errors import SourceError
 from gpucost.runtime.messages import HoursDue
 from gpucost.runtime.messaging import MessageBus
+from gpucost_devstack.aws import local_client, running_aws
 
 DUE = HoursDue(
     cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from devstack.template import REPOSITORY
 from gpucost.core.errors import SettingsError
 from gpucost.settings import _UniqueKeyLoader
 from gpucost.settings_document import parse_settings
+from gpucost_devstack.template import REPOSITORY
 
 EXAMPLE = REPOSITORY / "cluster" / "settings.yaml"
 HEAD = '"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]'

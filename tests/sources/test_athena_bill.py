@@ -11,14 +11,14 @@ import requests
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import ANY, Stubber
 
-from devstack.aws import client_environment, local_client, running_aws
-from devstack.bill.export import write_export
-from devstack.bill.items import on_demand, savings_plan_fee, spot
 from gpucost.core.errors import SourceError
 from gpucost.runtime.aws import AwsClients
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.athena import QUERY_TIMEOUT_SECONDS, AthenaBill, bill_reader
 from gpucost.sources.bill.statements import COLUMNS, sql_statement
+from gpucost_devstack.aws import client_environment, local_client, running_aws
+from gpucost_devstack.bill.export import write_export
+from gpucost_devstack.bill.items import on_demand, savings_plan_fee, spot
 from tests.bill_export import NOW, DuckDbBill, athena_rows, cur_settings, run
 
 NOVEMBER, DECEMBER = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The worked example and the columns in docs/bill.md, compared with the statements."""
+"""The worked example and the columns in docs/how-to/bill.md, compared with the statements."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,17 +8,17 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from devstack.bill.columns import CUR2
-from devstack.bill.export import write_export
-from devstack.bill.items import on_demand, savings_plan_covered
-from devstack.template import REPOSITORY
 from gpucost.core.amounts import to_decimal
 from gpucost.core.pricing.bill_lines import BillSharing, build_bill
 from gpucost.settings_document import parse_settings
 from gpucost.sources.bill.statements import sql_statement
+from gpucost_devstack.bill.columns import CUR2
+from gpucost_devstack.bill.export import write_export
+from gpucost_devstack.bill.items import on_demand, savings_plan_covered
+from gpucost_devstack.template import REPOSITORY
 from tests.bill_export import NOW, DuckDbBill, cur_settings
 
-DOCUMENT = (REPOSITORY / "docs" / "bill.md").read_text()
+DOCUMENT = (REPOSITORY / "docs" / "how-to" / "bill.md").read_text()
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
 

@@ -13,8 +13,11 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devstack.bill.export import ExportFormat, write_export
-from devstack.bill.items import (
+from gpucost.core.errors import SourceError
+from gpucost.core.pricing.bill_lines import BillLine
+from gpucost.sources.bill.statements import parse_bill_line, sql_statement, sql_template_name
+from gpucost_devstack.bill.export import ExportFormat, write_export
+from gpucost_devstack.bill.items import (
     LineItem,
     capacity_block,
     on_demand,
@@ -26,9 +29,6 @@ from devstack.bill.items import (
     spot,
     unused_capacity_reservation,
 )
-from gpucost.core.errors import SourceError
-from gpucost.core.pricing.bill_lines import BillLine
-from gpucost.sources.bill.statements import parse_bill_line, sql_statement, sql_template_name
 from tests.bill_export import NOW, DuckDbBill, cur_settings, run
 
 NOVEMBER, DECEMBER = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)

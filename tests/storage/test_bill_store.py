@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devstack.dynamodb_local import create_table
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR as ONE_HOUR
@@ -19,6 +18,7 @@ from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
+from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.records import amount
 

@@ -95,7 +95,7 @@ def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamod
 
     def start_over() -> Ledger:
         table.client.delete_table(TableName=table.name)
-        from devstack.dynamodb_local import create_table
+        from gpucost_devstack.dynamodb_local import create_table
 
         create_table(table.client, table.name)
         ledger = Ledger(table.client, table.name)

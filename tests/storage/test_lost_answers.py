@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from devstack.aws import local_client
 from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
@@ -25,6 +24,7 @@ from gpucost.features.recommendations.storage.recommendations import DynamoRecom
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import Table, key
+from gpucost_devstack.aws import local_client
 from tests.conftest import DynamoTable
 from tests.records import line, record
 

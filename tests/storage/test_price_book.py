@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from devstack.dynamodb_local import create_table
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SourceError
 from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
 from gpucost.storage.price_book import PriceStore
+from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from devstack.demo_records import registered_demo
+from gpucost_devstack.demo_records import registered_demo
 
 
 @contextmanager

@@ -7,13 +7,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from devstack.aws import STACK, Deployed, create_stack, local_client, running_aws
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli import deployment
 from gpucost_cli.main import main
+from gpucost_devstack.aws import STACK, Deployed, create_stack, local_client, running_aws
 from tests.chaos.script import document
 from tests.chaos.simulated_deployment import Endpoints, SimulatedDeployment
 from tests.enforced_permissions import enforcing

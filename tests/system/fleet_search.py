@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from devstack.fleet import openmetrics
-from devstack.fleet.scenarios.mixes import random_cluster
-from devstack.prometheus import running_prometheus
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.scenarios.mixes import random_cluster
+from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, assert_identity, assert_lines
 
 AT_ONCE = 20

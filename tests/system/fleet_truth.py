@@ -10,10 +10,10 @@ from typing import Any
 
 import simplejson
 
-from devstack.fleet import truth
-from devstack.fleet.scenario import Scenario
-from devstack.fleet.truth import ToleratedAmount, TrueLine
-from devstack.template import REPOSITORY
+from gpucost_devstack.fleet import truth
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.truth import ToleratedAmount, TrueLine
+from gpucost_devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 PRICE = 10

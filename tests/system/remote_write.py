@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import requests
 
-from devstack.fleet.series import SimulatedSeries
-from devstack.prometheus import VICTORIA_METRICS_VARIABLE
-from devstack.victoria_metrics import flush
+from gpucost_devstack.fleet.series import SimulatedSeries
+from gpucost_devstack.prometheus import VICTORIA_METRICS_VARIABLE
+from gpucost_devstack.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """The NaN that marks the end of a series (Prometheus, `model/value`)."""

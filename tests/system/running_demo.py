@@ -16,8 +16,8 @@ from typing import Any
 import requests
 import simplejson
 
-from devstack.prometheus import free_port
-from devstack.template import REPOSITORY
+from gpucost_devstack.prometheus import free_port
+from gpucost_devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 ANSWERS = "the API answers at "

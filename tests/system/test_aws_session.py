@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.loopback import LoopbackServer, serving_in_background
+from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from tests.system.test_cli import GPUCOST, CommandResult
 
 CONFIG = """

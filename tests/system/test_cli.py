@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from devstack.template import REPOSITORY
 from gpucost.core.hours import format_timestamp
 from gpucost_cli.main import main
+from gpucost_devstack.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"

@@ -17,9 +17,9 @@ import pytest
 import requests
 import simplejson
 
-from devstack.fleet import demo, truth
-from devstack.loopback import listen
-from devstack.template import REPOSITORY
+from gpucost_devstack.fleet import demo, truth
+from gpucost_devstack.loopback import listen
+from gpucost_devstack.template import REPOSITORY
 from tests.listening_addresses import listening_addresses
 from tests.system.running_demo import GPUCOST, Demo, running_demo
 from tests.system.test_demo_records import another_demo
@@ -315,7 +315,7 @@ def test_exported_days_sum_to_api_totals(running: Demo, tmp_path: Path) -> None:
 
 
 def test_every_curl_example_runs_as_written(running: Demo) -> None:
-    pages = ("README.md", "docs/api.md")
+    pages = ("README.md", "docs/reference/api.md")
     examples = [
         line
         for page in pages

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from devstack.demo_records import find_demo, records_folder, running_demos
-from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost_devstack.demo_records import find_demo, records_folder, running_demos
+from gpucost_devstack.template import REPOSITORY
 
 ANNOUNCE = """
 import sys
-from devstack.demo_records import registered_demo
+from gpucost_devstack.demo_records import registered_demo
 port = int(sys.argv[1])
 with registered_demo(port=port, endpoint="http://127.0.0.1:9", dynamodb="http://127.0.0.1:9"):
     print("announced", flush=True)
@@ -92,7 +92,7 @@ def test_demo_on_port_of_ended_demo_is_selected(folder: Path) -> None:
 
 
 def test_concurrent_demos_and_commands_lose_no_record(folder: Path) -> None:
-    reader = "from devstack.demo_records import running_demos\nwhile True: running_demos()"
+    reader = "from gpucost_devstack.demo_records import running_demos\nwhile True: running_demos()"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
     readers = [
         subprocess.Popen([sys.executable, "-c", reader], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE)

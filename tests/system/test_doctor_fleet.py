@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from devstack.fleet import openmetrics
-from devstack.fleet.scenario import Scenario
-from devstack.fleet.scenarios import all_scenarios
-from devstack.prometheus import running_prometheus
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import ClusterReport, examine_cluster
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.scenarios import all_scenarios
+from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, settings
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

@@ -4,10 +4,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from devstack.fleet import openmetrics
-from devstack.fleet.scenarios.units_owners_and_claims import worked_example
-from devstack.prometheus import running_prometheus
-from devstack.template import REPOSITORY
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.scenarios.units_owners_and_claims import worked_example
+from gpucost_devstack.prometheus import running_prometheus
+from gpucost_devstack.template import REPOSITORY
 from tests.system.fleet_truth import attribute
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
@@ -28,7 +28,7 @@ def test_worked_example_matches_attribution(tmp_path: Path) -> None:
         price = "pricing: {source: constant, gpu_hourly_usd: 3}"
         settings.write_text(f'clusters: [{{name: example, prometheus: {{url: "{url}"}}}}]\n{price}\n')
         (hour,) = attribute(settings, BASE, 1)
-    documented = table((REPOSITORY / "docs" / "cost-model.md").read_text())
+    documented = table((REPOSITORY / "docs" / "explanation" / "cost-model.md").read_text())
     actual = {
         line["pod"]: [
             f"{line['allocated_gpu_hours']:.4f}",

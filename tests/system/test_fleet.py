@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from devstack.fleet import dcgm_exporter, openmetrics
-from devstack.fleet.scenarios import all_scenarios
-from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
-from devstack.fleet.series import SimulatedSeries
-from devstack.prometheus import running_prometheus
+from gpucost_devstack.fleet import dcgm_exporter, openmetrics
+from gpucost_devstack.fleet.scenarios import all_scenarios
+from gpucost_devstack.fleet.scenarios.lifetimes import mixed_lifetimes
+from gpucost_devstack.fleet.series import SimulatedSeries
+from gpucost_devstack.prometheus import running_prometheus
 from tests.system import remote_write
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, attribute
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from devstack.fleet import openmetrics, truth
-from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
-from devstack.fleet.scenarios.outages import with_scrape_gap
-from devstack.fleet.scenarios.units import clusters_with_shared_units
-from devstack.prometheus import running_prometheus
+from gpucost_devstack.fleet import openmetrics, truth
+from gpucost_devstack.fleet.scenarios.lifetimes import mixed_lifetimes
+from gpucost_devstack.fleet.scenarios.outages import with_scrape_gap
+from gpucost_devstack.fleet.scenarios.units import clusters_with_shared_units
+from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.metering.observations import Observation
 from gpucost.core.rollups import DAY
@@ -21,6 +20,7 @@ from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.backfill_command import SETTLING_TIME
+from gpucost_devstack.template import TEMPLATE
 from tests.chaos.script import ScriptedReader, document
 from tests.system.deployed import FIRST, Stack, running
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import requests
 
-from devstack.http import serving_api
-from devstack.loopback import listen
-from devstack.prometheus import free_port
-from devstack.slack import running_slack
 from gpucost.core.errors import GpuCostError
 from gpucost_cli.signing_proxy import serve_proxy
+from gpucost_devstack.http import serving_api
+from gpucost_devstack.loopback import listen
+from gpucost_devstack.prometheus import free_port
+from gpucost_devstack.slack import running_slack
 
 
 def hello(_event: Mapping[str, Any]) -> dict[str, Any]:

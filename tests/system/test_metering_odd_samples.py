@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from devstack.prometheus import running_prometheus
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hour_record import HourRecord
@@ -18,6 +17,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
 from gpucost.sources.prometheus.client import PrometheusClient, Series
+from gpucost_devstack.prometheus import running_prometheus
 from tests.prometheus_clients import PrometheusClients
 from tests.records import amount
 from tests.system.metered_hours import assert_identity, fleet

@@ -11,7 +11,6 @@ from decimal import Decimal
 
 import pytest
 
-from devstack.prometheus import running_prometheus
 from gpucost.core.amounts import SCALE, to_decimal
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
@@ -19,6 +18,7 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
+from gpucost_devstack.prometheus import running_prometheus
 from tests.records import amount
 from tests.system.metered_hours import assert_identity
 from tests.system.timeline import HOUR, Timeline

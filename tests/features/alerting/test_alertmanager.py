@@ -18,14 +18,14 @@ import requests
 import yaml
 from samtranslator.yaml_helper import yaml_parse
 
-from devstack.alertmanager import running_alertmanager
-from devstack.aws import client_environment, running_aws
-from devstack.prometheus import executable
-from devstack.template import REPOSITORY
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
+from gpucost_devstack.alertmanager import running_alertmanager
+from gpucost_devstack.aws import client_environment, running_aws
+from gpucost_devstack.prometheus import executable
+from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 
 NOW = datetime.now(UTC)

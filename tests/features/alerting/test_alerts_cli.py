@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from devstack.aws import create_stack, local_client, running_aws
-from devstack.slack import SlackWebhook, running_slack
 from gpucost.core.hours import HOUR, format_timestamp
+from gpucost_devstack.aws import create_stack, local_client, running_aws
+from gpucost_devstack.slack import SlackWebhook, running_slack
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.system.demo_record import announced_in

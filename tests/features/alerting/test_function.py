@@ -12,7 +12,6 @@ from typing import Any
 import boto3
 import pytest
 
-from devstack.aws import client_environment, running_aws
 from functions.alert import app as function
 from gpucost.container import Container
 from gpucost.core.amounts import Totals
@@ -21,6 +20,7 @@ from gpucost.core.hour_record import Coverage, HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
+from gpucost_devstack.aws import client_environment, running_aws
 from tests.enforced_permissions import enforcing
 from tests.records import amount
 

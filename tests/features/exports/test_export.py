@@ -11,7 +11,6 @@ from uuid import uuid4
 import duckdb
 import pytest
 
-from devstack.aws import local_client, running_aws
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, SettingsMissingError, SourceError
 from gpucost.core.hour_record import HourRecord, Line
@@ -26,6 +25,7 @@ from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import ClusterDeparture, StoredSettings
+from gpucost_devstack.aws import local_client, running_aws
 from tests.conftest import DynamoTable
 from tests.records import amount, line, record
 

@@ -21,14 +21,14 @@ import pytest
 import requests
 import sqlglot
 
-from devstack.aws import local_client, running_aws
-from devstack.dynamodb_local import create_table
-from devstack.template import REPOSITORY
 from functions.export import app as export
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
 from gpucost.core.hours import format_timestamp
 from gpucost.features.exports.focus_columns import COLUMNS
+from gpucost_devstack.aws import local_client, running_aws
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import ANY_TABLE, enforcing
 from tests.features.exports import exported_month, focus_rules
 from tests.features.exports.exported_month import DAYS, START
@@ -259,7 +259,7 @@ def test_csv_has_the_same_rows_and_no_formulas(exported: Exported) -> None:
     assert not any(cell.startswith(("=", "+", "@", "\t")) for row in table for cell in row)
 
 
-QUERIES = re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs/exports.md").read_text(), re.DOTALL)
+QUERIES = re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs/how-to/exports.md").read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize("sql", QUERIES, ids=[query.splitlines()[0].removeprefix("-- ") for query in QUERIES])
@@ -269,5 +269,5 @@ def test_documented_queries_return_rows(exported: Exported, sql: str) -> None:
 
 
 def test_every_column_is_documented() -> None:
-    text = (REPOSITORY / "docs/exports.md").read_text()
+    text = (REPOSITORY / "docs/how-to/exports.md").read_text()
     assert [name for name in COLUMNS if f"`{name}`" not in text] == []

@@ -12,9 +12,6 @@ from uuid import uuid4
 import jsonschema
 import pytest
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
-from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import HourRecord, Line
@@ -25,6 +22,9 @@ from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
 from tests.records import amount, line, record
@@ -224,7 +224,7 @@ def test_fields_match_opencost_and_manual_calculation(records: list[HourRecord])
 
 
 def test_response_matches_the_openapi_document(records: list[HourRecord]) -> None:
-    document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
     schema = document["paths"]["/allocation/compute"]["get"]["responses"]["200"]["content"]["application/json"][
         "schema"
     ]

@@ -10,10 +10,6 @@ from uuid import uuid4
 import jsonschema
 import pytest
 
-from devstack.aws import local_client
-from devstack.dynamodb_local import create_table
-from devstack.prometheus import running_prometheus
-from devstack.template import REPOSITORY
 from functions.recommend import app as recommend
 from gpucost.container import Container, utc_now
 from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, NotFoundError
@@ -24,6 +20,10 @@ from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
+from gpucost_devstack.aws import local_client
+from gpucost_devstack.dynamodb_local import create_table
+from gpucost_devstack.prometheus import running_prometheus
+from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.features.recommendations import simulated_fleet as sim
@@ -173,7 +173,7 @@ def test_response_has_saving_and_evidence() -> None:
 
 
 def test_response_matches_its_schema() -> None:
-    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())
     answer = request_as(FINOPS, "/v1/recommendations", {"state": "all"})
     schema = {"$ref": "#/components/schemas/RecommendationsResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
@@ -252,7 +252,7 @@ def test_forecast_with_a_week_has_spent_cost_and_no_projection() -> None:
     )
     assert (forecast["projected_usd"], forecast["backtest"]) == (None, None)
     assert forecast["budget_usd"] == 9000
-    document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
+    document = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())
     schema = {"$ref": "#/components/schemas/ForecastResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
     assert request_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403

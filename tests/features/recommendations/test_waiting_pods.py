@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from devstack.prometheus import running_prometheus
 from gpucost.core.errors import MetricsResponseError
 from gpucost.features.recommendations.history import PodWait
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.settings_document import parse_settings
+from gpucost_devstack.prometheus import running_prometheus
 from tests.conftest import DynamoTable
 
 DAY = datetime(2026, 11, 3, tzinfo=UTC)

@@ -9,7 +9,7 @@ import importlib
 from dataclasses import replace
 from typing import Any
 
-from devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.scenario import Scenario
 from tests.golden.renames import Renames
 
 NAMES = ("months", "fleet", "prices", "demo")

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from devstack.fleet.scenario import Scenario
-from devstack.fleet.scenarios import all_scenarios
-from devstack.fleet.scenarios.units import clusters_with_shared_units
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.scenarios import all_scenarios
+from gpucost_devstack.fleet.scenarios.units import clusters_with_shared_units
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios import as_recorded
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from devstack.fleet.builders import gpu_node, whole_gpus_geometry
-from devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, Scenario, Use
-from devstack.fleet.scenarios import all_scenarios
-from devstack.fleet.scraping import Scraping
+from gpucost_devstack.fleet.builders import gpu_node, whole_gpus_geometry
+from gpucost_devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, Scenario, Use
+from gpucost_devstack.fleet.scenarios import all_scenarios
+from gpucost_devstack.fleet.scraping import Scraping
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios import as_recorded
 from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, Script, opencost, requests, text

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from devstack.bill import items as bill
-from devstack.bill.export import write_export
-from devstack.fleet.builders import gpu_node, mig_mixed_geometry, time_sliced_geometry, whole_gpus_geometry
-from devstack.fleet.scenario import GPU, KubeStateMetrics, Pod, Scenario
+from gpucost_devstack.bill import items as bill
+from gpucost_devstack.bill.export import write_export
+from gpucost_devstack.fleet.builders import gpu_node, mig_mixed_geometry, time_sliced_geometry, whole_gpus_geometry
+from gpucost_devstack.fleet.scenario import GPU, KubeStateMetrics, Pod, Scenario
 from tests.golden.adapter import write_metrics as write
 from tests.golden.scenarios.building import CALLERS, HOUR, Script, text
 

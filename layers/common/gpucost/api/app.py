@@ -60,7 +60,7 @@ SECURITY_SCHEMES = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": "If the deployment has a JwtIssuer. docs/access.md says what a caller may see",
+        "description": "If the deployment has a JwtIssuer. docs/how-to/access.md says what a caller may see",
     },
 }
 """A deployment has one of the two."""

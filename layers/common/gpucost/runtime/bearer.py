@@ -2,7 +2,7 @@
 
 A secret's value is `{"url": "https://host.example.com", "token": "…"}`. Settings name the secret and an address.
 Anyone who may change the settings could combine a secret with an address of their own. Therefore the secret's `url`
-decides, which only those who may write the secret can change (docs/access.md).
+decides, which only those who may write the secret can change (docs/how-to/access.md).
 """
 
 import json

@@ -55,7 +55,7 @@ def test_intervals_of_public_shapes_with_many_tries() -> None:
     covered = coverage(40, SHAPES)
     assert all(0.7 <= covered[shape.__name__] <= 0.95 for shape in STEADY), covered
     assert covered["growth"] >= 0.8, "the forecast has no trend, so its errors and intervals are large"
-    assert 0.4 <= covered["launch"] < 0.8, "a step cannot be foreseen; docs/recommendations.md says so"
+    assert 0.4 <= covered["launch"] < 0.8, "a step cannot be foreseen; docs/explanation/recommendations.md says so"
 
 
 def test_a_pattern_without_noise_is_continued_exactly() -> None:

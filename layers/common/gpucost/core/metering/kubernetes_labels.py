@@ -1,8 +1,8 @@
 """The catalog of Kubernetes labels that this product reads, with their purposes.
 
-Metrics readers, the rendered manifests, `gpucost doctor`, the recording rules and docs/existing-cluster.md use its
-label keys. kube-state-metrics exports only labels in its allow-list, so a label that is missing here would be blank in
-every cluster. The settings name further labels: those of business units and `cost_labels`.
+Metrics readers, the rendered manifests, `gpucost doctor`, the recording rules and docs/how-to/existing-cluster.md use
+its label keys. kube-state-metrics exports only labels in its allow-list, so a label that is missing here would be blank
+in every cluster. The settings name further labels: those of business units and `cost_labels`.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Alerts: rules, states, notifications, digests (docs/alerts.md)."""
+"""Alerts: rules, states, notifications, digests (docs/how-to/alerts.md)."""

@@ -1,1 +1,1 @@
-"""Daily exports to S3 in FOCUS columns (docs/exports.md)."""
+"""Daily exports to S3 in FOCUS columns (docs/how-to/exports.md)."""

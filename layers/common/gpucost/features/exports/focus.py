@@ -29,7 +29,7 @@ _OriginRow = tuple[Row, int | None, int]
 """A row of an origin charge, its cost and its GPU-hours."""
 
 ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
-"""Allocated method: a node's cost is split by the GPU time that pods held (docs/exports.md)."""
+"""Allocated method: a node's cost is split by the GPU time that pods held (docs/how-to/exports.md)."""
 GPU_HOURS = "GPU-Hours"
 
 EXPORT_FORMAT = 1

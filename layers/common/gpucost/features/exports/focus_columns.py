@@ -1,6 +1,6 @@
 """Columns of the export: those of FOCUS 1.3 (Cost and Usage dataset) and custom ones, which start with `x_`.
 
-docs/exports.md describes each column.
+docs/how-to/exports.md describes each column.
 """
 
 from typing import Literal

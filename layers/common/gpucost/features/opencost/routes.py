@@ -3,7 +3,7 @@
 Names and meanings are those of OpenCost's source and API document: core/pkg/opencost/allocation_json.go and
 docs/swagger.json at 5f65333 (October 2024). Responses of 2025 have `gpuAllocation` instead of `gpuRequestAverage` and
 `gpuUsageAverage`; this route returns both. CPU, memory, disks and network are 0, as OpenCost reports resources that it
-does not see. Unknown amounts are null. See docs/opencost.md.
+does not see. Unknown amounts are null. See docs/how-to/opencost.md.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Recommendations: what to change, what it saves, how certain that is (docs/recommendations.md)."""
+"""Recommendations: what to change, what it saves, how certain that is (docs/explanation/recommendations.md)."""

@@ -84,7 +84,7 @@ def parse_bill_line(row: Sequence[str | None]) -> BillLine:
     if line.kind == "instance" and line.end - line.start > HOUR:
         raise SourceError(
             f"the bill's export is not hourly: instance {line.resource_id} has a line from {line.start} to {line.end}; "
-            "see docs/bill.md for how the export is set up"
+            "see docs/how-to/bill.md for how the export is set up"
         )
     return line
 

@@ -37,7 +37,7 @@ _ACTIONS: dict[RuleKind, str] = {
     "unallocated": "Let Karpenter consolidate the node pool, lower its minimum size, or move pending workloads to it.",
     "budget": "Stop idle workloads, or change the budget in the settings (alerts.rules).",
     "spend-change": "Compare today's workloads with last week's in the report.",
-    "data": "See docs/runbook.md: figures of these hours are missing or not reliable.",
+    "data": "See docs/how-to/runbook.md: figures of these hours are missing or not reliable.",
     "digest": "Start with the first workload listed: it has the most waste.",
     "external": "See the cluster's dashboards. The figures of the next hours will show the cost.",
     "sample": "No action is needed: this message tests the receiver.",

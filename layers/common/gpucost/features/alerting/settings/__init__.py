@@ -1,4 +1,4 @@
-"""The settings' section `alerts`: rules, receivers, and when to notify (docs/alerts.md)."""
+"""The settings' section `alerts`: rules, receivers, and when to notify (docs/how-to/alerts.md)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Self

@@ -1,4 +1,4 @@
-"""Receivers of the settings' section `alerts`: where notifications are sent (docs/alerts.md)."""
+"""Receivers of the settings' section `alerts`: where notifications are sent (docs/how-to/alerts.md)."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""Rules of the settings' section `alerts`: their scopes, thresholds and notifications (docs/alerts.md)."""
+"""Rules of the settings' section `alerts`: their scopes, thresholds and notifications (docs/how-to/alerts.md)."""
 
 from collections.abc import Iterable
 from datetime import time

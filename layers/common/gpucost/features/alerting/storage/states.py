@@ -1,4 +1,4 @@
-"""Alert states in the ledger's table; implements `ports.AlertStateStore` (docs/ledger.md).
+"""Alert states in the ledger's table; implements `ports.AlertStateStore` (docs/contributing/ledger.md).
 
 | item | pk | sk |
 | --- | --- | --- |

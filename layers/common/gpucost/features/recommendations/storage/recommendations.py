@@ -1,4 +1,4 @@
-"""Stores recommendations and reviews in the ledger's table (docs/ledger.md).
+"""Stores recommendations and reviews in the ledger's table (docs/contributing/ledger.md).
 
 | item | pk | sk |
 | --- | --- | --- |

@@ -1,0 +1,49 @@
+"""Runs `sam build` for this machine's architecture and Python version."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from samtranslator.yaml_helper import yaml_parse
+
+from gpucost.core.errors import GpuCostError
+from gpucost_devstack.template import REPOSITORY
+
+LAYERS = ("DependenciesLayer", "CommonLayer")
+"""The layers of every function."""
+
+
+def sam_build(folder: Path) -> Path:
+    """Run `sam build` without Docker, and return the folder of its artifacts.
+
+    Raises:
+        GpuCostError: SAM is not installed, or the build fails. The message says why.
+    """
+    python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    sam = REPOSITORY / ".tools" / "sam" / "bin" / "sam"
+    if not sam.exists():
+        raise GpuCostError("SAM is missing; install it with: make setup")
+    variables = {
+        "GPUCOST_BUILD_PLATFORM": f"{platform.machine()}-manylinux_2_28",
+        "GPUCOST_BUILD_PYTHON": python_version,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "SAM_CLI_TELEMETRY": "0",
+    }
+    completed = subprocess.run(
+        [sam, "build", "--no-cached", "--build-dir", folder / "build"],
+        cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if completed.returncode:
+        raise GpuCostError(f"sam build failed: {completed.stderr[-2000:]}")
+    return folder / "build"
+
+
+def function_entry(built: Path, name: str) -> tuple[str, list[Path]]:
+    """A built function's handler, and the folders of its import path."""
+    properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
+    layers = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
+    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*layers, *LAYERS))]
+    return properties.get("Handler", "app.handler"), folders

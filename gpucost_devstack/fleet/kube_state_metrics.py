@@ -1,0 +1,177 @@
+"""Metrics of kube-state-metrics for a scenario, with names and labels as of version 2.20."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpucost_devstack.fleet.scenario import KubeStateMetrics, Node, Pod, Scenario
+from gpucost_devstack.fleet.series import Minutes, SimulatedSeries, constant
+
+PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+Labels = Mapping[str, str]
+
+
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
+    """All series of all instances."""
+    for instance in scenario.ksm:
+        times = instance.scraping.successful_times(scenario.start, scenario.end)
+        target_labels = {"job": instance.scraping.job, "instance": instance.scraping.instance}
+        instance_series = _InstanceSeries(instance, times, target_labels)
+        for node in scenario.nodes:
+            if instance_series.is_in_shard(node.name):
+                yield from instance_series.node(node)
+        for pod in scenario.pods:
+            if instance_series.is_in_shard(pod.id):
+                yield from instance_series.pod(pod)
+        yield from instance_series.owners(scenario.pods)
+        for namespace, labels in scenario.namespace_labels.items():
+            exposed = {"namespace": namespace, **labels, **target_labels}
+            yield SimulatedSeries("kube_namespace_labels", exposed, constant(times, *_WHOLE_SCENARIO, 1))
+
+
+_WHOLE_SCENARIO = (-1e6, 1e6)
+
+
+class _InstanceSeries:
+    """The series that one instance (a shard, or all) exposes during the scenario."""
+
+    def __init__(self, instance: KubeStateMetrics, times: Sequence[int], target_labels: Labels) -> None:
+        self._instance = instance
+        self._times = times
+        self._target_labels = target_labels
+
+    def is_in_shard(self, name: str) -> bool:
+        """Whether this shard exposes an object."""
+        shard, shards = self._instance.shard
+        return zlib.crc32(name.encode()) % shards == shard
+
+    def node(self, node: Node) -> Iterator[SimulatedSeries]:
+        """A node's series, for as long as the node exists."""
+        start, end = node.lifetime
+        node_labels = {"node": node.name}
+        if self._instance.node_info:
+            identity = {"provider_id": node.provider_id or f"aws:///us-west-2a/i-{node.name}"}
+            yield self._series("kube_node_info", {**node_labels, **identity}, start, end)
+        if self._instance.node_labels:
+            yield from self._node_labels(node)
+        if not self._instance.capacity:
+            return
+        cpu_labels = {**node_labels, "resource": "cpu", "unit": "core"}
+        yield self._series("kube_node_status_capacity", cpu_labels, start, end, 8)
+        for geometry in node.geometries:
+            begin, stop = max(start, geometry.lifetime[0]), min(end, geometry.lifetime[1])
+            allocatable = {**geometry.units, **(geometry.allocatable or {})}
+            for metric, units in (("capacity", geometry.units), ("allocatable", allocatable)):
+                for resource, count in units.items():
+                    labels = {**node_labels, "resource": resource, "unit": "integer"}
+                    yield self._series(f"kube_node_status_{metric}", labels, begin, stop, count)
+
+    def _node_labels(self, node: Node) -> Iterator[SimulatedSeries]:
+        start, end = node.lifetime
+        base = {f"label_{name}": value for name, value in node.labels.items()}
+        if node.instance_type:
+            base["label_node_kubernetes_io_instance_type"] = node.instance_type
+        edges = sorted(
+            {start, end, *(edge for geometry in node.geometries for edge in geometry.lifetime), node.labels_from}
+        )
+        edges = [edge for edge in edges if start <= edge <= end]
+        current: tuple[Labels, Minutes] | None = None
+        for edge, after in zip(edges, [*edges[1:], end], strict=True):
+            if edge >= after:
+                continue
+            geometry = node.geometry_at(edge)
+            feature_labels = geometry.labels if geometry is not None and edge >= node.labels_from else {}
+            labels = {**base, **{f"label_{name}": value for name, value in feature_labels.items()}}
+            if current is not None and current[0] == labels:
+                yield self._series("kube_node_labels", {"node": node.name, **labels}, edge, after)
+            else:
+                yield self._series("kube_node_labels", {"node": node.name, **labels}, edge, after)
+            current = (labels, after)
+
+    def pod(self, pod: Pod) -> Iterator[SimulatedSeries]:
+        """A pod's series, until the pod is deleted."""
+        pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
+        node = pod.node.name if pod.node else ""
+        for metric, containers in (
+            ("kube_pod_container_resource_requests", {} if pod.claims else pod.requests),
+            ("kube_pod_init_container_resource_requests", {**pod.init_requests, **pod.sidecar_requests}),
+        ):
+            for container, units in containers.items():
+                for resource, count in units.items():
+                    labels = {
+                        **pod_labels,
+                        "container": container,
+                        "node": node,
+                        "resource": resource,
+                        "unit": "integer",
+                    }
+                    yield self._series(metric, labels, pod.bound_at, pod.deleted_at, count)
+        for container in (*pod.init_requests, *pod.sidecar_requests):
+            runs = pod.run_interval if container in pod.sidecar_requests else (pod.bound_at, pod.run_interval[0])
+            yield self._true_during(
+                "kube_pod_init_container_status_running", {**pod_labels, "container": container}, pod, runs
+            )
+        if self._instance.phases:
+            begin, stop = pod.run_interval
+            phase_intervals = {
+                "Pending": (pod.bound_at, begin),
+                "Running": (begin, stop),
+                pod.phase_at_end: (stop, pod.deleted_at),
+            }
+            for phase in PHASES:
+                interval = phase_intervals.get(phase, (pod.deleted_at, pod.deleted_at))
+                yield self._true_during("kube_pod_status_phase", {**pod_labels, "phase": phase}, pod, interval)
+        if self._instance.pod_times:
+            yield from self._pod_times(pod, pod_labels)
+        for claim in pod.claims:
+            claim_labels = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
+            yield self._series(
+                "kube_pod_resourceclaim_info", {**pod_labels, **claim_labels}, pod.bound_at, pod.deleted_at
+            )
+        if pod.owners:
+            kind, name = pod.owners[0]
+            owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
+            yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.bound_at, pod.deleted_at)
+        if self._instance.pod_labels and pod.labels:
+            yield self._series("kube_pod_labels", {**pod_labels, **pod.labels}, pod.bound_at, pod.deleted_at)
+
+    def _pod_times(self, pod: Pod, pod_labels: Labels) -> Iterator[SimulatedSeries]:
+        if pod.bound_at > _WHOLE_SCENARIO[0]:
+            yield self._timestamp(
+                "kube_pod_status_scheduled_time", pod_labels, pod.bound_at, pod.deleted_at, pod.bound_at
+            )
+        if pod.finished_at is not None:
+            yield self._timestamp(
+                "kube_pod_completion_time", pod_labels, pod.finished_at, pod.deleted_at, pod.finished_at
+            )
+
+    def owners(self, pods: Sequence[Pod]) -> Iterator[SimulatedSeries]:
+        """The owners of pods' owners, for as long as the pods exist."""
+        lifetimes: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
+        for pod in pods:
+            if len(pod.owners) > 1 and self.is_in_shard(pod.id):
+                key = (pod.namespace, *pod.owners[0], *pod.owners[1])
+                start, end = lifetimes.get(key, (pod.bound_at, pod.deleted_at))
+                lifetimes[key] = (min(start, pod.bound_at), max(end, pod.deleted_at))
+        for (namespace, kind, name, owner_kind, owner), (start, end) in lifetimes.items():
+            label = {"ReplicaSet": "replicaset", "Job": "job_name"}.get(kind)
+            if label:
+                labels = {"namespace": namespace, label: name, "owner_kind": owner_kind, "owner_name": owner}
+                metric = "kube_replicaset_owner" if kind == "ReplicaSet" else "kube_job_owner"
+                yield self._series(metric, {**labels, "owner_is_controller": "true"}, start, end)
+
+    def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> SimulatedSeries:
+        return SimulatedSeries(metric, {**labels, **self._target_labels}, constant(self._times, start, end, value))
+
+    def _true_during(self, metric: str, labels: Labels, pod: Pod, interval: tuple[Minutes, Minutes]) -> SimulatedSeries:
+        start, end = max(pod.bound_at, interval[0]), min(pod.deleted_at, interval[1])
+        samples = (
+            constant(self._times, pod.bound_at, min(start, pod.deleted_at), 0)
+            + constant(self._times, start, end, 1)
+            + constant(self._times, max(start, end), pod.deleted_at, 0)
+        )
+        return SimulatedSeries(metric, {**labels, **self._target_labels}, samples)
+
+    def _timestamp(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> SimulatedSeries:
+        """A time as a value. `@seconds` is resolved when the base is known."""
+        samples = constant(self._times, start, end, f"@{float(minute) * 60:.0f}")
+        return SimulatedSeries(metric, {**labels, **self._target_labels}, samples)

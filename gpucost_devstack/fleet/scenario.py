@@ -1,0 +1,214 @@
+"""The description of a simulated cluster: nodes with GPUs, pods, their lifetimes and use, and how they are scraped.
+
+Times are minutes from the scenario's base, a full UTC hour. They may be fractional and negative.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from gpucost_devstack.fleet.scraping import Scraping
+
+Minutes = float | Fraction
+Interval = tuple[Minutes, Minutes]
+Use = Sequence[tuple[Minutes, str]]
+"""Utilization of a device, 0 to 1, as steps: (from minute, value)."""
+FOREVER: Interval = (-1e6, 1e6)
+GPU = "nvidia_com_gpu"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, or a MIG device in it."""
+
+    gpu: int
+    profile: str = ""
+    mig_id: int = 0
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a node's GPUs are divided and advertised during an interval."""
+
+    units: Mapping[str, int]
+    """Advertised units by resource, in the spelling of kube-state-metrics."""
+    share: Mapping[str, Fraction]
+    """The truth: physical GPUs in one unit of each resource."""
+    devices: Sequence[Device]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of GPU Feature Discovery."""
+    lifetime: Interval = FOREVER
+    """When it is advertised."""
+    allocatable: Mapping[str, int] | None = None
+    replicas: int = 1
+    """Units per device, under time-slicing or MPS."""
+    share_factors: Mapping[int, Fraction] = field(default_factory=dict)
+    """The truth: by GPU, the factor on its slices' shares if they add up to more than the GPU."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A GPU node."""
+
+    name: str
+    instance_type: str
+    gpus: int
+    """Physical GPUs, or Neuron devices."""
+    model: str
+    """DCGM's `modelName`."""
+    geometries: Sequence[Geometry]
+    lifetime: Interval = FOREVER
+    provider_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    labels_from: Minutes = FOREVER[0]
+    """From when GPU Feature Discovery's labels exist. On a booting node they come late."""
+
+    def geometry_at(self, minute: Minutes) -> Geometry | None:
+        """The node's geometry at a time."""
+        return next(
+            (geometry for geometry in self.geometries if geometry.lifetime[0] <= minute < geometry.lifetime[1]), None
+        )
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod: bound to a node at `start`, running from `running`, finished at `finished`, deleted at `deleted`."""
+
+    name: str
+    node: Node | None
+    devices: Sequence[int] = ()
+    """Indices in its node's geometry of the devices assigned to it. For Neuron, indices of cores."""
+    use: Use = ((FOREVER[0], "0"),)
+    """The use of each device. `uses` overrides it with a curve per device."""
+    use_by_device: Sequence[Use] = ()
+    requests: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: {"main": {GPU: 1}})
+    """Units by container and resource."""
+    init_requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    sidecar_requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    namespace: str = "team"
+    uid: str = ""
+    bound_at: Minutes = FOREVER[0]
+    running_at: Minutes | None = None
+    finished_at: Minutes | None = None
+    deleted_at: Minutes = FOREVER[1]
+    phase_at_end: str = "Succeeded"
+    owners: Sequence[tuple[str, str]] = ()
+    """(kind, name) from the pod's owner upwards."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """In the spelling of kube-state-metrics."""
+    never_starts: bool = False
+    claims: Sequence[str] = ()
+    """ResourceClaims through which it holds its devices. kube-state-metrics then exposes no request."""
+
+    @property
+    def id(self) -> str:
+        """The pod's uid."""
+        return self.uid or f"uid-{self.namespace}-{self.name}"
+
+    @property
+    def run_interval(self) -> Interval:
+        """The interval in which the pod runs."""
+        begin = self.bound_at if self.running_at is None else self.running_at
+        return (begin, self.released_at) if not self.never_starts else (self.released_at, self.released_at)
+
+    @property
+    def released_at(self) -> Minutes:
+        """When the pod releases its devices: finished or deleted."""
+        return self.deleted_at if self.finished_at is None else min(self.finished_at, self.deleted_at)
+
+    def use_of(self, position: int) -> Use:
+        """The use of the device at a position in `devices`."""
+        return self.use_by_device[position] if self.use_by_device else self.use
+
+
+@dataclass(frozen=True)
+class KubeStateMetrics:
+    """One instance of kube-state-metrics, and which metrics it exposes."""
+
+    scraping: Scraping = field(default_factory=lambda: Scraping("kube-state-metrics", "10.0.0.10:8080"))
+    shard: tuple[int, int] = (0, 1)
+    """(index of this shard, number of shards)."""
+    node_labels: bool = True
+    capacity: bool = True
+    node_info: bool = True
+    phases: bool = True
+    pod_times: bool = False
+    """`kube_pod_status_scheduled_time` and `kube_pod_completion_time`."""
+    pod_labels: bool = True
+    replicaset_owner: bool = True
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """dcgm-exporter, one on every node with NVIDIA GPUs."""
+
+    scraping: Scraping = field(default_factory=lambda: Scraping("dcgm-exporter", ""))
+    scraping_by_node: Mapping[str, Scraping] = field(default_factory=dict)
+    """Nodes whose exporter is scraped differently."""
+    signals: Mapping[str, int] = field(default_factory=lambda: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1})
+    """Metrics, with the value that means full use."""
+    signals_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Nodes whose exporter has another version."""
+    upgrade: tuple[Minutes, Mapping[str, int]] | None = None
+    """(minute of the upgrade, metrics of the new version)."""
+    mig_gpu_util: str = "absent"
+    """GPU_UTIL of MIG devices, which do not support it: `absent` (mostly), or `zero` (dcgm-exporter#216)."""
+    restarts: Sequence[Interval] = ()
+    """Intervals in which the exporter's pods are replaced. Afterwards the instance is a new one."""
+    hostname_is_pod: bool = False
+    """Whether the hostname label is the exporter's pod, because NODE_NAME is not set."""
+    label_style: str = "exported"
+    """`exported` (honorLabels false), `plain`, `honor` (idle GPUs carry the exporter's own pod), `blank`, `old`."""
+    hostname: str = "Hostname"
+    pod_uid: bool = False
+    maps_pods: bool = True
+    """Whether the exporter maps devices to pods."""
+    shared_device_series: str = "copies"
+    """`copies` (one series per sharer), `copies+device` (the unlabelled one too), `first`, `flip`."""
+    label_linger_minutes: Minutes = 0
+    """Minutes for which a pod's labels stay after it has finished."""
+    labels_pending_pods: bool = False
+    """Whether a pod's labels appear when it is bound, before it runs."""
+    intervals_without_devices: Sequence[Interval] = ()
+    """Intervals in which the exporter answers without device metrics."""
+    nan_intervals: Sequence[Interval] = ()
+    clamps_to_full_use: bool = True
+    """Whether values are limited to full use."""
+    labels_claims: bool = True
+    """Whether the exporter labels devices with ResourceClaims."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A cluster during an interval."""
+
+    name: str
+    nodes: Sequence[Node] = ()
+    pods: Sequence[Pod] = ()
+    ksm: Sequence[KubeStateMetrics] = (KubeStateMetrics(),)
+    dcgm: Exporter | None = field(default_factory=Exporter)
+    neuron_labels: bool = True
+    """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
+    start: Minutes = -70
+    end: Minutes = 130
+    hours: Sequence[int] = (0,)
+    """The hours to check, counted from the base."""
+    settings: str = ""
+    """Lines of the settings document, in addition to clusters and pricing."""
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unrequested_use: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """Use of devices by processes that requested none, by node and device index."""
+    business_unit_by_pod: Mapping[str, str] = field(default_factory=dict)
+    """The truth: business units by pod, where they are not the namespace itself."""
+    utilization_source_by_pod: Mapping[str, str] = field(default_factory=dict)
+    """The truth: utilization sources by pod, where they differ from what the devices' sharing implies."""
+    expected_notes: Sequence[str] = ()
+    """Texts that the hour's notes must contain."""
+    allows_residual: bool = False
+    """Whether the metrics contradict each other on purpose, so that a residual remains."""
+
+    def with_scraping(self, **changes: object) -> "Scenario":
+        """The same cluster with other scrape parameters for all targets."""
+        ksm = tuple(replace(instance, scraping=replace(instance.scraping, **changes)) for instance in self.ksm)  # type: ignore[arg-type]
+        dcgm = self.dcgm and replace(self.dcgm, scraping=replace(self.dcgm.scraping, **changes))  # type: ignore[arg-type]
+        return replace(self, ksm=ksm, dcgm=dcgm)

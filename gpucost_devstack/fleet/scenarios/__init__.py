@@ -1,0 +1,20 @@
+"""Realistic clusters: each a scenario with its true figures."""
+
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet.scenarios import (
+    labels,
+    lifetimes,
+    mixes,
+    nodes,
+    outages,
+    sharing,
+    slices,
+    sources,
+    units_owners_and_claims,
+)
+
+
+def all_scenarios() -> list[Scenario]:
+    """All scenarios. Names are unique."""
+    modules = (sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, mixes)
+    return [scenario for module in modules for scenario in module.scenarios()]

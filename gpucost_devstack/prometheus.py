@@ -1,0 +1,150 @@
+"""Runs a real Prometheus on this machine over samples from OpenMetrics files.
+
+`make compat` puts other versions on the PATH, or replaces it by VictoriaMetrics.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from gpucost.core.errors import GpuCostError
+
+RETENTION = "400d"
+BLOCK_DURATION = "24h"
+"""promtool reads the whole file once per block. Its default of two-hour blocks would be slow."""
+START_SECONDS = 30.0
+VICTORIA_METRICS_VARIABLE = "GPUCOST_VICTORIA_METRICS"
+"""Environment variable with the executable of VictoriaMetrics, which then replaces Prometheus."""
+_INSTALL_HINT = "install Debian's package with: apt-get install prometheus"
+
+
+def executable(name: str) -> str:
+    """The path of `prometheus` or `promtool`.
+
+    Raises:
+        GpuCostError: it is not installed. The message says how to install it.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise GpuCostError(f"{name} is not on the PATH; {_INSTALL_HINT}")
+    return path
+
+
+@contextmanager
+def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags: str) -> Iterator[str]:
+    """Run Prometheus over the samples of OpenMetrics files. Yields its URL and stops it on exit.
+
+    Args:
+        openmetrics: one file, several (each loaded before the next is produced), or None for no samples.
+        flags: further flags of Prometheus.
+
+    Raises:
+        GpuCostError: not installed, refuses the file, or does not start.
+    """
+    files = [openmetrics] if isinstance(openmetrics, Path) else openmetrics or ()
+    if other := os.environ.get(VICTORIA_METRICS_VARIABLE):
+        from gpucost_devstack.victoria_metrics import running_victoria_metrics
+
+        with running_victoria_metrics(other, files) as url:
+            yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="gpucost-prometheus-") as folder:
+        home = Path(folder)
+        data = home / "data"
+        data.mkdir()
+        for file in files:
+            create_blocks(file, data)
+        config = home / "prometheus.yml"
+        config.write_text("global: {}\n")
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        with (home / "prometheus.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    executable("prometheus"),
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={data}",
+                    f"--storage.tsdb.retention.time={RETENTION}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                    *flags,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                wait_until_ready(f"{url}/-/ready", "Prometheus", process, home / "prometheus.log")
+                yield url
+            finally:
+                process.terminate()
+                process.wait()
+
+
+def create_blocks(openmetrics: Path, data: Path) -> None:
+    """Turn an OpenMetrics file into blocks of Prometheus' storage.
+
+    Raises:
+        GpuCostError: promtool refuses the file. The message says why.
+    """
+    done = subprocess.run(
+        [
+            executable("promtool"),
+            "tsdb",
+            "create-blocks-from",
+            "--quiet",
+            f"--max-block-duration={BLOCK_DURATION}",
+            "openmetrics",
+            str(openmetrics),
+            str(data),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise GpuCostError(f"promtool refuses the metrics: {done.stderr.strip()[-300:]}")
+
+
+@contextmanager
+def refusing_url() -> Iterator[str]:
+    """The URL of a loopback port that refuses connections for as long as the context lasts.
+
+    The port is bound, so no other process can use it, and does not listen.
+    """
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def free_port() -> int:
+    """A TCP port on the loopback address that no process listens on at the moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def wait_until_ready(url: str, server: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until a URL responds.
+
+    Raises:
+        GpuCostError: the server's process ended, or took too long. The message contains its log.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            if requests.get(url, timeout=1).ok:
+                return
+        except requests.RequestException:
+            pass
+        time.sleep(0.05)
+    raise GpuCostError(f"{server} did not start: {log.read_text(errors='replace').strip()[-300:]}")
