@@ -17,6 +17,7 @@ from gpucost_cli.options import HourOption, format_option, read_settings_file, s
 if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
     from gpucost.settings import ClusterSettings, CoreSettings
+    from gpucost_cli.node_price_fetcher import NodePriceFetcher
 
 QUERIES_SECONDS = 300.0
 """Limit of the time that all queries of a batch of hours take together."""
@@ -57,8 +58,9 @@ def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> Non
     records: list[HourRecord] = []
     problems: list[str] = []
     all_clusters_read = True
+    price_fetcher = _price_fetcher(settings, now)
     for cluster in settings.clusters:
-        cluster_records, problem, was_read = _attribute_cluster(cluster, settings, starts, now)
+        cluster_records, problem, was_read = _attribute_cluster(cluster, settings, starts, now, price_fetcher)
         records += cluster_records
         all_clusters_read = all_clusters_read and was_read
         if problem is not None:
@@ -80,7 +82,11 @@ def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> Non
 
 
 def _attribute_cluster(
-    cluster: "ClusterSettings", settings: "CoreSettings", starts: Sequence[datetime], now: datetime
+    cluster: "ClusterSettings",
+    settings: "CoreSettings",
+    starts: Sequence[datetime],
+    now: datetime,
+    price_fetcher: "NodePriceFetcher | None",
 ) -> tuple[list["HourRecord"], str | None, bool]:
     """Return the records of a cluster's hours, a sentence if figures are missing, and whether it could be read."""
     from gpucost.pipeline.attribute import attribute_hours, check_retention
@@ -92,7 +98,7 @@ def _attribute_cluster(
         for first in range(0, len(starts), HOURS_PER_BATCH):
             batch = starts[first : first + HOURS_PER_BATCH]
             reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
-            records += attribute_hours(reader, cluster, settings, batch, now=now)
+            records += attribute_hours(reader, cluster, settings, batch, now=now, fetch_prices=price_fetcher)
     except SourceError as error:
         return records, str(error), False
     if any(record.totals is not None for record in records):
@@ -100,3 +106,15 @@ def _attribute_cluster(
     newest = records[-1]
     reasons = "; ".join(newest.notes)
     return records, f"cluster {cluster.name} has no figures: hour {format_timestamp(newest.hour)}: {reasons}", True
+
+
+def _price_fetcher(settings: "CoreSettings", now: datetime) -> "NodePriceFetcher | None":
+    """Return what fetches AWS's prices; None if the settings do not need them or there are no AWS credentials."""
+    from gpucost.runtime import aws
+    from gpucost_cli.node_price_fetcher import FETCHED_SOURCES, NodePriceFetcher
+
+    if not FETCHED_SOURCES & {*settings.pricing.ordered_sources} or aws.new_session().get_credentials() is None:
+        return None
+    return NodePriceFetcher(
+        settings.pricing, aws.AwsClients(), now, warn=lambda sentence: click.echo(f"gpucost: {sentence}", err=True)
+    )

@@ -13,9 +13,10 @@ BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_us
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        ("{}", "either source or sources is required"),
-        ("{source: constant, sources: [constant], gpu_hourly_usd: 1}",
-         "either source or sources is required"),
+        ("{source: constant, sources: [constant], gpu_hourly_usd: 1}", "source and sources exclude each other"),
+        ("{source: auto, sources: [spot]}", "source and sources exclude each other"),
+        ("{sources: [auto]}", "pricing.sources"),
+        ("{gpu_hourly_usd: 12}", "gpu_hourly_usd requires source constant, which is not in sources. Add constant"),
         ("{sources: [spot, spot]}", "pricing.sources: contains spot twice; name each source once"),
         ("{source: constant}", "gpu_hourly_usd is required with source constant"),
         ("{source: spot, gpu_hourly_usd: 1}",
@@ -61,3 +62,22 @@ def test_extended_capacity_block_has_two_entries() -> None:
 def test_capacity_types_match_in_any_spelling() -> None:
     text = HEAD + "{source: rates, rates: [{gpu_hourly_usd: 1, capacity_type: CAPACITY_BLOCK}]}"
     assert parse_settings(text).pricing.rates[0].attribute_patterns() == {"capacity_type": "capacity-block"}
+
+
+@pytest.mark.parametrize(
+    ("section", "order"),
+    [
+        ("{}", "override spot on-demand list-price"),
+        ("{source: auto}", "override spot on-demand list-price"),
+        ("{rates: [{gpu_hourly_usd: 1}]}", "override rates spot on-demand list-price"),
+        (f"{{capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}]}}",
+         "override capacity-block spot on-demand list-price"),
+        ("{source: list-price}", "override list-price"),
+    ],
+)  # fmt: skip
+def test_automatic_sources_are_those_with_settings_and_those_of_aws(section: str, order: str) -> None:
+    assert parse_settings(HEAD + section).pricing.ordered_sources == tuple(order.split())
+
+
+def test_settings_without_pricing_use_automatic_sources() -> None:
+    assert parse_settings(HEAD.removesuffix("pricing: ")).pricing.is_automatic

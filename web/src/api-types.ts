@@ -2279,7 +2279,7 @@ export interface components {
              * Source
              * @enum {string}
              */
-            source: "override" | "capacity-block" | "cur" | "spot" | "on-demand" | "rates" | "constant";
+            source: "override" | "capacity-block" | "cur" | "spot" | "on-demand" | "list-price" | "rates" | "constant";
             /**
              * Applies To
              * @description Node attributes that must match, as shell patterns. Empty matches every node
@@ -4259,7 +4259,7 @@ export interface operations {
                 /** @description End of the period, exclusive; at most 35 days after start */
                 end: string;
                 /** @description Only prices of this source. Default: all */
-                source?: ("override" | "capacity-block" | "cur" | "spot" | "on-demand" | "rates" | "constant") | null;
+                source?: ("override" | "capacity-block" | "cur" | "spot" | "on-demand" | "list-price" | "rates" | "constant") | null;
                 /** @description Only prices that can apply to this instance type */
                 instance_type?: string | null;
                 /** @description Cursor from the previous page. Send it with the same parameters */

@@ -36,7 +36,8 @@ def _needs_zone_id(context: CheckContext, node: ObservedNode) -> bool:
 
 
 def _needs_region(context: CheckContext, node: ObservedNode) -> bool:
-    return not node.label(ZONE_LABEL) and {"spot", "on-demand"} & {*context.settings.pricing.ordered_sources} != set()
+    sources = {*context.settings.pricing.ordered_sources}
+    return not node.label(ZONE_LABEL) and not sources.isdisjoint(("spot", "on-demand", "list-price"))
 
 
 def _needs_operating_system(context: CheckContext, _: ObservedNode) -> bool:

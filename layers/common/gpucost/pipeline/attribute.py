@@ -27,6 +27,7 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.outages import last_scrape_before_outage
 from gpucost.core.metering.usage import Usage
 from gpucost.core.pricing.node_costs import Pricing
+from gpucost.core.pricing.prices import Price
 from gpucost.core.rollups import DAY, days_with_hours
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
@@ -239,13 +240,33 @@ def attribute_hours(
     hours: Sequence[datetime],
     *,
     now: datetime,
+    fetch_prices: Callable[[Sequence[Usage]], Sequence[Price]] | None = None,
 ) -> list[HourRecord]:
     """Attribute consecutive hours of one cluster, without a ledger and a price book.
+
+    Args:
+        reader: reads the cluster's metrics.
+        cluster: the cluster.
+        settings: the settings in force.
+        hours: consecutive hours, in order.
+        now: the current time.
+        fetch_prices: returns prices for the nodes of the hours' usage; None: only prices of the settings are used.
 
     Raises:
         As `meter_and_attribute`.
     """
-    return [rated.record for rated in meter_and_attribute(reader, cluster, settings, hours, now=now)]
+    rated = meter_and_attribute(reader, cluster, settings, hours, now=now)
+    metered = [rated_hour.usage for rated_hour in rated if rated_hour.usage is not None]
+    prices = fetch_prices(metered) if fetch_prices is not None else ()
+    if not prices:
+        return [rated_hour.record for rated_hour in rated]
+    rules = attribution_rules(settings, pricing_of(settings, prices))
+    return [
+        rated_hour.record
+        if rated_hour.usage is None or rated_hour.record.status == "incomplete"
+        else attribute_usage(rated_hour.usage, rules)
+        for rated_hour in rated
+    ]
 
 
 def meter_and_attribute(

@@ -9,9 +9,10 @@ from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
+from gpucost.core.pricing.list_prices import list_prices
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
-from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
+from gpucost.core.pricing.prices import LIST_PRICE_SOURCES, Discount, Price, PriceBook, PriceUnit
 from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import CustomSplit, DiscountSettings, PricingSettings, RateSettings
 from gpucost.storage.bill_store import BillStore
@@ -83,6 +84,8 @@ def pricing_of(
     prices = [*(block.price() for block in blocks), *(_price_of_rate(rate, section.currency) for rate in section.rates)]
     if section.gpu_hourly_usd is not None:
         prices.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
+    if "list-price" in section.ordered_sources:
+        prices += list_prices()
     return Pricing(
         book=PriceBook([*fetched, *prices], [_discount(discount) for discount in section.discounts]),
         sources=section.ordered_sources,
@@ -90,6 +93,7 @@ def pricing_of(
         instance_shapes={**BUILT_IN_SHAPES, **(shapes or {})},
         currency=section.currency,
         capacity_blocks=blocks,
+        awaits_spot_prices=section.is_automatic,
     )
 
 
@@ -113,7 +117,7 @@ def _price_of_rate(rate: RateSettings, currency: str) -> Price:
 def _discount(discount: DiscountSettings) -> Discount:
     return Discount(
         factor=1 - discount.percent / 100,
-        sources=frozenset(discount.sources),
+        sources=frozenset((*discount.sources, *(LIST_PRICE_SOURCES if "on-demand" in discount.sources else ()))),
         applies_to=discount.attribute_patterns(),
         valid_from=discount.since,
         valid_to=discount.until,

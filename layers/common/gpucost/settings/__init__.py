@@ -187,7 +187,7 @@ class CoreSettings(Section):
     """Lists whose entries are one of several models: the key that selects the model, and its values."""
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
-    pricing: PricingSettings
+    pricing: PricingSettings = PricingSettings()
     utilization: UtilizationSettings = UtilizationSettings()
     coverage: CoverageSettings = CoverageSettings()
     business_units: tuple[BusinessUnitSettings, ...] = ()

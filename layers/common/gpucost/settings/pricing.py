@@ -123,8 +123,10 @@ class OnDemandSettings(Section):
 class PricingSettings(Section):
     """Where prices come from."""
 
-    source: PriceSource | None = None
-    """A single source, instead of `sources`."""
+    source: PriceSource | Literal["auto"] | None = None
+    """A single source, instead of `sources`. `auto`, the default without `sources`: the best source that has a price
+    for a node. In order: the bill, Capacity Blocks, `rates`, spot prices, AWS's on-demand prices, and the built-in list
+    prices. The first three only where the settings have them."""
     sources: tuple[PriceSource, ...] = ()
     """In order of preference: the first source with a price for a node's hour is used. Prices set by hand (`override`)
     come first unless the list contains them."""
@@ -151,8 +153,11 @@ class PricingSettings(Section):
 
     @model_validator(mode="after")
     def _sources_are_complete(self) -> "PricingSettings":
-        if bool(self.source) == bool(self.sources):
-            raise ValueError(f"either source or sources is required; sources are {', '.join(PRICE_SOURCES)}")
+        if self.source and self.sources:
+            raise ValueError(
+                "source and sources exclude each other. Pass one of them, or neither for source auto; "
+                f"sources are {', '.join(PRICE_SOURCES)}"
+            )
         for source, name, is_set in (
             ("constant", "gpu_hourly_usd", self.gpu_hourly_usd is not None),
             ("rates", "rates", bool(self.rates)),
@@ -162,7 +167,9 @@ class PricingSettings(Section):
             if source in self.ordered_sources and not is_set:
                 raise ValueError(f"{name} is required with source {source}")
             if is_set and source not in self.ordered_sources:
-                raise ValueError(f"{name} requires source {source}, which is not in sources")
+                raise ValueError(
+                    f"{name} requires source {source}, which is not in sources. Add {source}, or leave {name} out"
+                )
         return self
 
     @model_validator(mode="after")
@@ -174,10 +181,29 @@ class PricingSettings(Section):
         return self
 
     @property
+    def is_automatic(self) -> bool:
+        """Whether the settings leave the choice of price sources to the product."""
+        return not self.sources and self.source in {None, "auto"}
+
+    @property
     def ordered_sources(self) -> tuple[PriceSource, ...]:
         """The price sources, in order of preference."""
-        configured = self.sources or ((self.source,) if self.source else ())
+        configured = self.sources
+        if self.source is not None and self.source != "auto":
+            configured = (self.source,)
+        elif not self.sources:
+            configured = self._automatic_sources()
         return configured if "override" in configured else ("override", *configured)
+
+    def _automatic_sources(self) -> tuple[PriceSource, ...]:
+        configured: list[PriceSource] = []
+        if self.cur is not None:
+            configured.append("cur")
+        if self.capacity_blocks:
+            configured.append("capacity-block")
+        if self.rates:
+            configured.append("rates")
+        return (*configured, "spot", "on-demand", "list-price")
 
     def cluster_of_unused_block(self, block: CapacityBlockSettings, clusters: tuple[str, ...]) -> str:
         """The cluster to which a block's unused instance-hours are charged.

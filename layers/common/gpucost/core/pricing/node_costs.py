@@ -12,8 +12,16 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
+from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, SourceQuote, attributes_of_node
+from gpucost.core.pricing.prices import (
+    LIST_PRICE_SOURCES,
+    Price,
+    PriceBook,
+    PriceSource,
+    SourceQuote,
+    attributes_of_node,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class Pricing:
     bill: Bill | None = None
     capacity_blocks: Sequence[CapacityBlock] = ()
     """Capacity Blocks, whose instance-hours are paid for even if they are unused."""
+    awaits_spot_prices: bool = False
+    """Whether an on-demand price of a spot node is provisional: it stands in for a spot price that is missing."""
 
     @classmethod
     def constant(cls, gpu_hourly: Decimal) -> "Pricing":
@@ -104,13 +114,18 @@ class Pricing:
                 other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
             price = self._cost_from_quote(node, quote, gpus)
-            return (
-                price
-                if isinstance(price, Unpriced)
-                else replace(price, note=self._skipped_sources_note(node, other_currencies, source))
+            if isinstance(price, Unpriced):
+                return price
+            notes = (
+                self._skipped_sources_note(node, other_currencies, source),
+                _list_price_note(facts, source),
+                self._missing_spot_price_note(facts, source),
             )
+            return replace(price, note="; ".join(filter(None, notes)))
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
+        if "list-price" in self.sources:
+            hint += f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}"
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
 
     def cluster_charges(
@@ -135,6 +150,14 @@ class Pricing:
         reasons = " and ".join(other_currencies)
         return f"{_node_label(node)} is priced by {source}, because {reasons}, but the hour is in {self.currency}"
 
+    def _missing_spot_price_note(self, facts: Mapping[str, str], source: PriceSource) -> str:
+        if not self._stands_in_for_spot_price(facts["capacity_type"], source):
+            return ""
+        return f"spot nodes of {facts['instance_type']} have no spot price and are provisionally priced by {source}"
+
+    def _stands_in_for_spot_price(self, capacity_type: str, source: PriceSource) -> bool:
+        return self.awaits_spot_prices and capacity_type == "spot" and source in LIST_PRICE_SOURCES
+
     def _cost_from_bill(self, node: GpuNode, billed: BilledHour) -> NodeCost | Unpriced:
         price = self._split_cost(node, "cur", Fraction(billed.amount, SCALE))
         if isinstance(price, Unpriced):
@@ -157,7 +180,7 @@ class Pricing:
             split_policy=split.split_policy if split else self.split_policy.name if not of_gpus else "gpu-bears-all",
             gpus_cost=of_gpus / HOUR_MS + (split.gpus_cost if split else 0),
             host_cost=split.host_cost if split else Fraction(0),
-            is_final=not waits,
+            is_final=not waits and not self._stands_in_for_spot_price(node.capacity_type, quote.source),
             is_per_gpu=split is None,
         )
 
@@ -173,3 +196,9 @@ class Pricing:
 
 def _node_label(node: GpuNode) -> str:
     return f"node {node.name} ({node.instance_type or 'of unknown type'})"
+
+
+def _list_price_note(facts: Mapping[str, str], source: PriceSource) -> str:
+    if source != "list-price":
+        return ""
+    return f"{facts['instance_type']} is priced at the {list_price_label(facts['region'])}"

@@ -20,9 +20,12 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM_LABEL, REGION_LABEL, RESERVATION_ID_LABEL
 
-PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "rates", "constant"]
+PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "list-price", "rates", "constant"]
 """`override`: set by hand; `capacity-block`: the fee of a prepaid block; `cur`: the bill's amount; `spot`: EC2's spot
-price history; `on-demand`: AWS Price List; `rates` and `constant`: from the settings."""
+price history; `on-demand`: AWS Price List; `list-price`: the product's own table of on-demand prices; `rates` and
+`constant`: from the settings."""
+LIST_PRICE_SOURCES: tuple[PriceSource, ...] = ("on-demand", "list-price")
+"""Sources of AWS's public on-demand prices, the current ones first."""
 OperatingSystem = Literal["linux", "windows"]
 SPOT_VALID_FOR = timedelta(days=2)
 """How long the newest spot price is valid, from the start of the day on which it was fetched. Its validity changes only
@@ -185,7 +188,7 @@ class PriceBook:
         """Return a price in pieces of time; None for a factor on an on-demand price that is missing."""
         if price.unit != "of-on-demand":
             return [(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
-        listed = self.quote("on-demand", facts, time)
+        listed = next(filter(None, (self.quote(source, facts, time) for source in LIST_PRICE_SOURCES)), None)
         if listed is None:
             return None
         return [

@@ -143,9 +143,10 @@ class ScheduledRuleEvaluator:
         ):
             newest = self._inputs.read_spot_fetch_time()
             age = None if newest is None else Decimal((at - newest) // HOUR)
+            # With automatic sources, a deployment need not fetch spot prices.
+            is_too_old = not settings.pricing.is_automatic if age is None else age >= rule.price_age_hours
             yield finding(
-                "", "prices", age is None or age >= rule.price_age_hours,
-                f"newest price ≥ {rule.price_age_hours} hours old", {"age_hours": age},
+                "", "prices", is_too_old, f"newest price ≥ {rule.price_age_hours} hours old", {"age_hours": age},
             )  # fmt: skip
         if rule.dead_letters:
             count = self._inputs.count_dead_letters()

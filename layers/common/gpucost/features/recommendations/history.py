@@ -21,9 +21,9 @@ from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPric
 
 POD_LEVEL_SOURCES = frozenset({"pod", "shared"})
 """Utilization sources that recommendations may use. The others are averages over a node or cluster."""
-_AVOIDABLE_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "spot", "override"})
+_AVOIDABLE_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "list-price", "spot", "override"})
 """Price sources that show what an hour costs in cash. A bill's amortized amounts may include commitments."""
-_LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand"})
+_LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "list-price"})
 """Price sources that are price lists."""
 _COMMITMENT_SOURCES = frozenset({"cur", "rates", "override"})
 """Price sources that change when a commitment is bought. Price lists and constants do not."""

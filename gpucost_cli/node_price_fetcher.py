@@ -1,0 +1,70 @@
+"""Fetches spot and on-demand prices of a cluster's nodes from AWS, for attribution without a deployment."""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from gpucost.core.errors import SourceError
+from gpucost.core.metering.usage import Usage
+from gpucost.core.pricing.prices import Price, attributes_of_node
+from gpucost.settings.pricing import PricingSettings
+from gpucost.sources.aws_prices.on_demand import AwsPriceList
+from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+
+FETCHED_SOURCES = frozenset({"spot", "on-demand"})
+
+
+class NodePriceFetcher:
+    """Fetches the prices of the nodes in some hours' usage. A region that fails is reported once and not tried again.
+
+    Args:
+        pricing: the settings, with the sources, operating systems and tenancy.
+        clients: returns a boto3 client of a service in a region.
+        now: the current time.
+        warn: reports in a sentence which prices are missing, and why.
+    """
+
+    def __init__(
+        self,
+        pricing: PricingSettings,
+        clients: Callable[[str, str], Any],
+        now: datetime,
+        *,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._pricing = pricing
+        self._spot = Ec2SpotHistory(clients)
+        self._price_list = AwsPriceList(clients)
+        self._now = now
+        self._warn = warn
+        self._failed: set[tuple[str, str]] = set()
+
+    def __call__(self, usages: Sequence[Usage]) -> list[Price]:
+        """Return the prices of the nodes, of all sources and regions that answer."""
+        types: dict[tuple[str, str], set[str]] = {}
+        for usage in usages:
+            for node in (pod.node for pod in usage.pods) if usage.nodes is None else (n.node for n in usage.nodes):
+                attributes = attributes_of_node(node, usage.cluster)
+                region, instance_type = attributes["region"], attributes["instance_type"]
+                if region and instance_type:
+                    types.setdefault(("on-demand", region), set()).add(instance_type)
+                    if attributes["capacity_type"] == "spot":
+                        types.setdefault(("spot", region), set()).add(instance_type)
+        since = datetime.fromtimestamp(0, UTC) if not usages else min(usage.hour for usage in usages)
+        prices: list[Price] = []
+        for (source, region), names in sorted(types.items()):
+            if source not in self._pricing.ordered_sources or (source, region) in self._failed:
+                continue
+            try:
+                prices += self._fetch(source, region, names, since)
+            except SourceError as error:
+                self._failed.add((source, region))
+                self._warn(f"{source} prices of {region} are not used: {error}")
+        return prices
+
+    def _fetch(self, source: str, region: str, types: Collection[str], since: datetime) -> list[Price]:
+        systems = self._pricing.operating_systems
+        if source == "spot":
+            return self._spot.fetch(region, types, systems, since=since, now=self._now)
+        tenancy = self._pricing.on_demand.tenancy
+        return self._price_list.fetch(region, types, systems, tenancy=tenancy, now=self._now)
