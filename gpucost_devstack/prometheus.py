@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 import requests
 
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.installation import find_program
 
 RETENTION = "400d"
 BLOCK_DURATION = "24h"
@@ -23,19 +23,6 @@ BLOCK_DURATION = "24h"
 START_SECONDS = 30.0
 VICTORIA_METRICS_VARIABLE = "GPUCOST_VICTORIA_METRICS"
 """Environment variable with the executable of VictoriaMetrics, which then replaces Prometheus."""
-_INSTALL_HINT = "install Debian's package with: apt-get install prometheus"
-
-
-def executable(name: str) -> str:
-    """The path of `prometheus` or `promtool`.
-
-    Raises:
-        GpuCostError: it is not installed. The message says how to install it.
-    """
-    path = shutil.which(name)
-    if path is None:
-        raise GpuCostError(f"{name} is not on the PATH; {_INSTALL_HINT}")
-    return path
 
 
 @contextmanager
@@ -69,7 +56,7 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
         with (home / "prometheus.log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    executable("prometheus"),
+                    find_program("prometheus"),
                     f"--config.file={config}",
                     f"--storage.tsdb.path={data}",
                     f"--storage.tsdb.retention.time={RETENTION}",
@@ -95,7 +82,7 @@ def create_blocks(openmetrics: Path, data: Path) -> None:
     """
     done = subprocess.run(
         [
-            executable("promtool"),
+            find_program("promtool"),
             "tsdb",
             "create-blocks-from",
             "--quiet",

@@ -11,6 +11,7 @@ from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
+import gpucost
 from gpucost.core.hours import format_timestamp
 from gpucost_devstack.aws import ACCOUNT, Deployed, client_environment, create_stack, local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
@@ -25,7 +26,8 @@ from gpucost_devstack.loopback import listen
 from gpucost_devstack.template import REPOSITORY, TEMPLATE
 
 SCHEDULED_TIME = "<aws.scheduler.scheduled-time>"
-LAYER = REPOSITORY / "layers" / "common"
+LAYER = Path(gpucost.__file__).resolve().parents[1]
+"""The folder from which the functions import the layer's package."""
 
 
 class LocalStack:

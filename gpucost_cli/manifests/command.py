@@ -6,6 +6,7 @@ import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import read_settings_file
+from gpucost_cli.rules.command import rules
 
 _FILE = click.Path(path_type=Path)
 
@@ -13,6 +14,9 @@ _FILE = click.Path(path_type=Path)
 @click.group()
 def manifests() -> None:
     """Write the manifests and the Prometheus rules that a cluster needs."""
+
+
+manifests.add_command(rules)
 
 
 @manifests.command()

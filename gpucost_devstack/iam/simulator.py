@@ -2,7 +2,6 @@
 
 import atexit
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -11,9 +10,9 @@ from threading import Lock
 from typing import Any
 
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.installation import find_program, node_package_folder
 
 FOLDER = Path(__file__).parent
-LIBRARY = FOLDER / "node_modules" / "@cloud-copilot" / "iam-simulate"
 MAX_PIPELINED_REQUESTS = 100
 """Simulations sent before their results are read. More could fill both pipes and deadlock."""
 
@@ -22,13 +21,13 @@ class Simulator:
     """One Node process. Evaluating a request takes about 0.3 ms."""
 
     def __init__(self) -> None:
-        node = shutil.which("node")
-        if node is None or not LIBRARY.is_dir():
-            missing = "Node" if node is None else "the IAM simulator"
-            raise GpuCostError(f"{missing} is missing; install it with: make setup")
+        node = find_program("node")
         self._lock = Lock()
         self._process = subprocess.Popen(
-            [node, str(FOLDER / "evaluate.mjs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [node, str(node_package_folder(FOLDER) / "evaluate.mjs")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         atexit.register(self.stop)
 

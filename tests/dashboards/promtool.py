@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gpucost_devstack.prometheus import executable
+from gpucost_devstack.installation import find_program
 
 Labels = Mapping[str, str]
 DIGITS = 8
@@ -54,7 +54,7 @@ def run(
                 "group_eval_order": [group["name"] for group in groups]}  # fmt: skip
     (folder / "tests.yaml").write_text(yaml.safe_dump(document))
     done = subprocess.run(
-        [executable("promtool"), "test", "rules", folder / "tests.yaml"], capture_output=True, text=True, check=False
+        [find_program("promtool"), "test", "rules", folder / "tests.yaml"], capture_output=True, text=True, check=False
     )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -64,6 +64,6 @@ def check(folder: Path, text: str) -> str:
     path = folder / "checked.yaml"
     path.write_text(text)
     done = subprocess.run(
-        [executable("promtool"), "check", "rules", "--lint-fatal", path], capture_output=True, text=True, check=False
+        [find_program("promtool"), "check", "rules", "--lint-fatal", path], capture_output=True, text=True, check=False
     )
     return "" if done.returncode == 0 else done.stdout + done.stderr

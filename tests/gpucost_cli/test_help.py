@@ -1,6 +1,7 @@
 """The help of every command: whole sentences, an example, and formats for scripts."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 
@@ -8,13 +9,23 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from gpucost_cli.main import COMMANDS as COMMAND_MODULES
 from gpucost_cli.main import cli
 from tests.system.test_cli import gpucost, in_this_process
 
 
+def subcommands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of a group, which the top level imports one by one."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        yield name, command
+
+
 def commands(group: click.Group, *parents: str) -> Iterator[tuple[str, click.Command]]:
     """Yield every command below a group with its full name."""
-    for name, command in group.commands.items():
+    for name, command in subcommands(group):
         if isinstance(command, click.Group):
             yield from commands(command, *parents, name)
         else:
@@ -23,7 +34,7 @@ def commands(group: click.Group, *parents: str) -> Iterator[tuple[str, click.Com
 
 def groups(group: click.Group, *parents: str) -> Iterator[tuple[str, ...]]:
     yield parents
-    for name, command in group.commands.items():
+    for name, command in subcommands(group):
         if isinstance(command, click.Group):
             yield from groups(command, *parents, name)
 
@@ -85,3 +96,25 @@ def test_bash_completes_commands() -> None:
         _GPUCOST_COMPLETE="bash_complete", COMP_WORDS="gpucost mani", COMP_CWORD="1"
     )
     assert done.stdout.strip() == "plain,manifests"
+
+
+def test_top_level_list_has_the_first_sentence_of_every_command() -> None:
+    written = {name: summary for name, (_, summary) in COMMAND_MODULES.items()}
+    helps = {name: " ".join((command.help or "").partition("\n\n")[0].split()) for name, command in subcommands(cli)}
+    assert written == helps
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["unknown"]])
+def test_help_and_errors_import_no_command_and_no_heavy_library(arguments: list[str]) -> None:
+    """Imports are most of the time of a short command."""
+    script = (
+        "import sys\nfrom gpucost_cli.main import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    imported = {*done.stderr.splitlines()[-1].split()}
+    assert {"click", "gpucost_cli.main"} <= imported
+    commands = {name for name in imported if name.startswith("gpucost_cli.") and name != "gpucost_cli.main"}
+    assert commands == set()
+    assert imported.isdisjoint({"rich", "pydantic", "boto3", "botocore", "requests", "yaml", "msgspec"})

@@ -21,7 +21,8 @@ from typing import Any
 import requests
 import yaml
 
-from gpucost_devstack.prometheus import executable, free_port
+from gpucost_devstack.installation import find_program
+from gpucost_devstack.prometheus import free_port
 
 LABELS = {
     "kube-state-metrics": ("app.kubernetes.io/name", "kube-state-metrics", "http"),
@@ -160,7 +161,7 @@ def running_prometheus(configuration: Any, *flags: str, agent: bool = False) -> 
         home, port = Path(folder), free_port()
         (home / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         storage = [f"--storage.agent.path={home / 'data'}"] if agent else [f"--storage.tsdb.path={home / 'data'}"]
-        command = [executable("prometheus"), f"--config.file={home / 'prometheus.yml'}", *storage, *flags]
+        command = [find_program("prometheus"), f"--config.file={home / 'prometheus.yml'}", *storage, *flags]
         command += [f"--web.listen-address=127.0.0.1:{port}", *([_agent_flag()] if agent else [])]
         with (home / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -177,7 +178,7 @@ def running_prometheus(configuration: Any, *flags: str, agent: bool = False) -> 
 @cache
 def _agent_flag() -> str:
     """Return the flag of Prometheus' agent mode, which version 3 renamed."""
-    shown = subprocess.run([executable("prometheus"), "--version"], capture_output=True, text=True, check=True)
+    shown = subprocess.run([find_program("prometheus"), "--version"], capture_output=True, text=True, check=True)
     return "--enable-feature=agent" if "version 2." in shown.stdout + shown.stderr else "--agent"
 
 

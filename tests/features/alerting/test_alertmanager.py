@@ -24,7 +24,7 @@ from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETI
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
 from gpucost_devstack.alertmanager import running_alertmanager
 from gpucost_devstack.aws import client_environment, running_aws
-from gpucost_devstack.prometheus import executable
+from gpucost_devstack.installation import find_program
 from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 
@@ -216,5 +216,7 @@ def test_rules_for_amp_fire_on_metric_names_of_all_karpenter_versions(tmp_path: 
                       "alert_rule_test": [rule]})  # fmt: skip
     path = tmp_path / "tests.yaml"
     path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
-    done = subprocess.run([executable("promtool"), "test", "rules", path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [find_program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
