@@ -17,6 +17,7 @@ from gpucost_cli.dashboard_command import dashboard
 from gpucost_cli.doctor_command import doctor
 from gpucost_cli.export_command import export
 from gpucost_cli.hours_commands import hours
+from gpucost_cli.init_command import init
 from gpucost_cli.manifests.command import manifests
 from gpucost_cli.month_commands import months
 from gpucost_cli.price_commands import prices
@@ -79,6 +80,7 @@ cli.add_command(export)
 cli.add_command(dashboard)
 cli.add_command(manifests)
 cli.add_command(hours)
+cli.add_command(init)
 cli.add_command(report)
 cli.add_command(months)
 manifests.add_command(rules)
