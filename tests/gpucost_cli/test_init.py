@@ -1,12 +1,12 @@
 """`gpucost init` writes both files or none, against a real Prometheus with simulated GPUs."""
 
+import json
 import os
-import pty
-import select
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import boto3
@@ -19,7 +19,9 @@ from gpucost.settings_document import parse_settings
 from gpucost_cli.init_command import list_workspaces, render_settings
 from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios.units_owners_and_claims import worked_example
+from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from gpucost_devstack.prometheus import running_prometheus
+from tests import terminal
 from tests.system.test_cli import GPUCOST, gpucost
 
 HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
@@ -40,6 +42,32 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+class _Amp(BaseHTTPRequestHandler):
+    """AMP's API with a workspace whose metrics are those of a local Prometheus."""
+
+    prometheus: str
+
+    def do_GET(self) -> None:
+        workspace = {"workspaceId": "ws-1", "alias": "metrics", "prometheusEndpoint": f"{self.prometheus}/"}
+        is_described = self.path.rstrip("/").endswith("/ws-1")
+        body = json.dumps({"workspace": workspace} if is_described else {"workspaces": [workspace]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Keep the test's output clean."""
+
+
+@pytest.fixture(scope="module")
+def amp(fleet: str) -> Iterator[dict[str, str]]:
+    """The environment of a command that finds credentials and the workspace."""
+    server = LoopbackServer(0, type("Amp", (_Amp,), {"prometheus": fleet}))
+    with serving_in_background(server):
+        yield {"AWS_ENDPOINT_URL_AMP": server.url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+
 def init(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, **WITHOUT_AWS, **environment}
     return subprocess.run(
@@ -48,26 +76,10 @@ def init(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )  # fmt: skip
 
 
-def converse(folder: Path, *answers: tuple[str, str]) -> tuple[int, str]:
-    """Run `gpucost init` on a pseudo terminal. Each answer is typed after its question; returns status and output."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [str(GPUCOST), "init", "--out", str(folder)],
-        stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, **WITHOUT_AWS},
-    )  # fmt: skip
-    os.close(terminal)
-    text, pending = "", list(answers)
-    while select.select([controller], [], [], 60)[0]:
-        try:
-            text += os.read(controller, 4096).decode()
-        except OSError:  # the process ended
-            break
-        if pending and pending[0][0] in text.rpartition(">>>")[2]:
-            os.write(controller, f"{pending.pop(0)[1]}\n".encode())
-            text += ">>>"
-    assert not pending, f"never asked: {pending[0][0]}\n{text}"
-    os.close(controller)
-    return process.wait(timeout=60), text
+def converse(folder: Path, *answers: tuple[str, str], **environment: str) -> tuple[int, str]:
+    """Run `gpucost init` on a pseudo terminal."""
+    variables = {**os.environ, **WITHOUT_AWS, **environment}
+    return terminal.converse([GPUCOST, "init", "--out", folder], answers, env=variables)
 
 
 def files(folder: Path) -> list[str]:
@@ -263,6 +275,31 @@ def test_workspaces_of_the_region_are_listed() -> None:
             for alias in [f"workspace-{number}" for number in range(3)]
         }
         assert list_workspaces(client) == {identity: alias for alias, identity in identities.items()}
+
+
+@pytest.mark.parametrize("name", ["ws-1", "metrics"])
+def test_workspace_is_named_by_id_or_alias(fleet: str, amp: dict[str, str], tmp_path: Path, name: str) -> None:
+    result = init(tmp_path, *ANSWERS, "--amp-workspace", name, "--yes", **amp)
+    assert result.returncode == 0, result.stderr
+    (cluster,) = parse_settings((tmp_path / "settings.yaml").read_text()).clusters
+    assert (cluster.prometheus.url, cluster.prometheus.auth, cluster.prometheus.region) == (fleet, "sigv4", REGION)
+
+
+def test_workspace_that_does_not_exist_is_refused(amp: dict[str, str], tmp_path: Path) -> None:
+    result = init(tmp_path, *ANSWERS, "--amp-workspace", "ws-2", "--yes", **amp)
+    assert (result.returncode, files(tmp_path)) == (2, [])
+    assert_one_sentence(result.stderr, "'ws-2'", "ws-1 metrics")
+
+
+def test_workspace_is_chosen_from_a_list_on_a_terminal(fleet: str, amp: dict[str, str], tmp_path: Path) -> None:
+    status, text = converse(
+        tmp_path, ("AWS region", REGION), ("Name of the EKS", "prod"), ("AMP workspace [1]", ""), ("Price of", ""),
+        ("Write one", ""), ("Name of the stack", ""), ("Email", ""), ("API access", ""), **amp,
+    )  # fmt: skip
+    assert status == 0, text
+    assert "1  ws-1  metrics" in text
+    (cluster,) = parse_settings((tmp_path / "settings.yaml").read_text()).clusters
+    assert (cluster.prometheus.url, cluster.prometheus.auth) == (fleet, "sigv4")
 
 
 def test_amp_workspace_is_written_with_sigv4() -> None:
