@@ -10,7 +10,6 @@ from gpucost_devstack.iam.authorizer import PermissionUse, evaluate
 from gpucost_devstack.iam.calls import PermissionNeeded
 from gpucost_devstack.template import transformed_template
 from tests.iam.deployer import (
-    ACCOUNT,
     HANDLERS,
     MANAGED_POLICY,
     NOT_IN_IAM,
@@ -26,7 +25,7 @@ from tests.iam.deployer import (
     simulated,
 )
 from tests.iam.removal import unnoticed_parts, unnoticed_statements
-from tests.infra.stacks import Stack, read_template
+from tests.infra.stacks import ACCOUNT, Stack, read_template
 
 NOT_SIMULATED = ["StackPolicy/Transform", "ServicesPolicy/Api"]
 """Statements whose actions or resources the simulator's reference lacks."""
