@@ -48,6 +48,8 @@ QUESTIONS = [
     ("Email address for cost alerts", "finops@example.com"),
     ("API access", ""),
 ]
+MAX_TERRAFORM_TEMPLATE_BYTES = 460_800
+"""Of `template_url`, by the documentation of Terraform's AWS provider."""
 WITH_ALL = StackParameters("gpucost-dev", "eu-central-1", "finops@example.com", "https://issuer.example.com", "gpucost")
 
 
@@ -193,3 +195,48 @@ def test_questions_and_template_allow_the_same_texts(
     assert [bool(re.fullmatch(option.pattern, text)) for text in texts] == [
         bool(re.fullmatch(f"(?:{pattern})", text)) for text in texts
     ]
+
+
+def test_every_role_has_the_permissions_boundary(template: Template) -> None:
+    boundary = "arn:aws:iam::111122223333:policy/boundary"
+    everything = {"CreateWorkspace": "true", "CreateGrafana": "true", "SpotPrices": "true"}
+    for passed, expected in (({}, {None}), ({"PermissionsBoundary": boundary}, {boundary})):
+        stack = Stack("gpucost-dev", template, {**everything, **passed})
+        roles = [
+            properties
+            for part in (stack, *stack.nested())
+            for _, kind, properties in part.resources()
+            if kind == "AWS::IAM::Role"
+        ]
+        assert (
+            len(roles) == len([body for body in template["Resources"].values() if body["Type"] == "AWS::IAM::Role"]) + 1
+        )
+        assert {role.get("PermissionsBoundary") for role in roles} == expected
+
+
+def test_terraform_example_passes_parameters_of_the_template(template: Template) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "deploy.md").read_text()
+    example = page.partition("```hcl\n")[2].partition("```")[0]
+    block = example.partition("parameters = {")[2].partition("}")[0]
+    assert set(re.findall(r"^ +(\w+) +=", block, re.MULTILINE)) <= set(template["Parameters"])
+    assert re.findall(r'outputs\["(\w+)"\]', example)[0] in template["Outputs"]
+    assert set(re.findall(r"CAPABILITY_\w+", example)) == {"CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"}
+    assert (REPOSITORY / "template.yaml").stat().st_size < MAX_TERRAFORM_TEMPLATE_BYTES
+
+
+def test_documented_parameters_exist(template: Template) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "deploy.md").read_text()
+    table = page.partition("## Parameters")[2].partition("\n## ")[0]
+    names = set(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
+    assert {name.strip("`") for cell in names for name in cell.split(", ")} <= set(template["Parameters"])
+
+
+def test_documented_commands_exist() -> None:
+    """`gpucost init` and the commands of SAM take the options that the page shows."""
+    page = (REPOSITORY / "docs" / "how-to" / "deploy.md").read_text()
+    sam = REPOSITORY / ".tools" / "sam" / "bin" / "sam"
+    for command in ("package", "deploy", "delete"):
+        line = next(line for line in page.splitlines() if line.startswith(f"sam {command} "))
+        text = subprocess.run([sam, command, "--help"], capture_output=True, text=True, check=True).stdout
+        for option in re.findall(r"--[a-z0-9-]+", line):
+            assert option in text, line
