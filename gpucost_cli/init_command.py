@@ -54,17 +54,6 @@ def _secret_name() -> Any:
     return SecretName
 
 
-class PriceOption(SettingOption):
-    """A price, or nothing for AWS's prices."""
-
-    def __init__(self) -> None:
-        super().__init__("usd", _price)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, or fail with a usage error that says what is allowed."""
-        return super().convert(value, param, ctx) if value else ""
-
-
 def _price() -> Any:
     from gpucost.settings.section import Positive
 
@@ -101,7 +90,11 @@ class PairOption(click.ParamType[tuple[str, str]]):
     "--selector", multiple=True, type=PairOption("LABEL=VALUE"),
     help="Label that selects the cluster's series, if several clusters share a Prometheus.",
 )  # fmt: skip
-@click.option("--gpu-hourly-usd", type=PriceOption(), help="Price of a GPU-hour; without it, nodes get AWS's prices.")
+@click.option(
+    "--gpu-hourly-usd",
+    type=SettingOption("usd", _price, is_optional=True),
+    help="Price of a GPU-hour; without it, nodes get AWS's prices.",
+)
 @click.option(
     "--business-unit", "units", multiple=True, type=PairOption("NAME=NAMESPACE,NAMESPACE"),
     help="Business unit with its namespaces or their patterns, instead of the proposed ones.",

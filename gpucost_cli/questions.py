@@ -37,18 +37,24 @@ class SettingOption(click.ParamType[str]):
     Args:
         name: of the type, for the help.
         annotation: returns the type. It is called at the first use, because pydantic takes long to import.
-        key: wraps the text in the fields of a model; None: the text is the setting.
+        key: the field of the model that has the text; None: the text is the setting.
+        is_optional: whether the text may be empty.
     """
 
-    def __init__(self, name: str, annotation: Callable[[], Any], key: str | None = None) -> None:
+    def __init__(
+        self, name: str, annotation: Callable[[], Any], key: str | None = None, *, is_optional: bool = False
+    ) -> None:
         self.name = name
         self._annotation = annotation
         self._key = key
+        self._is_optional = is_optional
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text, or fail with a usage error that says what is allowed."""
         from pydantic import TypeAdapter, ValidationError
 
+        if self._is_optional and not value:
+            return ""
         try:
             TypeAdapter(self._annotation()).validate_python({self._key: value} if self._key else value)
         except ValidationError as error:
@@ -60,7 +66,7 @@ class SettingOption(click.ParamType[str]):
 def yes_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option `--yes` to a command, which `answer` reads."""
     return click.option(
-        "--yes", "accept_defaults", is_flag=True, expose_value=False, callback=_keep_value,
+        "--yes", "accept_defaults", is_flag=True, expose_value=False, callback=_keep_consent,
         help="Accept the default of every question that has one.",
     )(command)  # fmt: skip
 
@@ -105,5 +111,5 @@ def require_terminal(option: str, default: str | None = None) -> None:
 _ACCEPTS_DEFAULTS = "gpucost.accepts_defaults"
 
 
-def _keep_value(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    context.meta[_ACCEPTS_DEFAULTS] = value
+def _keep_consent(context: click.Context, _parameter: click.Parameter, consents: bool) -> None:
+    context.meta[_ACCEPTS_DEFAULTS] = consents

@@ -162,7 +162,7 @@ def test_existing_file_is_not_overwritten(fleet: str, tmp_path: Path, existing: 
     (tmp_path / existing).write_text("mine")
     result = init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--yes")
     assert (result.returncode, (tmp_path / existing).read_text(), files(tmp_path)) == (2, "mine", [existing])
-    assert_one_sentence(result.stderr, f"{existing} exists already", "--out")
+    assert_sentence(result.stderr, f"{existing} exists already", "--out")
     other = tmp_path / "other"
     assert init(other, *ANSWERS, "--prometheus-url", fleet, "--yes").returncode == 0
 
@@ -171,7 +171,7 @@ def test_unwritable_folder_gets_neither_file(fleet: str, tmp_path: Path) -> None
     (tmp_path / "file").write_text("mine")
     result = init(tmp_path / "file" / "below", *ANSWERS, "--prometheus-url", fleet, "--yes")
     assert result.returncode == 1
-    assert_one_sentence(result.stderr, "cannot be written")
+    assert_sentence(result.stderr, "cannot be written")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_missing_answer_without_a_terminal_names_the_option(
 ) -> None:
     result = init(tmp_path, *arguments)
     assert (result.returncode, files(tmp_path)) == (2, [])
-    assert_one_sentence(result.stderr, option, "no terminal")
+    assert_sentence(result.stderr, option, "no terminal")
 
 
 @pytest.mark.parametrize(
@@ -201,20 +201,20 @@ def test_missing_answer_without_a_terminal_names_the_option(
 def test_amp_without_credentials_is_refused(tmp_path: Path, workspace: tuple[str, str]) -> None:
     result = init(tmp_path, *ANSWERS, *workspace, "--yes")
     assert (result.returncode, files(tmp_path)) == (1, [])
-    assert_one_sentence(result.stderr, "no AWS credentials")
+    assert_sentence(result.stderr, "no AWS credentials")
 
 
 def test_prometheus_that_does_not_answer_is_named(tmp_path: Path, refused_url: str) -> None:
     result = init(tmp_path, *ANSWERS, "--prometheus-url", refused_url, "--yes")
     assert (result.returncode, files(tmp_path)) == (1, [])
-    assert_one_sentence(result.stderr, refused_url, "could not be reached", "Nothing was written")
+    assert_sentence(result.stderr, refused_url, "could not be reached", "Nothing was written")
 
 
 def test_prometheus_without_gpu_metrics_is_refused(tmp_path: Path) -> None:
     with running_prometheus() as url:
         result = init(tmp_path, *ANSWERS, "--prometheus-url", url, "--yes")
     assert (result.returncode, files(tmp_path)) == (1, [])
-    assert_one_sentence(result.stderr, url, "no GPU metrics", "gpucost doctor")
+    assert_sentence(result.stderr, url, "no GPU metrics", "gpucost doctor")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_prometheus_without_gpu_metrics_is_refused(tmp_path: Path) -> None:
 def test_invalid_answer_names_option_and_allowed_values(tmp_path: Path, option: str, text: str, allowed: str) -> None:
     result = init(tmp_path, option, text)
     assert (result.returncode, files(tmp_path)) == (2, [])
-    assert_one_sentence(result.stderr, option, text, allowed)
+    assert_sentence(result.stderr, option, text, allowed)
 
 
 def node_info(cluster: str) -> str:
@@ -264,7 +264,7 @@ def test_shared_prometheus_gets_the_cluster_as_selector(prometheus: Callable[[st
     assert settings.clusters[0].selector == {"cluster": "prod"}
     result = init(tmp_path / "other", "--region", REGION, "--cluster", "other", "--prometheus-url", url, "--yes")
     assert result.returncode == 2
-    assert_one_sentence(result.stderr, "prod, test", "--selector")
+    assert_sentence(result.stderr, "prod, test", "--selector")
 
 
 def test_workspaces_of_the_region_are_listed() -> None:
@@ -288,7 +288,7 @@ def test_workspace_is_named_by_id_or_alias(fleet: str, amp: dict[str, str], tmp_
 def test_workspace_that_does_not_exist_is_refused(amp: dict[str, str], tmp_path: Path) -> None:
     result = init(tmp_path, *ANSWERS, "--amp-workspace", "ws-2", "--yes", **amp)
     assert (result.returncode, files(tmp_path)) == (2, [])
-    assert_one_sentence(result.stderr, "'ws-2'", "ws-1 metrics")
+    assert_sentence(result.stderr, "'ws-2'", "ws-1 metrics")
 
 
 def test_workspace_is_chosen_from_a_list_on_a_terminal(fleet: str, amp: dict[str, str], tmp_path: Path) -> None:
@@ -320,10 +320,10 @@ def test_names_that_yaml_takes_for_other_types_stay_texts(name: str) -> None:
 def test_settings_of_an_example_are_refused(tmp_path: Path) -> None:
     result = init(tmp_path, *ANSWERS, "--prometheus-url", "http://prometheus.example.com", "--yes")
     assert result.returncode == 2
-    assert_one_sentence(result.stderr, "placeholder")
+    assert_sentence(result.stderr, "placeholder")
 
 
-def assert_one_sentence(stderr: str, *parts: str) -> None:
+def assert_sentence(stderr: str, *parts: str) -> None:
     line = stderr.strip().splitlines()[-1]
     assert line.startswith("gpucost: ")
     assert "Traceback" not in stderr

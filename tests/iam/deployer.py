@@ -214,7 +214,7 @@ SAM_CALLS = {
 def _is_simulated(action: str, resource: str = "") -> bool:
     """Whether the simulator can evaluate an action.
 
-    Its reference has no HTTP APIs and transforms, and cannot tell a function's version from an alias.
+    Its reference has no HTTP APIs and transforms, and takes a function's version for an alias, too.
     """
     return not (
         action.startswith("apigateway:")
@@ -375,6 +375,8 @@ def _context(kind: str, action: str, stack: str) -> tuple[tuple[str, tuple[str, 
         return (("iam:PassedToService", (PASSED_TO[kind],)),)
     if action in {"iam:AttachRolePolicy", "iam:DetachRolePolicy"}:
         return (("iam:PolicyARN", (MANAGED_POLICY,)),)
+    if action == "iam:CreateServiceLinkedRole":
+        return (("iam:AWSServiceName", ("grafana.amazonaws.com",)),)
     if action.startswith("kms:"):
         return (("kms:ViaService", (f"dynamodb.{REGION}.amazonaws.com",)),)
     if "EventSourceMapping" in action and not action.startswith("lambda:Get"):

@@ -73,8 +73,8 @@ def test_removed_action_is_missed(uses: list[PermissionUse]) -> None:
 
 def test_resources_of_another_stack_are_denied(uses: list[PermissionUse]) -> None:
     """Only requests that name a stack count: some resources have random IDs, and some actions have no resource."""
-    own = {use.call for use in uses}
-    others = [use for use in dict.fromkeys(required_permissions("other")) if use.call not in own]
+    calls = {use.call for use in uses}
+    others = [use for use in dict.fromkeys(required_permissions("other")) if use.call not in calls]
     assert len(others) > 120
     assert decide(deployer_policies(), others) == [False] * len(others)
 
@@ -96,7 +96,7 @@ def test_roles_are_limited(action: str, resource: str, context: dict[str, str]) 
     assert evaluate(deployer_policies(), [use]) == [False]
 
 
-def test_roles_need_the_boundary_if_there_is_one(uses: list[PermissionUse]) -> None:
+def test_roles_must_have_the_boundary(uses: list[PermissionUse]) -> None:
     boundary = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
     without = denied(uses, PermissionsBoundaryArn=boundary)
     assert {refusal.partition(" ")[0] for refusal in without} == {
