@@ -155,9 +155,11 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
 def _ask_region() -> str:
     """Return the region, and make it that of this process' AWS clients."""
     choose_region(None)
-    from gpucost.runtime import aws
-
-    region: str = answer("region", "AWS region", aws.new_session().region_name)
+    try:
+        default = aws_session().region_name
+    except InvalidInputError:  # no region is set, or the profile does not exist, which matters only where AWS is called
+        default = None
+    region: str = answer("region", "AWS region", default)
     choose_region(region)
     return region
 

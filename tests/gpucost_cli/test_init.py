@@ -204,6 +204,20 @@ def test_amp_without_credentials_is_refused(tmp_path: Path, workspace: tuple[str
     assert_sentence(result.stderr, "no AWS credentials")
 
 
+def test_region_of_the_environment_is_the_default(fleet: str, tmp_path: Path) -> None:
+    result = init(tmp_path, "--cluster", "prod", "--prometheus-url", fleet, "--yes", AWS_REGION="eu-west-1")
+    assert result.returncode == 0, result.stderr
+    assert 'region = "eu-west-1"' in (tmp_path / "samconfig.toml").read_text()
+
+
+def test_missing_profile_is_reported_where_aws_is_called(fleet: str, tmp_path: Path) -> None:
+    result = init(tmp_path, *ANSWERS, "--amp-workspace", "ws-1", "--yes", AWS_PROFILE="missing")
+    assert (result.returncode, files(tmp_path)) == (2, [])
+    assert_sentence(result.stderr, "'missing' does not exist")
+    result = init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--yes", AWS_PROFILE="missing")
+    assert result.returncode == 0, result.stderr
+
+
 def test_prometheus_that_does_not_answer_is_named(tmp_path: Path, refused_url: str) -> None:
     result = init(tmp_path, *ANSWERS, "--prometheus-url", refused_url, "--yes")
     assert (result.returncode, files(tmp_path)) == (1, [])
