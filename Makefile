@@ -75,11 +75,14 @@ mutate: ## mutation testing of the metering core; prints the score
 
 build: ## build for AWS
 	@scripts/setup.sh build
-	$(SAM) build
+	$(SAM) build --cached --parallel
 
-deploy: build ## deploy: guided the first time, then from samconfig.toml (ENV=dev or prod)
-	$(SAM) deploy --config-env $(or $(ENV),dev) $(if $(GUIDED),--guided)
-	@echo "now push settings: $(BIN)/gpucost settings push FILE --stack NAME"
+deploy: ## deploy to AWS; asks four questions the first time (ENV=prod, MORE="--region REGION --yes")
+	@scripts/setup.sh build
+	@$(BIN)/python -m gpucost_cli.samconfig --environment $(or $(ENV),dev) $(MORE)
+	@$(MAKE) --no-print-directory build
+	$(SAM) deploy --config-env $(or $(ENV),dev)
+	@echo "now push settings: $(BIN)/gpucost settings push settings.yaml --stack NAME"
 
 lock: ## renew the locks
 	scripts/lock_web.sh

@@ -33,8 +33,12 @@ _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 def aws_options(command: Command) -> Command:
     """Add the options `--region` and `--profile` to a command."""
     region = click.option("--region", expose_value=False, callback=_choose_region, help="AWS region.")
-    profile = click.option("--profile", expose_value=False, callback=_choose_profile, help="AWS profile.")
-    return region(profile(command))
+    return region(profile_option(command))
+
+
+def profile_option(command: Command) -> Command:
+    """Add the option `--profile` to a command."""
+    return click.option("--profile", expose_value=False, callback=_choose_profile, help="AWS profile.")(command)
 
 
 def clear_aws_configuration() -> None:
@@ -79,10 +83,15 @@ def aws_credentials(session: "boto3.Session") -> "Credentials":
     return credentials
 
 
-def _choose_region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    chosen = value or next(filter(None, map(os.environ.get, _REGION_VARIABLES)), None)
+def choose_region(region: str | None) -> None:
+    """Make a region that of this process; with None, the region of the environment's variables."""
+    chosen = region or next(filter(None, map(os.environ.get, _REGION_VARIABLES)), None)
     for name in _REGION_VARIABLES:
         _set_variable(name, chosen)
+
+
+def _choose_region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    choose_region(value)
 
 
 def _choose_profile(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:

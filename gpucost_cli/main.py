@@ -36,6 +36,7 @@ COMMANDS = {
         "Export days as FOCUS rows to the deployment's bucket, whether or not they are due.",
     ),
     "hours": ("hours_commands", "Restate past hours, compare split policies, and redrive dead letters."),
+    "init": ("init_command", "Ask what a deployment needs, and write settings.yaml and samconfig.toml."),
     "manifests": ("manifests.command", "Write the manifests and the Prometheus rules that a cluster needs."),
     "months": ("month_commands", "Close months for chargeback, and reopen them."),
     "prices": ("price_commands", "List, set and refresh the prices of a deployment."),

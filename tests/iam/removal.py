@@ -1,6 +1,7 @@
 """Removes statements, and parts of them, from policies, and lists those that no access needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from gpucost_devstack.iam.authorizer import PermissionUse, evaluate, simulation
@@ -53,7 +54,11 @@ def _unnoticed(
 
 
 def _concerns(statement: Statement, access: PermissionUse) -> bool:
-    """Whether an access is evaluated differently without a statement."""
+    """Whether an access may be evaluated differently without a statement."""
+    actions = statement.body.get("Action", "*")
+    patterns = [actions] if isinstance(actions, str) else actions
+    if not any(fnmatchcase(access.call.action.lower(), pattern.lower()) for pattern in patterns):
+        return False
     if statement.is_resource_policy:
         return access.call.resource.startswith(statement.holder)
     return access.principal == statement.holder
