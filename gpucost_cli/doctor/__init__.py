@@ -103,7 +103,8 @@ def examine_cluster(
         return ClusterReport(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
-        return ClusterReport(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
+        change = _NAME_TENANT if "no org id" in finding else _check_access(cluster.prometheus)
+        return ClusterReport(cluster.name, [_unreachable(finding, change)], [])
     context = CheckContext(facts, cluster, settings, required_labels, ranks)
     return ClusterReport(
         cluster.name,
@@ -112,6 +113,10 @@ def examine_cluster(
     )
 
 
+_NAME_TENANT = (
+    "settings, prometheus: headers: {X-Scope-OrgID: …}, with the tenant that has the cluster's metrics "
+    "(docs/how-to/clusters/other-servers.md)"
+)
 _GIVE_CREDENTIALS = (
     "provide AWS credentials as for the AWS CLI: AWS_PROFILE, aws configure or aws sso login; "
     "aws sts get-caller-identity shows the identity in use"
