@@ -67,8 +67,8 @@ class PrometheusSettings(Section):
     """Additional headers of every query, such as `X-Scope-OrgID` for Mimir. Values here are visible to everyone who may
     read the settings; put secrets into `secret_headers`."""
     secret_headers: Annotated[dict[HeaderName, SecretName], Field(max_length=5)] = Field(default_factory=dict)
-    """Additional headers whose values are secrets: names of secrets with the value `{"url": …, "token": …}`. The token is
-    sent only to the scheme, host and port of `url`."""
+    """Additional headers whose values are secrets: names of secrets with the value `{"url": …, "token": …}`. The token
+    is sent only to the scheme, host and port of `url`."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long metrics are kept. By default the server's own setting; for AMP, which does not report it, 150 days."""
@@ -98,8 +98,8 @@ class PrometheusSettings(Section):
         for name in self.headers:
             if carries_secret(name):
                 raise ValueError(
-                    f"headers.{name}: the value of this header is a secret. Store it in Secrets Manager, and name it in "
-                    f"secret_headers: {{{name}: gpucost/…}}"
+                    f"headers.{name}: the value of this header is a secret. Store it in Secrets Manager, and name it "
+                    f"in secret_headers: {{{name}: gpucost/…}}"
                 )
         return self
 

@@ -1,0 +1,70 @@
+"""The ways to connect an existing cluster, and the files that each of them needs (`gpucost manifests render --for`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_EXPORTERS = ("helm/kube-state-metrics.yaml", "helm/gpu-operator.yaml", "helm/dcgm-exporter.yaml")
+_COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
+TARGETS: Mapping[str, Sequence[str]] = {
+    "kube-prometheus-stack": (
+        "helm/kube-prometheus-stack.yaml", "helm/gpu-operator.yaml", "helm/dcgm-exporter.yaml", *_COLLECTOR_ROLE,
+        "env.sh",
+    ),
+    "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, "env.sh"),
+    "otel-collector": (
+        "collection/access.yaml", "collection/otel-collector.yaml", *_EXPORTERS, *_COLLECTOR_ROLE, "env.sh",
+    ),
+    "prometheus-agent": (
+        "collection/access.yaml", "collection/prometheus-agent.yaml", *_EXPORTERS, *_COLLECTOR_ROLE, "env.sh",
+    ),
+    "prometheus": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
+    "other-servers": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
+}  # fmt: skip
+"""The files of each way. `other-servers` is VictoriaMetrics, Mimir and Thanos."""
+AMP_TARGETS = frozenset(TARGETS) - {"prometheus", "other-servers"}
+"""Ways whose collector writes to a workspace of Amazon Managed Service for Prometheus."""
+ONLY_FOR_EXISTING_CLUSTERS = frozenset(("helm/kube-prometheus-stack.yaml", *_COLLECTOR_ROLE))
+"""Files that a new cluster does not need: eksctl creates the collector's role."""
+
+
+def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: int) -> list[dict[str, Any]]:
+    """Return the PodMonitors of kube-prometheus-stack that scrape the same pods as a scrape configuration.
+
+    kube-state-metrics is left out, because the stack has it. So are the labels that name the cluster, because the stack
+    adds them as external labels.
+    """
+    return [
+        _pod_monitor(scrape_config, interval_seconds)
+        for scrape_config in scrape_configs
+        if scrape_config["job_name"] != "kube-state-metrics"
+    ]
+
+
+def _pod_monitor(scrape_config: Mapping[str, Any], interval_seconds: int) -> dict[str, Any]:
+    rules = [rule for rule in scrape_config["relabel_configs"] if "replacement" not in rule]
+    namespaces = next(
+        rule["regex"].split("|") for rule in rules if rule.get("source_labels") == ["__meta_kubernetes_namespace"]
+    )
+    return {
+        "name": f"gpucost-{scrape_config['job_name']}",
+        "namespaceSelector": {"matchNames": namespaces},
+        "selector": {},
+        "podMetricsEndpoints": [
+            {
+                "interval": f"{interval_seconds}s",
+                "honorLabels": scrape_config["honor_labels"],
+                "relabelings": [
+                    *(_operator_rule(rule) for rule in rules),
+                    {"targetLabel": "job", "replacement": scrape_config["job_name"]},
+                    {"regex": "namespace|pod|container", "action": "labeldrop"},
+                ],
+                "metricRelabelings": [_operator_rule(rule) for rule in scrape_config["metric_relabel_configs"]],
+            }
+        ],
+    }
+
+
+def _operator_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a relabeling rule with the names of the Prometheus operator, for example `sourceLabels`."""
+    names = {"source_labels": "sourceLabels", "target_label": "targetLabel"}
+    return {names.get(key, key): value for key, value in rule.items()}
