@@ -17,6 +17,7 @@ from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
 from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
 from gpucost_cli.doctor.collection import FactsCollector
+from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
 from gpucost_cli.doctor.utilization import HeldGpus, gpus_held_by_signal_and_source
 from gpucost_cli.placeholders import refuse_placeholders
 
@@ -33,6 +34,8 @@ class ClusterReport:
     cluster: str
     checks: Sequence[Check]
     utilization: Sequence[HeldGpus]
+    setup: CollectionSetup | None = None
+    """How the metrics are collected; None if Prometheus did not answer."""
 
     @property
     def possible(self) -> bool:
@@ -110,6 +113,7 @@ def examine_cluster(
         cluster.name,
         [Check("Prometheus", "", "found", "required"), *run_checks(context)],
         gpus_held_by_signal_and_source(context),
+        examine_setup(prometheus, cluster.prometheus, facts.collector_labels),
     )
 
 

@@ -201,8 +201,8 @@ def test_collectors_name_themselves_and_write_the_jobs_of_the_scrape_configurati
         (settings_text(), "collector_role: {trust: irsa}", "otel-collector", "oidc_provider is required with trust"),
         (settings_text(), "collector_role: {trust: irsa, oidc_provider: 'https://oidc.eks.a.amazonaws.com/id/A'}",
          "otel-collector", "parameters: collector_role.oidc_provider: String should match pattern"),
-        (LOCAL_SETTINGS.replace("  - {", "  - {name: two, prometheus: {url: 'http://127.0.0.1:9'}}\n  - {"), "", "prometheus",
-          "cluster: required, because the settings have several clusters. Set it to one of two, lab"),
+        (LOCAL_SETTINGS.replace("  - {", "  - {name: two, prometheus: {url: 'http://127.0.0.1:9'}}\n  - {"), "",
+         "prometheus", "cluster: required, because the settings have several clusters. Set it to one of two, lab"),
     ],
 )  # fmt: skip
 def test_unusable_input_is_refused_in_one_sentence(settings: str, parameters: str, target: str, says: str) -> None:
