@@ -89,5 +89,5 @@ def _with_version(name: str, build: Mapping[str, Any]) -> str:
     return f"{name} {_text(build.get('version'))}".strip()
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _text(field: object) -> str:
+    return field if isinstance(field, str) else ""

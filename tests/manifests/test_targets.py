@@ -86,12 +86,12 @@ def test_values_have_only_keys_of_the_chart_and_its_crds() -> None:
         assert [unknown.rpartition(".")[2] for unknown in unknown_fields(wrong)] == [name]
 
 
-def test_stack_keeps_its_own_metrics_and_sends_only_those_that_are_queried() -> None:
+def test_stack_keeps_its_metrics_and_sends_only_those_that_are_queried() -> None:
     values = stack_values()
     assert "metricAllowlist" not in values["kube-state-metrics"], "the dashboards of the stack query other metrics"
     assert "collectors" not in values["kube-state-metrics"]
-    own = yaml.safe_load(example_files()["helm/kube-state-metrics.yaml"])
-    assert values["kube-state-metrics"]["metricLabelsAllowlist"] == own["metricLabelsAllowlist"]
+    rendered = yaml.safe_load(example_files()["helm/kube-state-metrics.yaml"])
+    assert values["kube-state-metrics"]["metricLabelsAllowlist"] == rendered["metricLabelsAllowlist"]
     (remote_write,) = values["prometheus"]["prometheusSpec"]["remoteWrite"]
     (rule,) = remote_write["writeRelabelConfigs"]
     kept = [
@@ -205,7 +205,7 @@ def test_collectors_name_themselves_and_write_the_jobs_of_the_scrape_configurati
          "prometheus", "cluster: required, because the settings have several clusters. Set it to one of two, lab"),
     ],
 )  # fmt: skip
-def test_unusable_input_is_refused_in_one_sentence(settings: str, parameters: str, target: str, says: str) -> None:
+def test_unusable_input_is_refused_in_a_single_sentence(settings: str, parameters: str, target: str, says: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         values = existing_cluster_values(
             parse_settings(settings), parse_existing_cluster_parameters(parameters), target

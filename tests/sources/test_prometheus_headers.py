@@ -31,7 +31,7 @@ def recording_server(status: int = 200, body: bytes = EMPTY) -> Iterator[tuple[s
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            received.append((self.command, {name.lower(): value for name, value in self.headers.items()}))
+            received.append((self.command, {name.lower(): text for name, text in self.headers.items()}))
             self.rfile.read(int(self.headers["Content-Length"] or 0))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -131,7 +131,7 @@ def test_secret_headers_need_tls() -> None:
         ({"Cookie": "a"}, "the value of this header is a secret"),
     ],
 )
-def test_invalid_headers_are_refused_in_one_sentence(headers: dict[str, str], says: str) -> None:
+def test_invalid_headers_are_refused_in_a_single_sentence(headers: dict[str, str], says: str) -> None:
     with pytest.raises(SettingsError) as refused:
         settings("http://127.0.0.1:9090", headers=headers)
     assert says in str(refused.value)
