@@ -30,7 +30,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
     are those that an existing cluster needs, which docs/how-to/existing-cluster.md describes.
 
     \b
-    Examples:
+    Example:
       gpucost manifests render --settings settings.yaml --params parameters.yaml --out manifests
       gpucost manifests render --for kube-prometheus-stack --settings settings.yaml --params params.yaml --out manifests
     """

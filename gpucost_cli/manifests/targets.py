@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_EXPORTERS = ("helm/kube-state-metrics.yaml", "helm/gpu-operator.yaml", "helm/dcgm-exporter.yaml")
+_EXPORTERS = ("helm/kube-state-metrics.yaml", "helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
 _COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
 TARGETS: Mapping[str, Sequence[str]] = {
     "kube-prometheus-stack": (
-        "helm/kube-prometheus-stack.yaml", "helm/gpu-operator.yaml", "helm/dcgm-exporter.yaml", *_COLLECTOR_ROLE,
+        "helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml", *_COLLECTOR_ROLE,
         "env.sh",
     ),
     "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, "env.sh"),
@@ -23,8 +23,10 @@ TARGETS: Mapping[str, Sequence[str]] = {
 """The files of each way. `other-servers` is VictoriaMetrics, Mimir and Thanos."""
 AMP_TARGETS = frozenset(TARGETS) - {"prometheus", "other-servers"}
 """Ways whose collector writes to a workspace of Amazon Managed Service for Prometheus."""
-ONLY_FOR_EXISTING_CLUSTERS = frozenset(("helm/kube-prometheus-stack.yaml", *_COLLECTOR_ROLE))
-"""Files that a new cluster does not need: eksctl creates the collector's role."""
+ONLY_FOR_EXISTING_CLUSTERS = frozenset(
+    ("helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", *_COLLECTOR_ROLE)
+)
+"""Files that a new cluster does not need: eksctl creates the collector's role, and `gpu-operator.yaml` has the block."""
 
 
 def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: int) -> list[dict[str, Any]]:

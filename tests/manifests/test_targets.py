@@ -156,7 +156,7 @@ def test_collection_is_the_same_for_new_and_existing_clusters() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_objects_and_chart_values_are_valid(target: str) -> None:
-    charts = {"helm/kube-state-metrics.yaml": "kube-state-metrics", "helm/gpu-operator.yaml": "gpu-operator",
+    charts = {"helm/kube-state-metrics.yaml": "kube-state-metrics", "helm/gpu-operator-exporter.yaml": "gpu-operator",
               "helm/dcgm-exporter.yaml": "dcgm-exporter"}  # fmt: skip
     files = target_files(target)
     for name, text in files.items():
