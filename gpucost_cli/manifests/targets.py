@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_EXPORTERS = ("helm/kube-state-metrics.yaml", "helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
+_GPU_EXPORTER = ("helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
+_EXPORTERS = ("helm/kube-state-metrics.yaml", *_GPU_EXPORTER)
 _COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
 TARGETS: Mapping[str, Sequence[str]] = {
     "kube-prometheus-stack": (
-        "helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml", *_COLLECTOR_ROLE,
-        "env.sh",
+        "helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_COLLECTOR_ROLE, "env.sh",
     ),
     "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, "env.sh"),
     "otel-collector": (
@@ -26,7 +26,7 @@ AMP_TARGETS = frozenset(TARGETS) - {"prometheus", "other-servers"}
 ONLY_FOR_EXISTING_CLUSTERS = frozenset(
     ("helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", *_COLLECTOR_ROLE)
 )
-"""Files that a new cluster does not need: eksctl creates the collector's role, and `gpu-operator.yaml` has the block."""
+"""Files that a new cluster does not need: eksctl creates the role, and `gpu-operator.yaml` has the same block."""
 
 
 def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: int) -> list[dict[str, Any]]:

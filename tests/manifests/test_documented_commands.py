@@ -29,7 +29,7 @@ def aws_commands(name: str) -> Iterator[list[str]]:
             yield words
 
 
-def test_aws_commands_are_found() -> None:
+def test_aws_commands_are_collected() -> None:
     operations = {words[2].rstrip(")") for words in aws_commands("how-to/clusters/amp-scraper.md")}
     assert operations >= {
         "create-workspace", "describe-cluster", "update-cluster-config", "create-scraper", "wait", "update-scraper",
