@@ -46,6 +46,8 @@ def render_files(
     wanted = set(TARGETS[target] if target else _template_names(templates)) - (
         frozenset() if target else ONLY_FOR_EXISTING_CLUSTERS
     )
+    if target and not values["workspace"]:  # nothing is written to AMP, so no role is needed
+        wanted = {name for name in wanted if not name.startswith("aws/")}
     for name in (SCRAPE_CONFIGS, *sorted(wanted - {SCRAPE_CONFIGS})):
         try:
             text = environment.get_template(name).render(variables)

@@ -6,8 +6,9 @@ from typing import Any
 _GPU_EXPORTER = ("helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
 _EXPORTERS = ("helm/kube-state-metrics.yaml", *_GPU_EXPORTER)
 _COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
+STACK = "kube-prometheus-stack"
 TARGETS: Mapping[str, Sequence[str]] = {
-    "kube-prometheus-stack": (
+    STACK: (
         "helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_COLLECTOR_ROLE, "env.sh",
     ),
     "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, "env.sh"),
@@ -21,8 +22,11 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "other-servers": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
 }  # fmt: skip
 """The files of each way. `other-servers` is VictoriaMetrics, Mimir and Thanos."""
-AMP_TARGETS = frozenset(TARGETS) - {"prometheus", "other-servers"}
-"""Ways whose collector writes to a workspace of Amazon Managed Service for Prometheus."""
+AMP_TARGETS = frozenset(TARGETS) - {STACK, "prometheus", "other-servers"}
+"""Ways whose collector always writes to a workspace of Amazon Managed Service for Prometheus.
+
+kube-prometheus-stack writes to it if the settings query it; otherwise they query the Prometheus of the stack.
+"""
 ONLY_FOR_EXISTING_CLUSTERS = frozenset(
     ("helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", *_COLLECTOR_ROLE)
 )

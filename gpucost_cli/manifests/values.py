@@ -14,7 +14,7 @@ from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.parameters import ExistingClusterParameters, MigSliceNamespaceParameters, Parameters
-from gpucost_cli.manifests.targets import AMP_TARGETS
+from gpucost_cli.manifests.targets import AMP_TARGETS, STACK
 from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_devstack.template import REPOSITORY
 
@@ -85,7 +85,8 @@ def existing_cluster_values(
         "neuron-monitor": series.neuron_monitor_pattern(dashboards=dashboards),
         **({"karpenter": series.karpenter_pattern()} if dashboards else {}),
     }
-    aws = _aws_values(cluster, parameters, target) if target in AMP_TARGETS else {"workspace": {}, "aws": {}}
+    writes_to_amp = target in AMP_TARGETS or (target == STACK and cluster.prometheus.auth == "sigv4")
+    aws = _aws_values(cluster, parameters, target) if writes_to_amp else {"workspace": {}, "aws": {}}
     return {
         **aws,
         "cluster": {
@@ -150,7 +151,7 @@ def _aws_values(
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
     stack = parameters.kube_prometheus_stack
     role_name = f"gpucost-collector-{cluster.name}"[:_MAX_ROLE_NAME]
-    has_stack = target == "kube-prometheus-stack"
+    has_stack = target == STACK
     return {
         "aws": {"region": region, "partition": partition, "account": account},
         "workspace": {

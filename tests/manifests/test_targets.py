@@ -137,6 +137,18 @@ def test_prometheus_without_aws_needs_no_parameters(tmp_path: Path) -> None:
     assert refused.stderr == "gpucost: --params: required for a new cluster. Name a file like cluster/parameters.yaml\n"
 
 
+def test_stack_without_amp_needs_only_labels_and_pod_monitors() -> None:
+    """The settings query the Prometheus of the stack; nothing is written, so there is no role."""
+    target = "kube-prometheus-stack"
+    local = existing_cluster_values(parse_settings(LOCAL_SETTINGS), parse_existing_cluster_parameters(""), target)
+    files = dict(render_files(local, target=target))
+    assert files.keys() == {name for name in TARGETS[target] if not name.startswith("aws/")}
+    values = yaml.safe_load(files["helm/kube-prometheus-stack.yaml"])
+    assert values["prometheus"].keys() == {"additionalPodMonitors"}
+    assert values["prometheus"]["additionalPodMonitors"] == stack_values()["prometheus"]["additionalPodMonitors"]
+    assert values["kube-state-metrics"]["metricLabelsAllowlist"][1:] == ["namespaces=[org/unit]", "pods=[project]"]
+
+
 def test_collection_is_the_same_for_new_and_existing_clusters() -> None:
     """Only the nodes on which collectors run differ: existing clusters have no label for them by default."""
     parameters = parameters_text()  # keys of new clusters are ignored
@@ -192,7 +204,7 @@ def test_collectors_name_themselves_and_write_the_jobs_of_the_scrape_configurati
 @pytest.mark.parametrize(
     ("settings", "parameters", "target", "says"),
     [
-        (LOCAL_SETTINGS, f'account_id: "{ACCOUNT}"', "kube-prometheus-stack",
+        (LOCAL_SETTINGS, f'account_id: "{ACCOUNT}"', "otel-collector",
          "cluster lab: the manifests write to Amazon Managed Service for Prometheus. Set prometheus: "),
         (settings_text(), "", "amp-scraper", "parameters: account_id: required, because the collector writes to"),
         (settings_text(), "account_id: 1", "amp-scraper", "parameters: account_id: Input should be a valid string"),
