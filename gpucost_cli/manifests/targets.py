@@ -37,7 +37,7 @@ def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: 
     """Return the PodMonitors of kube-prometheus-stack that scrape the same pods as a scrape configuration.
 
     kube-state-metrics is left out, because the stack has it. So are the labels that name the cluster, because the stack
-    adds them as external labels.
+    adds them as external labels, and the rules that drop metrics, because dashboards may query them in the stack.
     """
     return [
         _pod_monitor(scrape_config, interval_seconds)
@@ -64,7 +64,6 @@ def _pod_monitor(scrape_config: Mapping[str, Any], interval_seconds: int) -> dic
                     {"targetLabel": "job", "replacement": scrape_config["job_name"]},
                     {"regex": "namespace|pod|container", "action": "labeldrop"},
                 ],
-                "metricRelabelings": [_operator_rule(rule) for rule in scrape_config["metric_relabel_configs"]],
             }
         ],
     }

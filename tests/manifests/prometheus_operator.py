@@ -84,7 +84,6 @@ def _pod_monitor(values: Mapping[str, Any]) -> dict[str, Any]:
             {"target_label": "job", "replacement": f"monitoring/{values['name']}"},
             *(_snake_case(rule) for rule in endpoint["relabelings"]),
         ],
-        "metric_relabel_configs": [_snake_case(rule) for rule in endpoint["metricRelabelings"]],
     }
 
 

@@ -52,7 +52,7 @@ def unknown_fields(values: Any) -> list[str]:
         parts.append(("namespaceSelector", monitor["namespaceSelector"]))
         for endpoint in monitor["podMetricsEndpoints"]:
             parts.append(("podMetricsEndpoint", endpoint))
-            parts += [("relabeling", rule) for key in ("relabelings", "metricRelabelings") for rule in endpoint[key]]
+            parts += [("relabeling", rule) for rule in endpoint["relabelings"]]
     for remote_write in spec["remoteWrite"]:
         parts += [("remoteWrite", remote_write), ("sigv4", remote_write["sigv4"])]
         parts.append(("queueConfig", remote_write["queueConfig"]))
