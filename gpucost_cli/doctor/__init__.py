@@ -17,6 +17,7 @@ from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
 from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
 from gpucost_cli.doctor.collection import FactsCollector
+from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
 from gpucost_cli.doctor.utilization import HeldGpus, gpus_held_by_signal_and_source
 from gpucost_cli.placeholders import refuse_placeholders
 
@@ -33,6 +34,8 @@ class ClusterReport:
     cluster: str
     checks: Sequence[Check]
     utilization: Sequence[HeldGpus]
+    setup: CollectionSetup | None = None
+    """How the metrics are collected; None if Prometheus did not answer."""
 
     @property
     def possible(self) -> bool:
@@ -103,15 +106,21 @@ def examine_cluster(
         return ClusterReport(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
-        return ClusterReport(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
+        change = _NAME_TENANT if "no org id" in finding else _check_access(cluster.prometheus)
+        return ClusterReport(cluster.name, [_unreachable(finding, change)], [])
     context = CheckContext(facts, cluster, settings, required_labels, ranks)
     return ClusterReport(
         cluster.name,
         [Check("Prometheus", "", "found", "required"), *run_checks(context)],
         gpus_held_by_signal_and_source(context),
+        examine_setup(prometheus, cluster.prometheus, facts.collector_labels),
     )
 
 
+_NAME_TENANT = (
+    "settings, prometheus: headers: {X-Scope-OrgID: …}, with the tenant that has the cluster's metrics "
+    "(docs/how-to/clusters/other-servers.md)"
+)
 _GIVE_CREDENTIALS = (
     "provide AWS credentials as for the AWS CLI: AWS_PROFILE, aws configure or aws sso login; "
     "aws sts get-caller-identity shows the identity in use"

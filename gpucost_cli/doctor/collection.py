@@ -79,6 +79,7 @@ class FactsCollector:
         )
         exporters = parsing.scrape_times_by_exporter(counts)
         scrapes = self._scrapes(exporters, devices, nodes, start, now)
+        jobs = self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)
         return Facts(
             now=now,
             evaluated_at=evaluated_at,
@@ -101,7 +102,8 @@ class FactsCollector:
             jobs_with_up=self._with_up,
             labels_outside_selector=self._labels_outside_selector(series, names, evaluated_at),
             accepts_long_queries=self._accepts_long_queries(now),
-            jobs=parsing.count_series_by_job(self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)),
+            jobs=parsing.count_series_by_job(jobs),
+            collector_labels=[labels for labels, _ in jobs],
         )
 
     def _accepts_long_queries(self, now: datetime) -> bool:

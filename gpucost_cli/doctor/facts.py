@@ -140,6 +140,8 @@ class Facts:
     accepts_long_queries: bool = True
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Number of series by source and job, regardless of the settings' matchers of sources."""
+    collector_labels: Sequence[Mapping[str, str]] = ()
+    """Labels that show which collector wrote the series of the sources."""
 
     def has_series_of_any(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""

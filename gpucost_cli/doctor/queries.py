@@ -12,6 +12,7 @@ from gpucost.core.metering.kubernetes_labels import (
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import any_of_values, name_matcher, quote, union
 from gpucost_cli.doctor.facts import REQUESTS, Target
+from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
@@ -55,8 +56,9 @@ class DoctorQueries:
         return " or ".join(self.select("", name_matcher(names), *matchers) for names, matchers in groups)
 
     def jobs(self, metrics: Iterable[str]) -> str:
-        """Number of series by metric and job, without the settings' matchers of sources."""
-        return f"count by (__name__,job) ({DoctorQueries(self.selector).any_of(metrics)})"
+        """Number of series by metric, job and collector, without the settings' matchers of sources."""
+        by = ",".join(("__name__", "job", *COLLECTOR_LABELS))
+        return f"count by ({by}) ({DoctorQueries(self.selector).any_of(metrics)})"
 
     def counts(self, metrics: Iterable[str]) -> str:
         """Number of series by metric and target."""

@@ -11,6 +11,7 @@ from rich.table import Table
 from gpucost.runtime.json_text import decimal_text, dumps
 from gpucost_cli.doctor import Attribution, ClusterReport
 from gpucost_cli.doctor.checks import Check
+from gpucost_cli.doctor.setup import CollectionSetup
 from gpucost_cli.rendering import printable
 
 _SEVERITIES = ("required", "recommended", "optional")
@@ -25,13 +26,14 @@ _SUMMARIES: Mapping[Attribution, str] = {
 
 
 def reports_document(reports: Iterable[ClusterReport]) -> dict[str, Any]:
-    """The reports as `{"clusters": [{cluster, possible, attribution, checks, utilization}]}`."""
+    """The reports as `{"clusters": [{cluster, possible, attribution, setup, checks, utilization}]}`."""
     return {
         "clusters": [
             {
                 "cluster": report.cluster,
                 "possible": report.possible,
                 "attribution": report.attribution,
+                "setup": report.setup,
                 "checks": list(report.checks),
                 "utilization": list(report.utilization),
             }
@@ -62,6 +64,8 @@ def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
         if report.is_unreachable:
             continue
         yield _checks_table(report)
+        if report.setup:
+            yield printable(_describe_setup(report.setup))
         if report.utilization:
             yield _utilization_table(report)
         yield from _findings_by_line_to_change(report)
@@ -87,6 +91,11 @@ def _checks_table(report: ClusterReport) -> Table:
             "" if check.series is None else str(check.series), _seconds(check.scrape_interval_seconds),
         )  # fmt: skip
     return table
+
+
+def _describe_setup(setup: CollectionSetup) -> str:
+    collectors = ", ".join(setup.collectors) or "unknown"
+    return f"collector: {collectors}; server: {setup.server or 'unknown'} ({', '.join(setup.pages)})"
 
 
 def _utilization_table(report: ClusterReport) -> Table:

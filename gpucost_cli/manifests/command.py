@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from gpucost.core.errors import InvalidInputError
+from gpucost_cli.manifests.targets import TARGETS
 from gpucost_cli.options import read_settings_file
 from gpucost_cli.rules.command import rules
 
@@ -21,24 +22,38 @@ manifests.add_command(rules)
 
 @manifests.command()
 @click.option("--settings", "settings_path", required=True, type=_FILE, help="Settings file, YAML or JSON.")
-@click.option("--params", "parameters_path", required=True, type=_FILE, help="A file like cluster/parameters.yaml.")
+@click.option(
+    "--params", "parameters_path", type=_FILE, help="A file like cluster/parameters.yaml; optional with --for."
+)
+@click.option("--for", "target", type=click.Choice(list(TARGETS)), help="How an existing cluster is connected.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to.")
-def render(settings_path: Path, parameters_path: Path, out: Path) -> None:
-    """Write the eksctl, Karpenter, Helm, collector and workload files of one cluster.
+def render(settings_path: Path, parameters_path: Path | None, target: str | None, out: Path) -> None:
+    """Write the files of one cluster.
+
+    Without --for, they are those of a new cluster: eksctl, Karpenter, Helm, collectors and workloads. With --for, they
+    are those that an existing cluster needs, which docs/how-to/existing-cluster.md describes.
 
     \b
     Example:
       gpucost manifests render --settings settings.yaml --params parameters.yaml --out manifests
+      gpucost manifests render --for kube-prometheus-stack --settings settings.yaml --params params.yaml --out manifests
     """
     from gpucost.settings_document import parse_settings
-    from gpucost_cli.manifests.parameters import parse_parameters
+    from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
     from gpucost_cli.manifests.rendering import write_files
-    from gpucost_cli.manifests.values import template_values
+    from gpucost_cli.manifests.values import existing_cluster_values, template_values
 
+    if parameters_path is None and target is None:
+        raise InvalidInputError("--params: required for a new cluster. Name a file like cluster/parameters.yaml")
     settings = parse_settings(read_settings_file(settings_path))
-    parameters = parse_parameters(_read_parameter_file(parameters_path))
-    file_names = write_files(template_values(settings, parameters), out)
-    click.echo(f"{len(file_names)} files for cluster {parameters.cluster} are in {out}", err=True)
+    text = "" if parameters_path is None else _read_parameter_file(parameters_path)
+    values = (
+        template_values(settings, parse_parameters(text))
+        if target is None
+        else existing_cluster_values(settings, parse_existing_cluster_parameters(text), target)
+    )
+    file_names = write_files(values, out, target)
+    click.echo(f"{len(file_names)} files for cluster {values['cluster']['name']} are in {out}", err=True)
 
 
 def _read_parameter_file(path: Path) -> str:

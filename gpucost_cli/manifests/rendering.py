@@ -8,6 +8,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost_cli.manifests.targets import ONLY_FOR_EXISTING_CLUSTERS, TARGETS, pod_monitors
 from gpucost_devstack.template import REPOSITORY
 
 TEMPLATES = REPOSITORY / "cluster"
@@ -19,8 +20,15 @@ FOLDERS = ("aws", "collection", "eksctl", "helm", "karpenter", "workloads")
 """Folders of `cluster/` that are rendered, in addition to `env.sh`. Other files there are inputs."""
 
 
-def render_files(values: Mapping[str, Any], templates: Path = TEMPLATES) -> Iterator[tuple[str, str]]:
-    """Render every template, and yield the path and text of each file.
+def render_files(
+    values: Mapping[str, Any], templates: Path = TEMPLATES, target: str | None = None
+) -> Iterator[tuple[str, str]]:
+    """Render templates, and yield the path and text of each file.
+
+    Args:
+        values: variables of the templates.
+        templates: folder of the templates.
+        target: the way to connect an existing cluster; None: a new cluster.
 
     Raises:
         GpuCostError: a template uses an undefined variable, or its result is not YAML; the message names it.
@@ -35,30 +43,40 @@ def render_files(values: Mapping[str, Any], templates: Path = TEMPLATES) -> Iter
     )
     environment.filters["yaml"] = _as_yaml
     variables = dict(values)
-    names = sorted(_template_names(templates), key=lambda name: name != SCRAPE_CONFIGS)
-    for name in names:
+    wanted = set(TARGETS[target] if target else _template_names(templates)) - (
+        frozenset() if target else ONLY_FOR_EXISTING_CLUSTERS
+    )
+    if target and not values["workspace"]:  # nothing is written to AMP, so no role is needed
+        wanted = {name for name in wanted if not name.startswith("aws/")}
+    for name in (SCRAPE_CONFIGS, *sorted(wanted - {SCRAPE_CONFIGS})):
         try:
             text = environment.get_template(name).render(variables)
             if name.endswith(".yaml"):
                 documents = [] if name.startswith("aws/") else list(yaml.load_all(text, Loader=_LOADER))
                 if name == SCRAPE_CONFIGS:
                     variables["scrape_configs"] = documents[0]["scrape_configs"]
+                    interval = variables.get("collection", {}).get("scrape_interval_seconds", 60)
+                    variables["pod_monitors"] = pod_monitors(variables["scrape_configs"], interval)
         except (TemplateError, yaml.YAMLError) as error:
             raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
-        if text.strip():  # a file that these settings do not need is left out
+        if text.strip() and name in wanted:  # a file that these settings do not need is left out
             yield name, text
 
 
-def write_files(values: Mapping[str, Any], out: Path) -> list[str]:
-    """Write every file to a folder and return their paths in it.
+def write_files(values: Mapping[str, Any], out: Path, target: str | None = None) -> list[str]:
+    """Write files to a folder and return their paths in it.
+
+    Args:
+        values, target: as for `render_files`.
+        out: the folder.
 
     Raises:
         InvalidInputError: the folder contains other files, or cannot be written to.
         GpuCostError: as `render_files`.
     """
-    files = dict(render_files(values))
+    files = dict(render_files(values, target=target))
     existing_names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    foreign_names = [name for name in existing_names if name not in _top_level_names(files)]
+    foreign_names = [name for name in existing_names if name not in (*FOLDERS, "env.sh")]
     if foreign_names:
         raise InvalidInputError(
             f"{str(out)!r} contains {foreign_names[0]!r}, which this command does not write. Choose an empty folder"
@@ -82,10 +100,6 @@ def _template_names(templates: Path) -> list[str]:
 
 def _is_manifest(name: str) -> bool:
     return name == "env.sh" or name.partition("/")[0] in FOLDERS
-
-
-def _top_level_names(files: Mapping[str, str]) -> set[str]:
-    return {name.partition("/")[0] for name in files}
 
 
 def _as_yaml(value: object, indent: int = 0) -> str:

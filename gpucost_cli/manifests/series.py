@@ -22,6 +22,7 @@ _NODE_METRICS: Mapping[str, str] = {queries.ALLOCATABLE: GPU_RESOURCES, queries.
 _PHASES = "Pending|Running|Succeeded|Failed"
 """All phases but `Unknown`, which no query reads."""
 
+KUBE_STATE_METRICS = "kube-state-metrics"
 QUOTA = "kube_resourcequota"
 _KARPENTER_PREFIX, _NEURON_PREFIXES = "karpenter_", ("neuron_", "execution_")
 DCGM_COUNTERS: Sequence[tuple[str, str, str]] = (
@@ -80,6 +81,20 @@ def karpenter_pattern() -> str:
     """Return the regular expression over names that keeps Karpenter's series."""
     shown = {name for name in dashboard_metrics.queried_metrics() if name.startswith(_KARPENTER_PREFIX)}
     return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE_NODES, karpenter_disruption.ALLOWED_DISRUPTIONS}))
+
+
+def remote_write_pattern(patterns: Mapping[str, str]) -> str:
+    """Return the regular expression over `job;__name__;resource;phase;node` that keeps the series of several jobs.
+
+    Args:
+        patterns: of each job, as the other functions return them, over the metric's name; for kube-state-metrics over
+            `__name__;resource;phase;node`.
+    """
+    parts = [
+        f"{job};({pattern})" if job == KUBE_STATE_METRICS else f"{job};({pattern});.*"
+        for job, pattern in patterns.items()
+    ]
+    return "|".join([*parts, f"({'|'.join(patterns)});up;.*"])
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:

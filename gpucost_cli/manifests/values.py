@@ -13,7 +13,8 @@ from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
 from gpucost_cli.manifests import series
-from gpucost_cli.manifests.parameters import MigSliceNamespaceParameters, Parameters
+from gpucost_cli.manifests.parameters import ExistingClusterParameters, MigSliceNamespaceParameters, Parameters
+from gpucost_cli.manifests.targets import AMP_TARGETS, STACK
 from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_devstack.template import REPOSITORY
 
@@ -22,18 +23,20 @@ _WORKSPACE = re.compile(
     r"^(?P<address>https://aps-workspaces\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
     r"/workspaces/(?P<id>ws-[A-Za-z0-9-]+))/?$"
 )
+_COLLECTOR_NAMESPACE, _COLLECTOR_SERVICE_ACCOUNT = "observability", "amp-ingest"
+"""Of the collectors in `collection/`."""
+_MAX_ROLE_NAME = 64
 _EKS_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")
 
 
 def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str, Any]:
-    """Return all variables of the templates.
+    """Return all variables of the templates, for a new cluster.
 
     Raises:
         InvalidInputError: settings and parameters contradict each other, or contain an example's placeholder.
     """
-    refuse_placeholders(settings, "settings")
-    refuse_placeholders(parameters, "parameters")
-    cluster = _cluster_values(settings, parameters)
+    _refuse_placeholders(settings, parameters)
+    cluster = _cluster_of(settings, parameters)
     workspace = _workspace_of(cluster)
     region = workspace["region"]
     outside_zones = [zone for zone in parameters.zones if zone[:-1] != region]
@@ -42,71 +45,129 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
             f"parameters: zone {outside_zones[0]} is not in {region}, the region of cluster {cluster.name}. Name zones "
             f"of {region}"
         )
-    required = required_labels(settings)
-    partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
-    account = parameters.account_id
+    values = existing_cluster_values(settings, parameters, "otel-collector")
+    return {
+        **values,
+        "cluster": {
+            **values["cluster"],
+            "version": parameters.kubernetes_version,
+            "zones": list(parameters.zones),
+        },
+        "environment": parameters.environment,
+        "query_role": _query_role(cluster, parameters),
+        "gpu_group": parameters.gpu_group.model_dump(),
+        "spot_instance_types": list(parameters.spot_instance_types),
+        "tenants": [_namespace_values(settings, tenant) for tenant in parameters.tenants],
+    }
+
+
+def existing_cluster_values(
+    settings: CoreSettings, parameters: ExistingClusterParameters, target: str
+) -> dict[str, Any]:
+    """Return the variables of the templates that a target of `--for` needs.
+
+    Raises:
+        InvalidInputError: settings and parameters contradict each other, or contain an example's placeholder.
+    """
+    _refuse_placeholders(settings, parameters)
+    cluster = _cluster_of(settings, parameters)
     _check_jobs(cluster)
     labels = dict(cluster.selector) or {"cluster": cluster.name}
     if any("$" in value for value in labels.values()):
         raise InvalidInputError(
             f"cluster {cluster.name}: relabeling cannot write a selector with a dollar sign. Choose another label value"
         )
+    required = required_labels(settings)
+    dashboards = parameters.collection.dashboards
+    patterns = {
+        series.KUBE_STATE_METRICS: series.kube_state_metrics_pattern(required, dashboards=dashboards),
+        "dcgm-exporter": series.dcgm_exporter_pattern(dashboards=dashboards),
+        "neuron-monitor": series.neuron_monitor_pattern(dashboards=dashboards),
+        **({"karpenter": series.karpenter_pattern()} if dashboards else {}),
+    }
+    writes_to_amp = target in AMP_TARGETS or (target == STACK and cluster.prometheus.auth == "sigv4")
+    aws = _aws_values(cluster, parameters, target) if writes_to_amp else {"workspace": {}, "aws": {}}
     return {
+        **aws,
         "cluster": {
+            **aws["aws"],
             "name": cluster.name,
-            "region": region,
-            "partition": partition,
-            "account": account,
-            "version": parameters.kubernetes_version,
-            "zones": list(parameters.zones),
             "labels": labels,
+            "external_labels": {"cluster": cluster.name, **labels},
             "matchers": ",".join(f"{name}={quote(value)}" for name, value in sorted(labels.items())),
         },
-        "environment": parameters.environment,
+        "collection": parameters.collection.model_dump(),
+        "keep": {
+            "kube_state_metrics": patterns[series.KUBE_STATE_METRICS],
+            "gpus": patterns["dcgm-exporter"],
+            "neuron": patterns["neuron-monitor"],
+            "karpenter": series.karpenter_pattern(),
+            "remote_write": series.remote_write_pattern(patterns),
+            "families": series.kube_state_metrics_families(required, dashboards=dashboards),
+            "counters": series.DCGM_COUNTERS,
+        },
+        "kube_state_metrics": {
+            "labels": allow_lists(required, all_node_labels()),
+            "objects": _watched_object_kinds(required, dashboards=dashboards),
+        },
+        "kube_prometheus_stack": parameters.kube_prometheus_stack.model_dump(),
+        "system_nodes": dict(parameters.system_nodes),
+        "versions": yaml.safe_load(VERSIONS.read_text(encoding="utf-8")),
+    }
+
+
+def _refuse_placeholders(settings: CoreSettings, parameters: ExistingClusterParameters) -> None:
+    refuse_placeholders(settings, "settings")
+    refuse_placeholders(parameters, "parameters")
+
+
+def _cluster_of(settings: CoreSettings, parameters: ExistingClusterParameters) -> ClusterSettings:
+    names = ", ".join(cluster.name for cluster in settings.clusters)
+    if parameters.cluster is None and len(settings.clusters) > 1:
+        raise InvalidInputError(
+            f"parameters: cluster: required, because the settings have several clusters. Set it to one of {names}"
+        )
+    cluster = settings.cluster(parameters.cluster) if parameters.cluster else settings.clusters[0]
+    if cluster is None:
+        raise InvalidInputError(
+            f"parameters: cluster {parameters.cluster!r} is not in the settings. Clusters there: {names}"
+        )
+    if not _EKS_NAME.match(cluster.name):
+        raise InvalidInputError(f"cluster {cluster.name!r}: EKS allows only letters, digits, hyphens and underscores")
+    return cluster
+
+
+def _aws_values(
+    cluster: ClusterSettings, parameters: ExistingClusterParameters, target: str
+) -> dict[str, dict[str, Any]]:
+    """Return the variables of collectors that write to AMP: the workspace, and the role to write."""
+    workspace = _workspace_of(cluster)
+    account, region = parameters.account_id, workspace["region"]
+    if account is None:
+        raise InvalidInputError(
+            "parameters: account_id: required, because the collector writes to a workspace of AMP. Set it to the "
+            "account of the cluster; aws sts get-caller-identity --query Account prints it"
+        )
+    partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
+    stack = parameters.kube_prometheus_stack
+    role_name = f"gpucost-collector-{cluster.name}"[:_MAX_ROLE_NAME]
+    has_stack = target == STACK
+    return {
+        "aws": {"region": region, "partition": partition, "account": account},
         "workspace": {
             **workspace,
             "arn": f"arn:{partition}:aps:{region}:{account}:workspace/{workspace['id']}",
             "remote_write": f"{workspace['address']}/api/v1/remote_write",
         },
-        "query_role": _query_role(cluster, parameters),
-        "collection": parameters.collection.model_dump(),
-        "keep": {
-            "kube_state_metrics": series.kube_state_metrics_pattern(
-                required, dashboards=parameters.collection.dashboards
-            ),
-            "gpus": series.dcgm_exporter_pattern(dashboards=parameters.collection.dashboards),
-            "neuron": series.neuron_monitor_pattern(dashboards=parameters.collection.dashboards),
-            "karpenter": series.karpenter_pattern(),
-            "families": series.kube_state_metrics_families(required, dashboards=parameters.collection.dashboards),
-            "counters": series.DCGM_COUNTERS,
+        "collector_role": {
+            "name": role_name,
+            "arn": f"arn:{partition}:iam::{account}:role/{role_name}",
+            "trust": parameters.collector_role.trust,
+            "oidc_provider": parameters.collector_role.oidc_provider or "",
+            "namespace": stack.namespace if has_stack else _COLLECTOR_NAMESPACE,
+            "service_account": stack.service_account if has_stack else _COLLECTOR_SERVICE_ACCOUNT,
         },
-        "kube_state_metrics": {
-            "labels": allow_lists(required, all_node_labels()),
-            "objects": _watched_object_kinds(required, dashboards=parameters.collection.dashboards),
-        },
-        "gpu_group": parameters.gpu_group.model_dump(),
-        "system_nodes": dict(parameters.system_nodes),
-        "spot_instance_types": list(parameters.spot_instance_types),
-        "tenants": [_namespace_values(settings, tenant) for tenant in parameters.tenants],
-        "versions": yaml.safe_load(VERSIONS.read_text()),
     }
-
-
-def _cluster_values(settings: CoreSettings, parameters: Parameters) -> ClusterSettings:
-    cluster = settings.cluster(parameters.cluster)
-    if cluster is None:
-        cluster_names = ", ".join(cluster.name for cluster in settings.clusters)
-        raise InvalidInputError(
-            f"parameters: cluster {parameters.cluster!r} is not in the settings. Clusters there: {cluster_names}"
-        )
-    if not _EKS_NAME.match(cluster.name):
-        raise InvalidInputError(f"cluster {cluster.name!r}: EKS allows only letters, digits, hyphens and underscores")
-    if cluster.prometheus.auth != "sigv4":
-        raise InvalidInputError(
-            f"cluster {cluster.name}: the manifests write to Amazon Managed Service for Prometheus. Set "
-            "prometheus: {url: https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>, auth: sigv4, region: …}"
-        )
-    return cluster
 
 
 def _check_jobs(cluster: ClusterSettings) -> None:
@@ -126,6 +187,12 @@ def _check_jobs(cluster: ClusterSettings) -> None:
 
 
 def _workspace_of(cluster: ClusterSettings) -> dict[str, str]:
+    if cluster.prometheus.auth != "sigv4":
+        raise InvalidInputError(
+            f"cluster {cluster.name}: the manifests write to Amazon Managed Service for Prometheus. Set "
+            "prometheus: {url: https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>, auth: sigv4, region: …}, "
+            "or render with --for prometheus or --for other-servers"
+        )
     match = _WORKSPACE.match(cluster.prometheus.url)
     if match is None:
         raise InvalidInputError(

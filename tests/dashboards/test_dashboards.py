@@ -85,7 +85,7 @@ def _render_manifests(settings: CoreSettings) -> Mapping[str, str]:
     parameters = re.sub(r", business_unit: bu-.", "", text)
     amp = SETTINGS.replace(
         "url: 'http://127.0.0.1:9'",
-        "url: 'https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1', auth: sigv4, region: us-west-2",
+        "url: 'https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1', auth: sigv4, region: us-east-1",
     )
     assert settings.clusters[0].name == articles.NAME
     return dict(render_files(template_values(parse_settings(amp), parse_parameters(parameters))))

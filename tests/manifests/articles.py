@@ -43,7 +43,7 @@ def scenario() -> Scenario:
 
 def _labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:
     return {
-        "topology_kubernetes_io_zone": "us-west-2a",
+        "topology_kubernetes_io_zone": "us-east-1a",
         "karpenter_sh_nodepool": pool,
         "karpenter_sh_capacity_type": capacity_type,
     }

@@ -8,9 +8,9 @@ import yaml
 
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
-from gpucost_cli.manifests.parameters import Parameters, parse_parameters
+from gpucost_cli.manifests.parameters import Parameters, parse_existing_cluster_parameters, parse_parameters
 from gpucost_cli.manifests.rendering import render_files
-from gpucost_cli.manifests.values import template_values
+from gpucost_cli.manifests.values import existing_cluster_values, template_values
 from gpucost_devstack.template import REPOSITORY
 
 CLUSTER = REPOSITORY / "cluster"
@@ -46,6 +46,13 @@ def example_parameters() -> Parameters:
 def example_files() -> Mapping[str, str]:
     """The files of the example settings and parameters."""
     return dict(render_files(template_values(example_settings(), example_parameters())))
+
+
+@cache
+def target_files(target: str, parameters: str = f'account_id: "{ACCOUNT}"\n') -> Mapping[str, str]:
+    """The files of `--for`, with the example settings."""
+    values = existing_cluster_values(example_settings(), parse_existing_cluster_parameters(parameters), target)
+    return dict(render_files(values, target=target))
 
 
 def documents(text: str) -> list[Any]:

@@ -10,7 +10,7 @@ from cfnlint.decode import decode
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost_devstack.template import REPOSITORY
-from tests.manifests.rendered import CLUSTER, example_files
+from tests.manifests.rendered import CLUSTER, example_files, target_files
 from tests.manifests.test_render import render_other
 
 TEMPLATES = sorted((CLUSTER / "aws").glob("*.yaml"))
@@ -28,9 +28,10 @@ def test_cfn_lint_finds_nothing(path: Path) -> None:
 
 
 def test_manifests_have_the_templates_unchanged() -> None:
-    assert {path.name for path in TEMPLATES} == {"query-role.yaml", "observability.yaml"}
+    assert {path.name for path in TEMPLATES} == {"query-role.yaml", "observability.yaml", "collector-role.yaml"}
     for path in TEMPLATES:
-        assert example_files()[f"aws/{path.name}"] == path.read_text()
+        files = target_files("otel-collector") if path.name == "collector-role.yaml" else example_files()
+        assert files[f"aws/{path.name}"] == path.read_text()
 
 
 def test_only_the_service_may_assume_the_query_role() -> None:

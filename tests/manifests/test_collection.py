@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 
 from gpucost.core.hours import floor_day, floor_hour
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
@@ -25,16 +26,16 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.doctor import examine_cluster
 from gpucost_cli.manifests import dashboard_metrics
-from gpucost_cli.manifests.parameters import parse_parameters
+from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
 from gpucost_cli.manifests.rendering import render_files
-from gpucost_cli.manifests.values import template_values
+from gpucost_cli.manifests.values import existing_cluster_values, template_values
 from gpucost_devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.template import REPOSITORY
-from tests.manifests import articles
+from tests.manifests import articles, prometheus_operator
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import Target, exposed_labels, targets
-from tests.manifests.rendered import configuration, parameters_text
+from tests.manifests.rendered import configuration, example_settings, parameters_text
 from tests.prometheus_clients import SentQuery, recording_client
 from tests.system import fleet_truth
 
@@ -51,19 +52,23 @@ Key = tuple[tuple[str, str], ...]
 
 def document(url: str = "", *, more: str = "") -> str:
     """Return settings of the articles' cluster, in its workspace or in a Prometheus with an address."""
-    workspace = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-articles"
-    where = f'{{url: "{url}"}}' if url else f"{{url: {workspace}, auth: sigv4, region: us-west-2}}"
+    workspace = "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-articles"
+    where = f'{{url: "{url}"}}' if url else f"{{url: {workspace}, auth: sigv4, region: us-east-1}}"
     return (
         f"clusters: [{{name: {articles.NAME}, prometheus: {where}, selector: {{cluster: {articles.NAME}}}}}]\n"
         f"pricing: {{source: constant, gpu_hourly_usd: {PRICE}}}\n{more}"
     )
 
 
-def render_manifests(*, dashboards: bool) -> Mapping[str, str]:
+def parameters_of_articles(*, dashboards: bool) -> str:
     parameters = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", parameters)
-    parameters = parameters.replace("dashboards: true", f"dashboards: {str(dashboards).lower()}")
-    return dict(render_files(template_values(parse_settings(document()), parse_parameters(parameters))))
+    return parameters.replace("dashboards: true", f"dashboards: {str(dashboards).lower()}")
+
+
+def render_manifests(*, dashboards: bool) -> Mapping[str, str]:
+    parameters = parse_parameters(parameters_of_articles(dashboards=dashboards))
+    return dict(render_files(template_values(parse_settings(document()), parameters)))
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,8 @@ class RunningServers:
     history: str
     runs: Mapping[bool, ScrapeRun]
     """By whether the series of dashboards are kept."""
+    stack: str
+    """The workspace to which kube-prometheus-stack writes."""
 
 
 @pytest.fixture(scope="module")
@@ -167,9 +174,11 @@ def running() -> Iterator[RunningServers]:
         for dashboards in (True, False):
             runs[dashboards], check = _scrape_live(stack, dashboards=dashboards)
             checks.append(check)
+        workspace, check = _scrape_with_kube_prometheus_stack(stack)
+        checks.append(check)
         for check in checks:
             wait_until(check, "all targets to be scraped")
-        yield RunningServers(history, runs)
+        yield RunningServers(history, runs, workspace)
 
 
 def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
@@ -249,6 +258,21 @@ def _scrape_live(stack: ExitStack, *, dashboards: bool) -> tuple[ScrapeRun, Call
     return ScrapeRun(exposed, scraped, receiver, agent), lambda: query_instant(receiver, enough)
 
 
+def _scrape_with_kube_prometheus_stack(stack: ExitStack) -> tuple[str, Callable[[], object]]:
+    """Start the live cluster, and a Prometheus that the Prometheus operator configures from the rendered values."""
+    parameters = parse_existing_cluster_parameters(parameters_of_articles(dashboards=True))
+    target = "kube-prometheus-stack"
+    files = dict(render_files(existing_cluster_values(parse_settings(document()), parameters, target), target=target))
+    values = yaml.safe_load(files["helm/kube-prometheus-stack.yaml"])
+    exposed = targets(articles.scenario(), 30, pods_without_gpus=OTHER_PODS)
+    receiver = stack.enter_context(running_prometheus({"global": {}}, "--web.enable-remote-write-receiver"))
+    answers = [(target.exporter, target.node, _answer_always(target.text().encode())) for target in exposed]
+    discovery = stack.enter_context(running_cluster(answers))
+    stack.enter_context(running_prometheus(prometheus_operator.configuration(values, discovery, receiver, seconds=2)))
+    enough = f"count(sum_over_time(up[1m]) >= 2) == {len(exposed)}"
+    return receiver, lambda: query_instant(receiver, enough)
+
+
 @pytest.fixture(scope="module")
 def history(running: RunningServers) -> str:
     return running.history
@@ -295,6 +319,28 @@ def test_exactly_the_queried_series_arrive(run: ScrapeRun, sent: SentQueries) ->
     assert len(everything) == len(query_instant(run.receiver, '{__name__!=""}')), (
         "up and all other series have the cluster's label"
     )
+
+
+def test_kube_prometheus_stack_writes_the_same_series(running: RunningServers) -> None:
+    """Its operator adds labels; those of the series themselves take precedence, as in the other collectors."""
+    of_prometheus = {"prometheus": prometheus_operator.PROMETHEUS, "__replica__": prometheus_operator.REPLICA}
+    of_the_pod = {
+        "namespace": "kube-system", "pod": "kube-state-metrics-0", "container": "main", "endpoint": "http",
+        "service": "kube-prometheus-stack-kube-state-metrics",
+    }  # fmt: skip
+    expected = set()
+    for key in running.runs[True].arrived():
+        labels = dict(key)
+        added = of_the_pod if labels["job"] == "kube-state-metrics" else {}
+        expected.add(_key({**of_prometheus, **added, **labels}))
+    series = [labels for labels, _ in query_instant(running.stack, '{__name__!=""}')]
+    arrived = {_key(labels) for labels in series if labels["__name__"] != "up"}
+    assert sorted(arrived - expected)[:5] == []
+    assert sorted(expected - arrived)[:5] == []
+    settings = parse_settings(document(running.stack))
+    report = examine_cluster(settings.clusters[0], settings, datetime.now(UTC))
+    assert report.possible
+    assert [(check.name, check.finding, check.change) for check in report.checks if check.change] == []
 
 
 def test_labels_of_workloads_are_kept(run: ScrapeRun) -> None:
@@ -393,9 +439,9 @@ def test_costs_of_the_proof_of_concept_are_the_published_ones(hour: Any, history
     right = {"bu-a": 0.2325599081632653, "bu-b": 0.1550399387755102, "bu-c": 0.1550399387755102}
     assert costs(hour, "effective_usd") == pytest.approx(right, rel=1e-9)
     text = (REPOSITORY / "docs/tutorials/quickstart-eks.md").read_text()
-    hours = costs(hour, "allocated_gpu_hours")
-    for name, usd in costs(hour, "allocated_usd").items():
-        assert f"| {name} | {hours[name]:.6f} | ${usd:.6f} |" in text
+    price = float(example_settings().pricing.gpu_hourly_usd or 0)
+    for name, gpu_hours in costs(hour, "allocated_gpu_hours").items():
+        assert f"| {name} | {gpu_hours:.6f} | ${gpu_hours * price:.6f} |" in text
     published = {"bu-a": 0.002325599081632653, "bu-b": 0.0015503993877551022, "bu-c": 0.0015503993877551022}
     more = "utilization: {signal: DCGM_FI_PROF_GR_ENGINE_ACTIVE, scale: 100}\n"
     assert costs(attribute_hour(history, tmp_path, more), "effective_usd") == pytest.approx(published, rel=1e-9)

@@ -1,6 +1,7 @@
 """Files, commands and checks that the pages about the manifests name exist."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -8,17 +9,31 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
+from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
+from gpucost_cli.manifests.targets import TARGETS
+from gpucost_cli.manifests.values import existing_cluster_values
 from gpucost_devstack.template import REPOSITORY
-from tests.manifests.rendered import CLUSTER, example_files
+from tests.manifests.rendered import CLUSTER, documents, example_files, example_settings, target_files
 
 DOCS = REPOSITORY / "docs"
+TARGET_OF_PAGE = {
+    "kube-prometheus-stack": "kube-prometheus-stack",
+    "amp-scraper": "amp-scraper",
+    "prometheus": "prometheus",
+    "opentelemetry": "otel-collector",
+    "other-servers": "other-servers",
+}
+"""The pages about existing clusters, with their value of `--for`."""
 PAGES = (
     "tutorials/quickstart-eks.md",
     "how-to/existing-cluster.md",
     "explanation/seeds.md",
     "decisions/0036-cluster-manifests.md",
+    *(f"how-to/clusters/{name}.md" for name in TARGET_OF_PAGE),
 )
+PRICE = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
 FOLDERS = "eksctl|karpenter|helm|collection|workloads|aws"
 
 
@@ -31,7 +46,12 @@ def test_named_files_exist(name: str) -> None:
     for pattern in re.findall(
         rf"(?<![\w/-])(?:manifests/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)
     ):
-        assert any(fnmatchcase(path, pattern) for path in (*example_files(), "aws/query-role.parameters.json")), pattern
+        paths = {
+            *example_files(),
+            "aws/query-role.parameters.json",
+            *(path for paths in TARGETS.values() for path in paths),
+        }
+        assert any(fnmatchcase(path, pattern) for path in paths), pattern
     for pattern in re.findall(r"`((?:tests|gpucost_devstack|docs|gpucost|gpucost_cli)/[a-z_/.]+\.py)`", page(name)):
         assert (REPOSITORY / "layers/common" / pattern).exists() or (REPOSITORY / pattern).exists(), pattern
 
@@ -63,6 +83,72 @@ def test_quick_start_shows_the_output_of_its_commands() -> None:
         assert f"{versions[name]['chart']} " in text
     for file in re.findall(r"-f ([a-z/-]+\.yaml)", text):
         assert file.removeprefix("manifests/") in example_files(), file
+
+
+def blocks(name: str, language: str = "") -> list[str]:
+    """The code blocks of a page in a language."""
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
+    return [content for fence_language, content in fences if fence_language == language]
+
+
+@pytest.mark.parametrize(("name", "target"), TARGET_OF_PAGE.items())
+def test_pages_of_existing_clusters_name_rendered_files_and_variables(name: str, target: str) -> None:
+    text, files = page(f"how-to/clusters/{name}.md"), target_files(target)
+    assert f"gpucost manifests render --for {target} --settings settings.yaml " in text
+    assert f"`{len(files)} files for cluster prod-eu are in manifests`" in text
+    exported = dict(re.findall(r'^export (\w+)="(.*)"$', files["env.sh"], re.MULTILINE))
+    for command in blocks(f"how-to/clusters/{name}.md"):
+        for file in re.findall(
+            r"(?:-f |file://|--template-file |base64 -w0 |p' )(?:manifests/)?([a-z]+/[a-z.-]+)", command
+        ):
+            assert file in files, file
+        for variable in re.findall(r"\$\{?([A-Z_]{4,})", command):
+            assert variable in exported or re.search(rf"^{variable}=", command, re.MULTILINE), variable
+    versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
+    for alias, address in re.findall(r"helm repo add (\S+) (\S+)", text):
+        assert address in {chart.get("repository") for chart in versions.values() if chart["chart"].startswith(alias)}
+    for heading in ("## 1. ", "first costed hour\n", "## Take it away again\n"):
+        assert heading in text
+    assert text.count("gpucost doctor --settings settings.yaml") >= 2, "before and after the cluster is changed"
+
+
+@pytest.mark.parametrize(("name", "target"), TARGET_OF_PAGE.items())
+def test_settings_and_parameters_of_the_pages_are_valid(name: str, target: str) -> None:
+    """Other snippets are parameters. Prices are left out on purpose; a page about prices has them."""
+    seen = set()
+    for block in blocks(f"how-to/clusters/{name}.md", "yaml"):
+        document = yaml.safe_load(block)
+        seen.add("clusters" in document)
+        if "clusters" in document:
+            real = block.replace("ws-…", "ws-1").replace("example.net", "corp.test")  # placeholders are refused
+            settings = parse_settings(real + PRICE)
+            assert "pricing" not in document
+            assert [cluster.name for cluster in settings.clusters] == ["prod-eu"]
+            existing_cluster_values(settings, parse_existing_cluster_parameters('account_id: "210987654321"'), target)
+        else:
+            parse_existing_cluster_parameters(block.replace('"…"', '"210987654321"'))
+    assert seen == {True, False}
+
+
+def test_scrape_configuration_becomes_a_value_of_the_prometheus_chart(tmp_path: Path) -> None:
+    """The commands of step 4 of clusters/prometheus.md write the jobs as text."""
+    (script,) = [block for block in blocks("how-to/clusters/prometheus.md") if block.startswith("printf")]
+    (tmp_path / "manifests/collection").mkdir(parents=True)
+    text = target_files("prometheus")["collection/scrape-configs.yaml"]
+    (tmp_path / "manifests/collection/scrape-configs.yaml").write_text(text)
+    commands = [line for line in script.splitlines() if not line.startswith("helm")]
+    subprocess.run(["bash", "-ec", "\n".join(commands)], cwd=tmp_path / "manifests", check=True)
+    values = yaml.safe_load((tmp_path / "scrape-values.yaml").read_text())
+    assert yaml.safe_load(values["extraScrapeConfigs"]) == yaml.safe_load(text)["scrape_configs"]
+
+
+def test_prices_of_the_quick_start_are_those_of_the_example() -> None:
+    text = page("tutorials/quickstart-eks.md")
+    price = example_settings().pricing.gpu_hourly_usd
+    assert f"A g4dn.xlarge costs ${price} an hour, and two m7i.large cost $0.2016." in text
+    assert "$0.73 an hour" in text
+    assert round(float(price or 0) + 0.2016, 2) == 0.73
+    assert "Karpenter's price table" in text
 
 
 def test_clusters_are_created_without_a_second_device_plugin() -> None:
@@ -99,11 +185,12 @@ def test_names_in_the_quick_start_are_those_of_the_parameters() -> None:
     text = page("tutorials/quickstart-eks.md")
     parameters = yaml.safe_load((CLUSTER / "parameters.yaml").read_text())
     assert f"`{parameters['cluster']}: attribution is possible`" in text
-    assert parameters["gpu_group"]["mig_geometry"] in text
-    assert (
-        f"**{parameters['gpu_group']['instance_type']}" in text
-        or f"a {parameters['gpu_group']['instance_type']}" in text
-    )
+    group = parameters["gpu_group"]
+    assert f"A {group['instance_type']} costs" in text
+    assert f"Tesla-T4-SHARED   {group['time_slicing_replicas']}   time-slicing" in text
+    assert sum(tenant["pods"] for tenant in parameters["tenants"]) == group["time_slicing_replicas"]
+    assert documents(example_files()["helm/gpu-operator-time-slicing.yaml"])
+    assert f"replicas: {group['time_slicing_replicas']}\n" in example_files()["helm/gpu-operator-time-slicing.yaml"]
 
 
 def test_every_part_of_the_articles_is_documented() -> None:

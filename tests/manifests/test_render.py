@@ -13,6 +13,7 @@ from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files, write_files
+from gpucost_cli.manifests.targets import TARGETS
 from gpucost_cli.manifests.values import template_values
 from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_devstack.template import REPOSITORY
@@ -113,7 +114,7 @@ def test_files_that_are_no_longer_needed_are_deleted(tmp_path: Path) -> None:
 def test_no_value_of_the_example_is_in_the_files_of_another_cluster() -> None:
     """Every value comes from settings, parameters or versions."""
     text = "\n".join(render_other().values())
-    for value in ("gpu-cost-poc", "us-west-2", ACCOUNT, WORKSPACE, "p4d.24xlarge", "bu-a", "g5.12xlarge",
+    for value in ("gpu-cost-poc", "us-east-1", ACCOUNT, WORKSPACE, "g4dn.xlarge", "bu-a", "g5.12xlarge",
                   "all-1g.5gb", "60s", '"1.34"'):  # fmt: skip
         assert value not in text, value
     for value in ("frankfurt", "eu-central-1b", "999999999999", "ws-abc", "p5.48xlarge", "seeing", "g6.xlarge",
@@ -122,10 +123,13 @@ def test_no_value_of_the_example_is_in_the_files_of_another_cluster() -> None:
 
 
 def test_templates_contain_no_value_of_parameters_or_versions() -> None:
-    template_texts = {name: (CLUSTER / name).read_text() for name in example_files()}
+    template_texts = {name: (CLUSTER / name).read_text() for names in TARGETS.values() for name in names}
+    template_texts |= {name: (CLUSTER / name).read_text() for name in example_files()}
     versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())
-    configured_values = ["us-west-2", "gpu-cost-poc", "111122223333", ACCOUNT, "p4d.24xlarge", "all-1g.5gb"]
-    configured_values += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
+    configured_values = ["us-east-1", "gpu-cost-poc", "111122223333", ACCOUNT, "g4dn.xlarge", "all-1g.5gb"]
+    configured_values += [chart["version"] for chart in versions["charts"].values()] + [
+        image["image"] for image in versions["images"].values()
+    ]
     for name, text in template_texts.items():
         for value in configured_values:
             assert value not in text, f"{name} contains {value}"
@@ -183,9 +187,12 @@ def test_every_collector_has_the_same_scrape_configuration() -> None:
         otel = configuration(files, "collection/otel-collector.yaml")
         assert otel["receivers"]["prometheus"]["config"]["scrape_configs"] == block
         agent, scraper = configuration(files, "collection/prometheus-agent.yaml"), files["collection/amp-scraper.yaml"]
-        assert (
-            otel["receivers"]["prometheus"]["config"]["global"] == agent["global"] == yaml.safe_load(scraper)["global"]
-        )
+        every = {"scrape_interval": agent["global"]["scrape_interval"], "scrape_timeout": "10s"}
+        assert otel["receivers"]["prometheus"]["config"]["global"] == every
+        for collector, configured in (("prometheus-agent", agent), ("amp-scraper", yaml.safe_load(scraper))):
+            assert configured["global"] == {**every, "external_labels": {"gpucost_collector": collector}}
+        exporter = otel["exporters"]["prometheusremotewrite"]
+        assert exporter["external_labels"] == {"gpucost_collector": "otel-collector"}
         assert otel["exporters"]["prometheusremotewrite"]["endpoint"] == agent["remote_write"][0]["url"]
         assert otel["extensions"]["sigv4auth"]["region"] == agent["remote_write"][0]["sigv4"]["region"]
         assert "$" not in yaml.safe_dump(block), "the collector would expand it as a variable"
@@ -282,7 +289,7 @@ def test_clusters_define_the_roles_of_service_accounts() -> None:
         "amp-ingest",
     }
     gpus = [group for group in spot["managedNodeGroups"] if group["name"].startswith("gpu-")]
-    assert [group["availabilityZones"] for group in gpus] == [["us-west-2a"], ["us-west-2b"], ["us-west-2c"]]
+    assert [group["availabilityZones"] for group in gpus] == [["us-east-1a"], ["us-east-1b"], ["us-east-1c"]]
     assert all((group["minSize"], group["desiredCapacity"], group["spot"]) == (0, 0, True) for group in gpus)
     assert set(COLLECTORS) <= set(example_files())
 

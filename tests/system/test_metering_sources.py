@@ -31,6 +31,29 @@ def test_source_without_uids_is_matched_by_name(attribute: Attribute) -> None:
     assert gpu_hours == {"steady": 1.0}
 
 
+def test_change_of_the_collector_within_the_hour_changes_no_figure(attribute: Attribute) -> None:
+    """Collectors write the same series with different labels of their own, such as `gpucost_collector`."""
+    names = {"gpucost_collector": "amp-scraper", "prometheus": "monitoring/kube-prometheus-stack-prometheus"}
+
+    def cluster() -> Timeline:
+        timeline = fleet()
+        timeline.pod("steady")
+        timeline.pod("ends", finished_at=40)
+        timeline.device(0.4, gpu=0, exported_namespace="team", exported_pod="steady")
+        return timeline
+
+    def after_the_change(row: str) -> bool:
+        return float(row.rsplit(maxsplit=1)[-1]) >= timeline.base.timestamp() + 25 * 60
+
+    (expected,) = attribute(cluster())
+    timeline = cluster()
+    for name, value in names.items():
+        changed(timeline, lambda row: row.replace("{", f'{{{name}="{value}",', 1) if after_the_change(row) else row)  # noqa: B023 - called at once
+    (record,) = attribute(timeline)
+    assert record.lines == expected.lines
+    assert record.totals == expected.totals
+
+
 def owned(timeline: Timeline, pod: str, kind: str, name: str, *, controller: bool = True) -> None:
     ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
     timeline.add(

@@ -1,4 +1,4 @@
-"""Bearer tokens from secrets that name the address to which they may be sent.
+"""Bearer tokens and headers from secrets that name the address to which they may be sent.
 
 A secret's value is `{"url": "https://host.example.com", "token": "…"}`. Settings name the secret and an address.
 Anyone who may change the settings could combine a secret with an address of their own. Therefore the secret's `url`
@@ -17,17 +17,23 @@ from gpucost.runtime.secret_destinations import WebOrigin, check_destination, or
 _CONTENT_FORMAT = '{"url": "https://host.example.com", "token": "…"}'
 
 
-class BearerAuth(AuthBase):
-    """Sends a secret's token to the origin that the secret names. Reads it for each request, so that it can rotate.
+class SecretHeaderAuth(AuthBase):
+    """Sends a secret's token in a header, to the origin that the secret names.
+
+    The secret is read for each request, so that it can rotate.
 
     Args:
+        header: the header's name.
         secret: the secret's name.
         secret_value: returns a secret's value.
+        prefix: text before the token.
     """
 
-    def __init__(self, secret: str, secret_value: Callable[[str], str]) -> None:
+    def __init__(self, header: str, secret: str, secret_value: Callable[[str], str], prefix: str = "") -> None:
+        self._header = header
         self._secret = secret
         self._secret_value = secret_value
+        self._prefix = prefix
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         """Add the token to a request.
@@ -42,7 +48,7 @@ class BearerAuth(AuthBase):
                 f"secret {self._secret!r} may be sent to {allowed} only, and the settings use it for {origin}: "
                 "name the secret for that address, or change the url in the secret"
             )
-        request.headers["Authorization"] = f"Bearer {token}"
+        request.headers[self._header] = f"{self._prefix}{token}"
         return request
 
     def _origin_and_token(self) -> tuple[WebOrigin, str]:
@@ -60,3 +66,14 @@ class BearerAuth(AuthBase):
                 f"secret {self._secret!r} has no https address and token: store {_CONTENT_FORMAT} as its value"
             )
         return origin, token
+
+
+class BearerAuth(SecretHeaderAuth):
+    """Sends a secret's token as a bearer token.
+
+    Args:
+        secret, secret_value: as for `SecretHeaderAuth`.
+    """
+
+    def __init__(self, secret: str, secret_value: Callable[[str], str]) -> None:
+        super().__init__("Authorization", secret, secret_value, prefix="Bearer ")

@@ -20,6 +20,7 @@ from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings.access import GrantSettings
+from gpucost.settings.headers import HeaderName, HeaderValue, carries_secret
 from gpucost.settings.metrics_sources import LabelName, MetricsSourcesSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
@@ -62,6 +63,12 @@ class PrometheusSettings(Section):
     role_arn: QueryRole | None = None
     external_id: ExternalId | None = None
     secret: SecretName | None = None
+    headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=10)] = Field(default_factory=dict)
+    """Additional headers of every query, such as `X-Scope-OrgID` for Mimir. Values here are visible to everyone who may
+    read the settings; put secrets into `secret_headers`."""
+    secret_headers: Annotated[dict[HeaderName, SecretName], Field(max_length=5)] = Field(default_factory=dict)
+    """Additional headers whose values are secrets: names of secrets with the value `{"url": …, "token": …}`. The token
+    is sent only to the scheme, host and port of `url`."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long metrics are kept. By default the server's own setting; for AMP, which does not report it, 150 days."""
@@ -82,6 +89,19 @@ class PrometheusSettings(Section):
         if parts.username is not None or parts.password is not None:
             raise ValueError("must not contain credentials; use auth: bearer with a secret")
         return url
+
+    @model_validator(mode="after")
+    def _headers_are_unambiguous(self) -> "PrometheusSettings":
+        names = [name.lower() for name in (*self.headers, *self.secret_headers)]
+        if repeated := duplicates(names):
+            raise ValueError(f"header {min(repeated)!r} is named twice; upper and lower case are the same to HTTP")
+        for name in self.headers:
+            if carries_secret(name):
+                raise ValueError(
+                    f"headers.{name}: the value of this header is a secret. Store it in Secrets Manager, and name it "
+                    f"in secret_headers: {{{name}: gpucost/…}}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _auth_is_complete(self) -> "PrometheusSettings":
@@ -246,7 +266,7 @@ class CoreSettings(Section):
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
         """Keys and values of the addresses to which credentials are sent."""
         for index, cluster in enumerate(self.clusters):
-            if cluster.prometheus.auth != "none":
+            if cluster.prometheus.auth != "none" or cluster.prometheus.secret_headers:
                 yield f"clusters[{index}].prometheus.url", cluster.prometheus.url
 
 

@@ -1,6 +1,6 @@
-"""Authentication to Prometheus: none, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
+"""Authentication to Prometheus: none, a bearer token, SigV4 for AMP, and headers whose values are secrets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from requests.models import PreparedRequest
 
 from gpucost.core.errors import CredentialsError
 from gpucost.runtime import aws
-from gpucost.runtime.bearer import BearerAuth
+from gpucost.runtime.bearer import BearerAuth, SecretHeaderAuth
 from gpucost.runtime.secret_destinations import check_destination
 from gpucost.runtime.secrets import Secrets
 from gpucost.settings import PrometheusSettings
@@ -28,11 +28,32 @@ def authenticator(prometheus: PrometheusSettings, secret_value: Callable[[str], 
         prometheus: the cluster's settings.
         secret_value: reads a secret; None reads it with the process's own credentials.
     """
+    read_secret = secret_value or Secrets(aws.AwsClients()).value
+    steps: list[AuthBase] = [
+        SecretHeaderAuth(header, secret, read_secret) for header, secret in prometheus.secret_headers.items()
+    ]
     if prometheus.auth == "bearer" and prometheus.secret:
-        return BearerAuth(prometheus.secret, secret_value or Secrets(aws.AwsClients()).value)
+        steps.append(BearerAuth(prometheus.secret, read_secret))
     if prometheus.auth == "sigv4" and prometheus.region:
-        return sigv4(_credentials(prometheus), prometheus.region)
-    return None
+        steps.append(sigv4(_credentials(prometheus), prometheus.region))
+    return AuthSteps(steps) if len(steps) > 1 else next(iter(steps), None)
+
+
+class AuthSteps(AuthBase):
+    """Applies several kinds of authentication to each request, in order."""
+
+    def __init__(self, steps: Sequence[AuthBase]) -> None:
+        self._steps = steps
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Authenticate a request.
+
+        Raises:
+            SourceError: a secret is not for this address, or cannot be read.
+        """
+        for step in self._steps:
+            request = step(request)
+        return request
 
 
 class SerializedSigner(AuthBase):

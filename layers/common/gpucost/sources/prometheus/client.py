@@ -40,7 +40,7 @@ AMP also has a parameter for a warning. It is not sent, because a response with 
 """
 QUERY_LENGTH_FLAG = "-search.maxQueryLen"
 """The flag that VictoriaMetrics names when it refuses a query as too long."""
-RETENTION_TIMEOUT_SECONDS = 10.0
+INFORMATION_TIMEOUT_SECONDS = 10.0
 _RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
 _MAX_REDIRECTS = 3
 _MAX_MESSAGE_TEXT = 300
@@ -85,6 +85,7 @@ class PrometheusClient:
         url: base URL, to which `/api/v1/…` is appended.
         cluster: name for error messages.
         auth: signs each request.
+        headers: additional headers of each request.
         timeout: seconds for one attempt, from resolving the host name to the last byte of the response.
         deadline: for all queries together, with retries and waits. A query that fails permanently cancels it, so that
             no other query is started.
@@ -100,6 +101,7 @@ class PrometheusClient:
         *,
         cluster: str,
         auth: AuthBase | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: float = 60,
         deadline: Deadline | None = None,
         budget: MemoryBudget | None = None,
@@ -110,6 +112,7 @@ class PrometheusClient:
         self._url = url.rstrip("/")
         self._cluster = cluster
         self._auth = auth
+        self._headers = {**(headers or {}), "Accept-Encoding": ACCEPTED_ENCODING, "User-Agent": "gpucost"}
         self._timeout = timeout
         self._deadline = deadline or Deadline(math.inf)
         self._budget = budget
@@ -152,12 +155,15 @@ class PrometheusClient:
 
     def retention(self) -> timedelta | None:
         """How long the server keeps samples; None if it does not say, such as AMP."""
+        information = self.server_information("status/runtimeinfo")
+        text = information.get("storageRetention") if isinstance(information, dict) else None
+        return parse_duration(text.split(" ")[0]) if isinstance(text, str) else None
+
+    def server_information(self, path: str) -> Any:
+        """The data of a response about the server itself, such as `status/buildinfo`; None if it does not answer it."""
         try:
-            response = self._send_request(
-                "GET", "status/runtimeinfo", None, RETENTION_TIMEOUT_SECONDS, MAX_ERROR_BODY_BYTES
-            )
-            text = from_json(response.body)["data"]["storageRetention"]
-            return parse_duration(text.split(" ")[0])
+            response = self._send_request("GET", path, None, INFORMATION_TIMEOUT_SECONDS, MAX_ERROR_BODY_BYTES)
+            return from_json(response.body)["data"] if response.status == requests.codes.ok else None
         except (*REQUEST_ERRORS, *_MALFORMED_ERRORS, ResponseTooLargeError, MetricsUnavailableError):
             return None
 
@@ -233,7 +239,7 @@ class PrometheusClient:
             f"{self._url}/api/v1/{path}",
             params=self._limits if form else None,
             data={**form, **_QUERY_OPTIONS} if form else None,
-            headers={"Accept-Encoding": ACCEPTED_ENCODING, "User-Agent": "gpucost"},
+            headers=self._headers,
             auth=self._auth,
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)

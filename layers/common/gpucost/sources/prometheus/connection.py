@@ -32,6 +32,7 @@ def connect(
         prometheus.url,
         cluster=cluster.name,
         auth=authenticator(prometheus, secret_value),
+        headers=prometheus.headers,
         timeout=prometheus.timeout_seconds,
         deadline=deadline,
         budget=budget,

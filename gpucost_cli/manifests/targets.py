@@ -1,0 +1,75 @@
+"""The ways to connect an existing cluster, and the files that each of them needs (`gpucost manifests render --for`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_GPU_EXPORTER = ("helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
+_EXPORTERS = ("helm/kube-state-metrics.yaml", *_GPU_EXPORTER)
+_COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
+STACK = "kube-prometheus-stack"
+TARGETS: Mapping[str, Sequence[str]] = {
+    STACK: (
+        "helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_COLLECTOR_ROLE, "env.sh",
+    ),
+    "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, "env.sh"),
+    "otel-collector": (
+        "collection/access.yaml", "collection/otel-collector.yaml", *_EXPORTERS, *_COLLECTOR_ROLE, "env.sh",
+    ),
+    "prometheus-agent": (
+        "collection/access.yaml", "collection/prometheus-agent.yaml", *_EXPORTERS, *_COLLECTOR_ROLE, "env.sh",
+    ),
+    "prometheus": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
+    "other-servers": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
+}  # fmt: skip
+"""The files of each way. `other-servers` is VictoriaMetrics, Mimir and Thanos."""
+AMP_TARGETS = frozenset(TARGETS) - {STACK, "prometheus", "other-servers"}
+"""Ways whose collector always writes to a workspace of Amazon Managed Service for Prometheus.
+
+kube-prometheus-stack writes to it if the settings query it; otherwise they query the Prometheus of the stack.
+"""
+ONLY_FOR_EXISTING_CLUSTERS = frozenset(
+    ("helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", *_COLLECTOR_ROLE)
+)
+"""Files that a new cluster does not need: eksctl creates the role, and `gpu-operator.yaml` has the same block."""
+
+
+def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: int) -> list[dict[str, Any]]:
+    """Return the PodMonitors of kube-prometheus-stack that scrape the same pods as a scrape configuration.
+
+    kube-state-metrics is left out, because the stack has it. So are the labels that name the cluster, because the stack
+    adds them as external labels, and the rules that drop metrics, because dashboards may query them in the stack.
+    """
+    return [
+        _pod_monitor(scrape_config, interval_seconds)
+        for scrape_config in scrape_configs
+        if scrape_config["job_name"] != "kube-state-metrics"
+    ]
+
+
+def _pod_monitor(scrape_config: Mapping[str, Any], interval_seconds: int) -> dict[str, Any]:
+    rules = [rule for rule in scrape_config["relabel_configs"] if "replacement" not in rule]
+    namespaces = next(
+        rule["regex"].split("|") for rule in rules if rule.get("source_labels") == ["__meta_kubernetes_namespace"]
+    )
+    return {
+        "name": f"gpucost-{scrape_config['job_name']}",
+        "namespaceSelector": {"matchNames": namespaces},
+        "selector": {},
+        "podMetricsEndpoints": [
+            {
+                "interval": f"{interval_seconds}s",
+                "honorLabels": scrape_config["honor_labels"],
+                "relabelings": [
+                    *(_operator_rule(rule) for rule in rules),
+                    {"targetLabel": "job", "replacement": scrape_config["job_name"]},
+                    {"regex": "namespace|pod|container", "action": "labeldrop"},
+                ],
+            }
+        ],
+    }
+
+
+def _operator_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a relabeling rule with the names of the Prometheus operator, for example `sourceLabels`."""
+    names = {"source_labels": "sourceLabels", "target_label": "targetLabel"}
+    return {names.get(key, key): value for key, value in rule.items()}
