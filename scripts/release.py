@@ -89,7 +89,7 @@ def write_archive(built: Path, repository: Path, archive: Path) -> None:
 
 def _archived_files(built: Path, repository: Path) -> Iterator[tuple[str, bytes, bool]]:
     for path in built.rglob("*"):
-        if path.is_file() and path.name != "template.yaml":
+        if path.is_file() and path != built / "template.yaml":
             yield path.relative_to(built).as_posix(), path.read_bytes(), bool(path.stat().st_mode & 0o100)
     # SAM writes these paths relative to the built template. In the archive, the files are next to it.
     local = re.compile(r"^( +(?:LicenseUrl|ReadmeUrl): )\S*?([^/\s]+)$", re.MULTILINE)
