@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
-CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks tests
+CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
 
 .PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy release notices lock openapi dashboards bench clean
 

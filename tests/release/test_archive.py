@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -13,14 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
-import requests
-from moto.server import ThreadedMotoServer
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost_devstack.artefacts import sam_build
-from gpucost_devstack.template import REPOSITORY
+from gpucost_devstack.aws import local_client, running_aws
+from gpucost_devstack.template import REGION, REPOSITORY
 from scripts.notices import layer_environment, page_packages
 from scripts.release import DOCUMENTS, bill_of_materials, write_archive
 
@@ -129,17 +126,9 @@ def test_sam_packages_the_archive(unzipped: Path, tmp_path: Path, region: str) -
     """`sam deploy` packages first: SAM uploads every folder, here to moto, and writes the template to deploy."""
     folder = tmp_path / "elsewhere"
     shutil.copytree(unzipped, folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    server.start()
-    try:
-        endpoint = f"http://127.0.0.1:{port}"
-        credentials = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        bucket = boto3.client("s3", endpoint_url=endpoint, region_name=region, **credentials)
-        requests.post(f"{endpoint}/moto-api/reset", timeout=10)
-        bucket.create_bucket(Bucket="artifacts", CreateBucketConfiguration={"LocationConstraint": region})
+    with running_aws() as endpoint:
+        bucket = local_client("s3", endpoint)
+        bucket.create_bucket(Bucket="artifacts", CreateBucketConfiguration={"LocationConstraint": REGION})
         done = subprocess.run(
             [
                 REPOSITORY / ".tools/sam/bin/sam", "package", "--template-file", "template.yaml",
@@ -157,8 +146,6 @@ def test_sam_packages_the_archive(unzipped: Path, tmp_path: Path, region: str) -
         metadata = packaged["Metadata"]["AWS::ServerlessRepo::Application"]
         uris += [metadata["LicenseUrl"], metadata["ReadmeUrl"]]
         keys = {entry["Key"] for entry in bucket.list_objects_v2(Bucket="artifacts")["Contents"]}
-    finally:
-        server.stop()
     assert len(uris) == len(dict(local_paths(folder / "template.yaml")))
     assert {urlsplit(uri).path.rpartition("/")[2] for uri in uris} <= keys
 
