@@ -46,9 +46,9 @@ def check(version: str, repository: Path, installed: str) -> None:
     changes = subprocess.run(status, cwd=repository, check=True, capture_output=True, text=True).stdout
     if changes:
         raise ReleaseError(f"the checkout has uncommitted changes. Commit or remove them:\n{changes.rstrip()}")
-    for place, written in _written_versions(repository).items():
+    for file, written in _written_versions(repository).items():
         if written != version:
-            raise ReleaseError(f"{place} has version {written}, not {version}. Change it and commit.")
+            raise ReleaseError(f"{file} has version {written}, not {version}. Change it and commit.")
     if installed != version:
         raise ReleaseError(f"gpucost --version prints {installed}, not {version}. Run make setup.")
     release_notes(version, (repository / "CHANGELOG.md").read_text())

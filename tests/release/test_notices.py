@@ -11,7 +11,7 @@ from scripts.notices import LOCKS, NOTICES, PAGE_LICENSES, NoticesError, Package
 MIT = Package("a", "1.0", "MIT", "The MIT text", "")
 
 
-def test_file_lists_what_is_bundled() -> None:
+def test_file_lists_bundled_packages() -> None:
     assert NOTICES.read_text() == current_notices(), "run: make notices"
 
 

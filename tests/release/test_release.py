@@ -34,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    names = {f"GIT_{who}_{field}": "test@example.com" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    names = {f"GIT_{role}_{field}": "test@example.com" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     subprocess.run(["git", *arguments], cwd=folder, check=True, env={**os.environ, **names})
 
 
@@ -111,7 +111,7 @@ def test_missing_artifact_is_refused(tmp_path: Path, missing: str) -> None:
         write_checksums("1.2.3", tmp_path)
 
 
-def test_repository_names_one_version() -> None:
+def test_version_is_the_same_everywhere() -> None:
     """The newest version of the changelog is the one in pyproject.toml and in the template."""
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
     unreleased, newest = changelog.split("\n## [")[1:3]

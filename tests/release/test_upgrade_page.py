@@ -68,7 +68,7 @@ def test_kubernetes_is_the_version_that_objects_are_checked_against() -> None:
         ("Prometheus agent", VERSIONS["images"]["prometheus"].rpartition(":")[2]),
     ],
 )  # fmt: skip
-def test_version_is_the_rendered_one(component: str, versions: str) -> None:
+def test_version_is_rendered(component: str, versions: str) -> None:
     assert MATRIX[component] == versions
 
 
@@ -99,7 +99,7 @@ def test_outputs_and_parameters_exist() -> None:
     assert {"ExistingTableName", "ExistingExportBucket", "CreateWorkspace"} <= template["Parameters"].keys()
 
 
-def test_quoted_error_is_the_one_that_a_rollback_shows() -> None:
+def test_quoted_error_is_shown_by_a_rollback() -> None:
     quoted = re.search(
         r"\*(this release reads up to) ….\s(Deploy the release that wrote it, or a newer one)\*", PAGE.read_text()
     )

@@ -67,7 +67,7 @@ def test_linters_refuse_faults(tmp_path: Path, name: str, pattern: str, replacem
     assert report in problems(tmp_path)
 
 
-def test_every_action_is_pinned_by_one_digest() -> None:
+def test_every_action_is_pinned_by_its_digest() -> None:
     lines = [line for path in WORKFLOWS for line in path.read_text().splitlines() if "uses:" in line]
     pinned = [PINNED.search(line) for line in lines]
     assert lines
