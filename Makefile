@@ -7,9 +7,9 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
-CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks tests
+CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
 
-.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy lock openapi dashboards bench clean
+.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy release notices lock openapi dashboards bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -84,9 +84,21 @@ deploy: ## deploy to AWS; asks four questions the first time (ENV=prod, MORE="--
 	$(SAM) deploy --config-env $(or $(ENV),dev)
 	@echo "now push settings: $(BIN)/gpucost settings push settings.yaml --stack NAME"
 
+release: ## check and write what a release contains, in dist/ (VERSION=0.1.0)
+	@[ -n "$(VERSION)" ] || { echo "VERSION is required, for example: make release VERSION=0.1.0" >&2; exit 1; }
+	@scripts/setup.sh release
+	$(BIN)/python -m scripts.release check $(VERSION)
+	rm -rf .aws-sam dist
+	$(MAKE) dist build
+	$(BIN)/python -m scripts.release package $(VERSION)
+
+notices: ## write THIRD_PARTY_NOTICES: the licenses of what the layers and the page bundle
+	@scripts/setup.sh release
+	$(BIN)/python -m scripts.notices
+
 lock: ## renew the locks
 	scripts/lock_web.sh
-	cd requirements && for name in dev mutate sam checkov forecast; do \
+	cd requirements && for name in dev mutate sam checkov forecast release; do \
 	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
 	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done
@@ -101,6 +113,6 @@ dashboards: ## write dashboards/: Grafana's, and the quick start's recording rul
 
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  gpucost_devstack/dynamodb/node_modules authoring/bytecode/node_modules gpucost_devstack/iam/node_modules web/node_modules \
+	  gpucost_devstack/dynamodb/node_modules authoring/bytecode/node_modules gpucost_devstack/iam/node_modules lint/workflows/node_modules web/node_modules \
 	  functions/api/page *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

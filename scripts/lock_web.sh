@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Renews the locks of web/ and authoring/bytecode/, without the addresses that their packages came from.
+# Renews the locks of web/, authoring/bytecode/ and lint/workflows/, without the addresses that their packages came from.
 set -euo pipefail
-for folder in web authoring/bytecode; do
+for folder in web authoring/bytecode lint/workflows; do
   cd "$(dirname "$(readlink -f "$0")")/../$folder"
   rm -f package-lock.json
   npm install --package-lock-only --silent --ignore-scripts --no-audit --no-fund

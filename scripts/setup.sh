@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs the missing tools of a target. Returns quickly if everything is installed.
 #   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the IAM simulator, the dashboard page
-#   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium
+#   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium, and the tools of `release`
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
+#   setup.sh release  Python packages, SAM, the dashboard page, and what lists licenses and components
 #   setup.sh mutate  Python packages, Prometheus and mutmut
 #   setup.sh forecast  Python packages, and statsmodels for benchmarks.forecast
 set -euo pipefail
@@ -46,7 +47,7 @@ missing() { # the Debian packages that this target needs and that are missing
   case $target in demo | test)
     java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || echo openjdk-17-jre-headless
   esac
-  case $target in demo | test | build | page)
+  case $target in demo | test | build | release | page)
     command -v npm >/dev/null || echo nodejs npm
   esac
   if [ "$target" = test ]; then
@@ -132,14 +133,19 @@ system_packages
 if [ "$target" = page ]; then page; exit; fi
 venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
 
-case $target in build | test)
+case $target in build | release | test)
   venv .tools/sam requirements/sam.txt
   modules authoring/bytecode "the compiler of the layers' bytecode"
 esac
 case $target in mutate | forecast) venv ".tools/$target" "requirements/$target.txt" ;; esac
-case $target in test) venv .tools/checkov requirements/checkov.txt ;; esac
+case $target in release | test) venv .tools/release requirements/release.txt ;; esac
+case $target in test)
+  venv .tools/checkov requirements/checkov.txt
+  modules lint/workflows "the linter of the workflows"
+  ;;
+esac
 case $target in demo | test)
   modules gpucost_devstack/dynamodb "Amazon's DynamoDB Local"
   modules gpucost_devstack/iam "the IAM policy simulator"
 esac
-case $target in demo | build | test) page ;; esac
+case $target in demo | build | release | test) page ;; esac

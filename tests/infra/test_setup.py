@@ -39,7 +39,8 @@ def npm_that(way: str, checkout: Path) -> None:
         "works": 'case "$1" in ci) for last; do :; done; mkdir -p "$last/node_modules" ;; '
         "*) mkdir -p functions/api/page ;; esac",
         "does not build": '[ "$1" = ci ] && mkdir -p web/node_modules',
-        "install bytecode's": 'case "$*" in *bytecode) mkdir -p authoring/bytecode/node_modules ;; *) false ;; esac',
+        "install the linters'": 'for last; do :; done; case "$last" in *bytecode | *workflows) '
+        'mkdir -p "$last/node_modules" ;; *) false ;; esac',
         "fail": "exit 1",
     }
     npm = checkout / "path" / "npm"
@@ -112,11 +113,13 @@ def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -
     engine.mkdir(parents=True)
     (engine / "package-lock.json").write_text("{}\n")
     if target == "test":
-        shutil.copytree(checkout / ".venv", checkout / ".tools" / "checkov")
-        shutil.copy(REPOSITORY / "requirements" / "checkov.txt", checkout / "requirements")
-        succeed_at = checkout / ".tools" / "checkov" / "bin" / "uv"
-        succeed_at.write_text("#!/bin/sh\nexit 0\n")
-        npm_that("install bytecode's", checkout)
+        for tool in ("checkov", "release"):
+            shutil.copytree(checkout / ".venv", checkout / ".tools" / tool)
+            shutil.copy(REPOSITORY / "requirements" / f"{tool}.txt", checkout / "requirements")
+            (checkout / ".tools" / tool / "bin" / "uv").write_text("#!/bin/sh\nexit 0\n")
+        (checkout / "lint" / "workflows").mkdir(parents=True)
+        (checkout / "lint" / "workflows" / "package-lock.json").write_text("{}\n")
+        npm_that("install the linters'", checkout)
     done = setup(checkout, target)
     assert done.returncode == 1
     assert "could not install Amazon's DynamoDB Local" in done.stderr.splitlines()[-1]
