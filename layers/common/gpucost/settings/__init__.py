@@ -58,11 +58,17 @@ class PrometheusSettings(Section):
     url: Address
     """Base URL, without `/api/v1`. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
     auth: Literal["none", "sigv4", "bearer"] = "none"
+    """How queries are authenticated: not at all, with AWS Signature Version 4 (AMP), or with a bearer token."""
     region: Region | None = None
+    """The AWS region of the AMP workspace. Required with `auth: sigv4`, and only allowed there."""
     role_arn: QueryRole | None = None
+    """The IAM role to assume for queries, if the workspace is in another account. Only with `auth: sigv4`."""
     external_id: ExternalId | None = None
+    """The external id that the role's trust policy requires. Only with `role_arn`."""
     secret: SecretName | None = None
+    """Name of the secret with the bearer token and its URL. Required with `auth: bearer`, and only allowed there."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
+    """The longest time for one query, in seconds."""
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long metrics are kept. By default the server's own setting; for AMP, which does not report it, 150 days."""
     max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
@@ -106,7 +112,9 @@ class ClusterSettings(Section):
     """One EKS cluster."""
 
     name: ClusterName
+    """The cluster's name in reports and in the API."""
     prometheus: PrometheusSettings
+    """The server that has the cluster's metrics."""
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Label matchers that are added to every query, if several clusters share a workspace."""
     sources: MetricsSourcesSettings = MetricsSourcesSettings()
@@ -121,9 +129,11 @@ class UtilizationSettings(Section):
     former_names: ClassVar = {"ladder": "sources"}
 
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    """The metric that measures the utilization of GPUs. Nodes without it use the next signal that they have."""
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
     sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "shared")
+    """Where a pod's utilization may come from, in order of preference: its own series, or shares of a larger whole."""
 
     @field_validator("signal")
     @classmethod
@@ -144,6 +154,7 @@ class CoverageSettings(Section):
     """The minimum share of expected scrapes for an hour to be complete."""
 
     allocation: Ratio = Decimal("0.25")
+    """Minimum share of the scrapes of pods and nodes, from 0 to 1."""
     utilization: Ratio = Decimal(0)
     """0: missing utilization makes lines unmeasured, but not hours incomplete."""
 
@@ -152,10 +163,13 @@ class BusinessUnitSettings(Section):
     """A business unit owns pods that any of its matchers match. The first unit that matches wins."""
 
     name: Name
+    """The business unit's name in reports and in the API."""
     namespaces: tuple[Name, ...] = ()
     """Shell patterns such as `team-*`."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
+    """Labels of the namespace and shell patterns of their values; all must match."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
+    """Labels of the pod and shell patterns of their values; all must match."""
     since: Annotated[datetime | None, Field(alias="from", default=None)]
     """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None
@@ -187,14 +201,21 @@ class CoreSettings(Section):
     """Lists whose entries are one of several models: the key that selects the model, and its values."""
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
+    """The clusters whose cost is attributed, and where their metrics are."""
     pricing: PricingSettings
+    """Where the prices of nodes and GPUs come from."""
     utilization: UtilizationSettings = UtilizationSettings()
+    """How the utilization of GPUs is measured."""
     coverage: CoverageSettings = CoverageSettings()
+    """How many scrapes an hour needs to be complete."""
     business_units: tuple[BusinessUnitSettings, ...] = ()
+    """The teams that own pods. A namespace without a business unit is a business unit of its own."""
     cost_labels: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
     """Pod labels that are copied to every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
+    """How far back the schedule looks for hours that are due, in hours."""
     retention: RetentionSettings = RetentionSettings()
+    """How long the ledger keeps its records."""
     access: tuple[GrantSettings, ...] | None = None
     """Access grants. Without this section, all callers whom IAM admits see everything; with it, only grants count."""
 

@@ -30,6 +30,10 @@ class MetricsSourcesSettings(Section):
     """Label matchers by source. All series of a source without matchers are read."""
 
     kube_state_metrics: SourceMatchers | None = None
+    """Labels of trusted series of kube-state-metrics (`kube_*`)."""
     dcgm_exporter: SourceMatchers | None = None
+    """Labels of trusted series of dcgm-exporter (`DCGM_*`)."""
     neuron_monitor: SourceMatchers | None = None
+    """Labels of trusted series of neuron-monitor (`neuron*`)."""
     karpenter: SourceMatchers | None = None
+    """Labels of trusted series of Karpenter (`karpenter_*`)."""
