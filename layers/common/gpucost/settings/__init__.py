@@ -25,6 +25,7 @@ from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import (
     Address,
+    DayOrTime,
     ExternalId,
     Name,
     Positive,
@@ -128,12 +129,13 @@ class UtilizationSettings(Section):
 
     former_names: ClassVar = {"ladder": "sources"}
 
-    signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    signal: Annotated[Name, Field(json_schema_extra={"enum": [*SIGNALS]})] = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     """The metric that measures the utilization of GPUs. Nodes without it use the next signal that they have."""
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
     sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "shared")
-    """Where a pod's utilization may come from, in order of preference: its own series, or shares of a larger whole."""
+    """Where a pod's utilization may come from, in order of preference: its exclusive devices (`pod`), its part of
+    devices that it shares (`shared`), or the average of its node or cluster."""
 
     @field_validator("signal")
     @classmethod
@@ -167,15 +169,15 @@ class BusinessUnitSettings(Section):
     namespaces: tuple[Name, ...] = ()
     """Shell patterns such as `team-*`."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
-    """Labels of the namespace and shell patterns of their values; all must match."""
+    """Labels of the namespace with their values; all must match."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
-    """Labels of the pod and shell patterns of their values; all must match."""
+    """Labels of the pod with their values; all must match."""
     since: Annotated[datetime | None, Field(alias="from", default=None)]
     """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None
     """How its cost is distributed to the other units: in proportion to their cost in the hour, or evenly."""
 
-    @field_validator("since", mode="before")
+    @field_validator("since", mode="before", json_schema_input_type=DayOrTime | None)
     @classmethod
     def _is_a_day_or_hour(cls, since: object) -> object:
         return day_as_midnight(since)
@@ -219,7 +221,7 @@ class CoreSettings(Section):
     access: tuple[GrantSettings, ...] | None = None
     """Access grants. Without this section, all callers whom IAM admits see everything; with it, only grants count."""
 
-    @field_validator("access", mode="before")
+    @field_validator("access", mode="before", json_schema_input_type=tuple[GrantSettings, ...])
     @classmethod
     def _access_is_not_empty(cls, access: object) -> object:
         if access is None:  # an empty section is hardly meant to give access to everyone

@@ -21,7 +21,7 @@ def _as_values(value: object) -> object:
     )
 
 
-LabelValues = Annotated[tuple[Name, ...], BeforeValidator(_as_values)]
+LabelValues = Annotated[tuple[Name, ...], BeforeValidator(_as_values, json_schema_input_type=Name | tuple[Name, ...])]
 SourceMatchers = Annotated[dict[LabelName, LabelValues], Field(min_length=1)]
 """Labels that a series must have, each with one of the given values."""
 
