@@ -17,10 +17,14 @@ from pydantic_core.core_schema import ModelSchema
 from gpucost.settings.section import Section
 from gpucost.settings_document import SettingsDocument
 
+EXAMPLES = files(__package__).joinpath("settings_examples.yaml")
+"""Examples of all sections, by the names of their models."""
+
 
 def settings_schema() -> dict[str, Any]:
     """Return the schema of the whole document, with a description of every key and an example of every section."""
     schema = SettingsDocument.model_json_schema(schema_generator=_SettingsSchema)
+    schema["title"], schema["description"] = "gpucost settings", "Clusters, prices, business units, access and alerts."
     return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
 
 
@@ -32,8 +36,7 @@ def settings_schema_text() -> str:
 @cache
 def section_examples() -> dict[str, Any]:
     """Return the example of every section, by the name of its model. Times are text, as in JSON."""
-    text = files(__package__).joinpath("settings_examples.yaml").read_text(encoding="utf-8")
-    examples: dict[str, Any] = yaml.load(text, Loader=PlainTimesLoader)
+    examples: dict[str, Any] = yaml.load(EXAMPLES.read_text(encoding="utf-8"), Loader=PlainTimesLoader)
     return examples
 
 
