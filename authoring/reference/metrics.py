@@ -93,8 +93,7 @@ def metrics_page() -> str:
         READ,
         table(("Metric", "Need", "Consequence"), families),
         "### Utilization of GPUs and NeuronCores",
-        "Any of these can be the settings' `utilization.signal`, except the one of NeuronCores, which is always read."
-        " [seeds.md](../explanation/seeds.md) explains the choice.",
+        "Any of these can be the settings' `utilization.signal`, except the one of NeuronCores, which is always read.",
         table(("Metric", "Measures", "Value at full use", "Works under MIG", "Exporter versions"), signals),
         "### Recommendations and dashboards",
         "Attribution does not need these. Recommendations and Grafana dashboards read them.",
