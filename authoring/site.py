@@ -22,6 +22,8 @@ LOADED_BY = {"link": "href", "script": "src", "img": "src", "iframe": "src", "so
 """Elements that browsers load, and the attribute with the address."""
 FETCHED_ON_DEMAND = ("mermaid", "pyodide", "glightbox")
 """Classes of elements for which the theme's script loads a library from another host."""
+_LINE_LENGTH = 200
+"""Zensical shows whole paragraphs, and then a line that points into them."""
 _STYLE_ADDRESS = re.compile(r"""(?:@import\s+|url\(\s*)["']?([^"')\s]+)""")
 
 
@@ -93,22 +95,22 @@ def _pages(navigation: Any) -> Iterator[str]:
             yield from _pages(entry)
 
 
+def build(folder: Path = REPOSITORY) -> str | None:
+    """Build the site of a folder with a configuration, strictly; return what is wrong, or None."""
+    command = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if built.returncode == 0:
+        return None
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", built.stdout + built.stderr).partition("Traceback")[0]
+    return "\n".join(line[:_LINE_LENGTH] for line in shown.splitlines())
+
+
 def main() -> int:
     """Build and check; the exit status is 1 if there is a problem."""
     problems = list(navigation_problems())
-    built = subprocess.run(
-        [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"],
-        cwd=REPOSITORY,
-        env={**os.environ, "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if built.returncode != 0:
-        shown = re.sub(r"\x1b\[[0-9;]*m", "", built.stdout + built.stderr).partition("Traceback")[0]
-        problems.append("\n".join(line[:200] for line in shown.splitlines()))
-    else:
-        problems += site_problems()
+    failure = build()
+    problems += site_problems() if failure is None else [failure]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
