@@ -83,7 +83,7 @@ def test_metrics_of_alarms_are_emitted() -> None:
     assert named <= set(emitted_metrics())
 
 
-def test_metrics_page_names_what_queries_read_and_rules_record() -> None:
+def test_metrics_page_names_queried_and_recorded_metrics() -> None:
     page = metrics_page()
     for metric in (queries.REQUESTS, queries.PHASE, queries.NODE_LABELS, queries.POD_RESOURCE_CLAIMS,
                    "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "neuroncore_utilization_ratio"):  # fmt: skip

@@ -36,14 +36,14 @@ _BLOCK = re.compile(r"^```ya?ml\n(.*?)^```|<<'?YAML'?\n(.*?)^YAML$", re.DOTALL |
 
 def models_in_use() -> dict[str, type[Section]]:
     """The models of all sections, by name; those of the schema, without the tests' own models."""
-    found_models: dict[str, type[Section]] = {}
+    models: dict[str, type[Section]] = {}
     stack: list[type[Section]] = [Section]
     while stack:
         model = stack.pop()
         stack += model.__subclasses__()
         if model.__module__.startswith("gpucost.") and model.__name__ in SCHEMA["$defs"]:
-            found_models[model.__name__] = model
-    return {**found_models, "SettingsDocument": SettingsDocument}
+            models[model.__name__] = model
+    return {**models, "SettingsDocument": SettingsDocument}
 
 
 def errors_of_schema(text: str) -> list[str]:
@@ -206,5 +206,5 @@ def test_schema_has_no_reference_to_a_missing_definition() -> None:
     assert {reference.rpartition("/")[2] for reference in references(SCHEMA)} == set(SCHEMA["$defs"])
 
 
-def test_committed_schema_is_the_printed_one() -> None:
+def test_committed_schema_equals_printed_schema() -> None:
     assert Path(REPOSITORY, "docs", "reference", "settings.schema.json").read_text() == settings_schema_text()
