@@ -19,7 +19,7 @@ def http_api_page(document: Mapping[str, Any]) -> str:
     for path, methods in sorted(document["paths"].items()):
         for method, operation in methods.items():
             parts += [f"## {code(f'{method.upper()} {path}')}", *_operation(operation, schemas)]
-    parts.append("# Response fields")
+    parts += ["## Response fields", "These are the objects in the responses, by name."]
     for name, schema in sorted(schemas.items()):
         rows = [
             (code(field), type_text(details, schemas), details.get("description", ""))
