@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
 
-.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy release notices lock openapi dashboards bench clean
+.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy release notices lock openapi dashboards reference docs bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,8 @@ check: setup ## everything static
 	$(BIN)/python lint/docstrings.py
 	$(BIN)/python -m authoring.openapi --check
 	$(BIN)/python -m authoring.grafana --check
+	$(BIN)/python -m authoring.reference --check
+	$(BIN)/python -m authoring.site
 	npm --prefix web run --silent check
 	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
 
@@ -111,8 +113,15 @@ openapi: ## write docs/reference/openapi.json, and the page's types of the API
 dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
 	$(BIN)/python -m authoring.grafana
 
+reference: ## write the generated pages of docs/reference/, and the settings' JSON Schema
+	$(BIN)/python -m authoring.reference
+
+docs: setup ## build the documentation site in build/site
+	$(BIN)/python -m authoring.site
+	@echo "built build/site; to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
+
 clean: ## remove what was built and installed here
 	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  gpucost_devstack/dynamodb/node_modules authoring/bytecode/node_modules gpucost_devstack/iam/node_modules lint/workflows/node_modules web/node_modules \
-	  functions/api/page *.egg-info
+	  functions/api/page build dist .cache *.egg-info
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +

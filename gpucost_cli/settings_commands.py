@@ -88,3 +88,18 @@ def rollback(stack: str, version: int) -> None:
     store = settings_store(stack)
     stored = store.push(store.version(version).text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force, with the text of version {version}")
+
+
+@settings.command()
+def schema() -> None:
+    """Print the JSON Schema of the settings, with which editors complete and check them.
+
+    \b
+    Example:
+      gpucost settings schema > settings.schema.json
+
+    The first line of the settings file names it: # yaml-language-server: $schema=settings.schema.json
+    """
+    from gpucost_cli.settings_schema import settings_schema_text
+
+    sys.stdout.write(settings_schema_text())

@@ -26,6 +26,7 @@ from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import (
     Address,
+    DayOrTime,
     ExternalId,
     Name,
     Positive,
@@ -59,10 +60,15 @@ class PrometheusSettings(Section):
     url: Address
     """Base URL, without `/api/v1`. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
     auth: Literal["none", "sigv4", "bearer"] = "none"
+    """How queries are authenticated: not at all, with AWS Signature Version 4 (AMP), or with a bearer token."""
     region: Region | None = None
+    """The AWS region of the AMP workspace. Required with `auth: sigv4`, and only allowed there."""
     role_arn: QueryRole | None = None
+    """The IAM role to assume for queries, if the workspace is in another account. Only with `auth: sigv4`."""
     external_id: ExternalId | None = None
+    """The external id that the role's trust policy requires. Only with `role_arn`."""
     secret: SecretName | None = None
+    """Name of the secret with the bearer token and its URL. Required with `auth: bearer`, and only allowed there."""
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=10)] = Field(default_factory=dict)
     """Additional headers of every query, such as `X-Scope-OrgID` for Mimir. Values here are visible to everyone who may
     read the settings; put secrets into `secret_headers`."""
@@ -70,6 +76,7 @@ class PrometheusSettings(Section):
     """Additional headers whose values are secrets: names of secrets with the value `{"url": …, "token": …}`. The token
     is sent only to the scheme, host and port of `url`."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
+    """The longest time for one query, in seconds."""
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long metrics are kept. By default the server's own setting; for AMP, which does not report it, 150 days."""
     max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
@@ -126,7 +133,9 @@ class ClusterSettings(Section):
     """One EKS cluster."""
 
     name: ClusterName
+    """The cluster's name in reports and in the API."""
     prometheus: PrometheusSettings
+    """The server that has the cluster's metrics."""
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Label matchers that are added to every query, if several clusters share a workspace."""
     sources: MetricsSourcesSettings = MetricsSourcesSettings()
@@ -140,10 +149,13 @@ class UtilizationSettings(Section):
 
     former_names: ClassVar = {"ladder": "sources"}
 
-    signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    signal: Annotated[Name, Field(json_schema_extra={"enum": [*SIGNALS]})] = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    """The metric that measures the utilization of GPUs. Nodes without it use the next signal that they have."""
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
     sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "shared")
+    """Where a pod's utilization may come from, in order of preference: its exclusive devices (`pod`), its part of
+    devices that it shares (`shared`), or the average of its node or cluster."""
 
     @field_validator("signal")
     @classmethod
@@ -164,6 +176,7 @@ class CoverageSettings(Section):
     """The minimum share of expected scrapes for an hour to be complete."""
 
     allocation: Ratio = Decimal("0.25")
+    """Minimum share of the scrapes of pods and nodes, from 0 to 1."""
     utilization: Ratio = Decimal(0)
     """0: missing utilization makes lines unmeasured, but not hours incomplete."""
 
@@ -172,16 +185,19 @@ class BusinessUnitSettings(Section):
     """A business unit owns pods that any of its matchers match. The first unit that matches wins."""
 
     name: Name
+    """The business unit's name in reports and in the API."""
     namespaces: tuple[Name, ...] = ()
     """Shell patterns such as `team-*`."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
+    """Labels of the namespace with their values; all must match."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
+    """Labels of the pod with their values; all must match."""
     since: Annotated[datetime | None, Field(alias="from", default=None)]
     """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None
     """How its cost is distributed to the other units: in proportion to their cost in the hour, or evenly."""
 
-    @field_validator("since", mode="before")
+    @field_validator("since", mode="before", json_schema_input_type=DayOrTime | None)
     @classmethod
     def _is_a_day_or_hour(cls, since: object) -> object:
         return day_as_midnight(since)
@@ -207,18 +223,25 @@ class CoreSettings(Section):
     """Lists whose entries are one of several models: the key that selects the model, and its values."""
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
+    """The clusters whose cost is attributed, and where their metrics are."""
     pricing: PricingSettings = PricingSettings()
+    """Where the prices of nodes and GPUs come from."""
     utilization: UtilizationSettings = UtilizationSettings()
+    """How the utilization of GPUs is measured."""
     coverage: CoverageSettings = CoverageSettings()
+    """How many scrapes an hour needs to be complete."""
     business_units: tuple[BusinessUnitSettings, ...] = ()
+    """The teams that own pods. A namespace without a business unit is a business unit of its own."""
     cost_labels: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
     """Pod labels that are copied to every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
+    """How far back the schedule looks for hours that are due, in hours."""
     retention: RetentionSettings = RetentionSettings()
+    """How long the ledger keeps its records."""
     access: tuple[GrantSettings, ...] | None = None
     """Access grants. Without this section, all callers whom IAM admits see everything; with it, only grants count."""
 
-    @field_validator("access", mode="before")
+    @field_validator("access", mode="before", json_schema_input_type=tuple[GrantSettings, ...])
     @classmethod
     def _access_is_not_empty(cls, access: object) -> object:
         if access is None:  # an empty section is hardly meant to give access to everyone

@@ -22,7 +22,9 @@ class ClaimSettings(Section):
     """A JWT claim with a value, or with a list that contains the value."""
 
     name: Name
+    """The claim's name in the token."""
     value: Name
+    """The value that the claim must have or contain."""
 
 
 class GrantSettings(Section):
@@ -31,6 +33,7 @@ class GrantSettings(Section):
     principal: Principal | None = None
     """ARN of an IAM user or role. A role's grant applies to its sessions."""
     claim: ClaimSettings | None = None
+    """A claim of the users' tokens, with a JWT authorizer."""
     roles: Annotated[tuple[Role, ...], Field(min_length=1)]
     """`admin`, `viewer` (all business units), `bu:<name>`."""
 

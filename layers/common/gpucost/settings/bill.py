@@ -21,11 +21,15 @@ class CurSettings(Section):
     """A Data Export in S3, hourly and with resource ids, read with Athena."""
 
     format: Literal["cur2", "focus-1.0", "focus-1.2"] = "cur2"
+    """The format of the Data Export: AWS's Cost and Usage Report 2.0 or FOCUS."""
     database: GlueName
+    """The export's database in the AWS Glue catalog."""
     table: GlueName
+    """The export's table in the AWS Glue catalog."""
     workgroup: Annotated[str, matching_pattern(r"[A-Za-z0-9._-]{1,128}", "up to 128 letters, digits, ., _ and -")] = (
         "primary"
     )
+    """The Athena workgroup that runs the queries."""
     output_location: (
         Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
     ) = None

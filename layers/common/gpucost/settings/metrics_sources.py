@@ -21,7 +21,7 @@ def _as_values(value: object) -> object:
     )
 
 
-LabelValues = Annotated[tuple[Name, ...], BeforeValidator(_as_values)]
+LabelValues = Annotated[tuple[Name, ...], BeforeValidator(_as_values, json_schema_input_type=Name | tuple[Name, ...])]
 SourceMatchers = Annotated[dict[LabelName, LabelValues], Field(min_length=1)]
 """Labels that a series must have, each with one of the given values."""
 
@@ -30,6 +30,10 @@ class MetricsSourcesSettings(Section):
     """Label matchers by source. All series of a source without matchers are read."""
 
     kube_state_metrics: SourceMatchers | None = None
+    """Labels of trusted series of kube-state-metrics (`kube_*`)."""
     dcgm_exporter: SourceMatchers | None = None
+    """Labels of trusted series of dcgm-exporter (`DCGM_*`)."""
     neuron_monitor: SourceMatchers | None = None
+    """Labels of trusted series of neuron-monitor (`neuron*`)."""
     karpenter: SourceMatchers | None = None
+    """Labels of trusted series of Karpenter (`karpenter_*`)."""

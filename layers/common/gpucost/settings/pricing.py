@@ -18,15 +18,23 @@ class NodeMatchers(Section):
     """The nodes to which an entry applies: all given shell patterns must match. Without patterns, all nodes."""
 
     cluster: Name | None = None
+    """Shell pattern of the cluster's name."""
     node_pool: Name | None = None
+    """Shell pattern of the node pool's name."""
     instance_type: Name | None = None
+    """Shell pattern of the EC2 instance type."""
     gpu_model: Name | None = None
+    """Shell pattern of the GPU model."""
     capacity_type: Name | None = None
+    """Shell pattern of the capacity type: `on-demand`, `spot` or `capacity-block`."""
     region: Name | None = None
+    """Shell pattern of the AWS region."""
     zone: Name | None = None
+    """Shell pattern of the availability zone."""
     since: Annotated[UtcTime | None, Field(alias="from", default=None)]
     """The UTC time or day from which the entry applies."""
     until: UtcTime | None = None
+    """The UTC time or day at which the entry ends."""
 
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> "NodeMatchers":
@@ -49,7 +57,9 @@ class RateSettings(NodeMatchers):
     """A price in the settings, for some nodes."""
 
     gpu_hourly_usd: Positive | None = None
+    """Price of one physical GPU for one hour."""
     node_hourly_usd: Positive | None = None
+    """Price of one node for one hour."""
     percent_of_on_demand: Annotated[Decimal, Field(gt=0, le=100)] | None = None
     """Percentage of the node's on-demand price in the price book, for example 65 for reserved capacity."""
 
@@ -67,7 +77,9 @@ class DiscountSettings(NodeMatchers):
     """A private discount on prices that do not include it. The bill (cur) includes it."""
 
     percent: Percent
+    """The discount in percent of the price."""
     sources: tuple[Literal["spot", "on-demand"], ...] = ("on-demand",)
+    """The price sources to which the discount applies."""
 
 
 class CapacityBlockSettings(Section):
@@ -76,12 +88,17 @@ class CapacityBlockSettings(Section):
     reservation_id: Annotated[
         str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, such as cr-0123456789abcdef0")
     ]
+    """The capacity reservation's id."""
     instance_type: Name
+    """The EC2 instance type of the block."""
     instances: Annotated[int, Field(ge=1, le=1000)]
+    """The number of instances in the block."""
     fee_usd: Positive
     """The upfront price of the whole block."""
     since: Annotated[UtcTime, Field(alias="from")]
+    """The UTC time or day at which the block begins."""
     until: UtcTime
+    """The UTC time or day at which the block ends."""
     cluster: Name | None = None
     """The cluster to which unused instance-hours are charged; required if there are several clusters."""
 
@@ -98,8 +115,11 @@ class CustomSplit(Section):
     """Weights of one GPU, one vCPU and one GiB of memory."""
 
     gpu: Positive
+    """Weight of one physical GPU."""
     vcpu: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9)]
+    """Weight of one vCPU."""
     gib: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9)]
+    """Weight of one GiB of memory."""
 
 
 def _kind_of_split(value: object) -> str:
@@ -137,12 +157,17 @@ class PricingSettings(Section):
     rates: tuple[RateSettings, ...] = ()
     """For source `rates`: prices of GPUs or nodes, or percentages of on-demand prices, for the nodes they match."""
     discounts: tuple[DiscountSettings, ...] = ()
+    """Private discounts on spot and on-demand prices."""
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
+    """For source `capacity-block`: the prepaid blocks."""
     on_demand: OnDemandSettings = OnDemandSettings()
+    """For source `on-demand`: which list prices apply."""
     operating_systems: Annotated[tuple[Literal["linux", "windows"], ...], Field(min_length=1)] = ("linux",)
     """The nodes' operating systems, for which spot and on-demand prices are fetched."""
     cur: CurSettings | None = None
+    """For source `cur`: where the AWS bill is."""
     split: Split = "gpu-bears-all"
+    """The part of a node's price that its GPUs bear: a named policy, or weights per GPU, vCPU and GiB."""
 
     @field_validator("sources")
     @classmethod

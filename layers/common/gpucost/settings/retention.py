@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from gpucost.core.ledger import MIN_RETENTION, Retention
 from gpucost.settings.section import Section
 
+_DURATION = r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?"
 _DAYS_PER_UNIT = {"d": 1, "w": 7, "y": 365}
 
 
@@ -16,12 +17,14 @@ def _days_of_duration(value: object) -> object:
     """Convert a Prometheus duration such as `400d` or `1y5w` to days. Leave other values as they are."""
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?", value) or value == "":
+    if not re.fullmatch(_DURATION, value) or value == "":
         raise ValueError(f"{value!r} is not a number of days or a duration such as 400d, 26w or 5y")
     return sum(int(count) * _DAYS_PER_UNIT[unit] for count, unit in re.findall(r"(\d+)([ywd])", value))
 
 
-RetentionDays = Annotated[int, BeforeValidator(_days_of_duration), Field(ge=MIN_RETENTION.days, le=3660)]
+_Days = Annotated[int, Field(ge=MIN_RETENTION.days, le=3660)]
+_Duration = Annotated[str, Field(pattern=f"^{_DURATION}$", min_length=1)]
+RetentionDays = Annotated[_Days, BeforeValidator(_days_of_duration, json_schema_input_type=_Days | _Duration)]
 
 
 class RetentionSettings(Section):

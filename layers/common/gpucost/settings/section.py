@@ -3,13 +3,25 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from ipaddress import ip_address
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 Value = TypeVar("Value", bound=Hashable)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -17,16 +29,32 @@ Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
 
 
-def matching_pattern(pattern: str, allowed: str) -> AfterValidator:
-    """Validates that a whole text matches a pattern; the error message describes what is allowed."""
-    compiled = re.compile(pattern, re.ASCII)
+@dataclass(frozen=True, slots=True)
+class _WholeTextPattern:
+    """Validates that a whole text matches a pattern, which the JSON Schema contains, too."""
 
-    def validate(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise ValueError(f"must be {allowed}")
+    pattern: re.Pattern[str]
+    allowed: str
+
+    def validate(self, text: str) -> str:
+        if not self.pattern.fullmatch(text):
+            raise ValueError(f"must be {self.allowed}")
         return text
 
-    return AfterValidator(validate)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.validate, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {
+            **handler(schema),
+            "pattern": f"^({self.pattern.pattern})$",
+            "patternErrorMessage": f"must be {self.allowed}",
+        }
+
+
+def matching_pattern(pattern: str, allowed: str) -> _WholeTextPattern:
+    """Validates that a whole text matches a pattern; the error message describes what is allowed."""
+    return _WholeTextPattern(re.compile(pattern, re.ASCII), allowed)
 
 
 Slug = Annotated[
@@ -88,6 +116,10 @@ def protects_secrets(address: str) -> bool:
     return parts.scheme == "https" or is_loopback
 
 
+DayOrTime = date | datetime
+"""What documents may contain in place of a time."""
+
+
 def day_as_midnight(value: object) -> object:
     """Convert a day to its midnight, UTC. Leave other values as they are."""
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -109,5 +141,7 @@ def _in_utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-UtcTime = Annotated[datetime, BeforeValidator(_reject_numbers), AfterValidator(_in_utc)]
+UtcTime = Annotated[
+    datetime, BeforeValidator(_reject_numbers, json_schema_input_type=DayOrTime), AfterValidator(_in_utc)
+]
 """A UTC time or day."""

@@ -24,11 +24,15 @@ class AlertSettings(Section):
     """Alert rules and the receivers of their notifications."""
 
     rules: tuple[AlertRule, ...] = ()
+    """The conditions that fire alerts, and the digests."""
     receivers: tuple[Receiver, ...] = ()
+    """Where notifications are sent."""
     time_zone: TimeZoneName = "UTC"
     """Used for quiet hours and digests of rules without a time zone, and for recommended schedules."""
     quiet_hours: QuietHoursSettings | None = None
+    """When notifications of rules without quiet hours are muted."""
     repeat_hours: Annotated[int, Field(ge=0, le=720)] = 24
+    """While an alert fires, its notification is repeated after this many hours; 0: never."""
 
     @field_validator("rules")
     @classmethod
@@ -90,6 +94,7 @@ class SettingsWithAlerts(CoreSettings):
         "receivers": ("type", RECEIVER_TYPES),
     }
     alerts: AlertSettings = AlertSettings()
+    """Alert rules and the receivers of their notifications."""
 
     def check_new_document(self) -> None:
         """Check what only applies to a document that is being pushed, not to one that is already stored.

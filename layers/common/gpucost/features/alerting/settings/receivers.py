@@ -25,7 +25,9 @@ class SlackReceiver(_Receiver):
     """A Slack incoming webhook. Its URL is the value of a secret."""
 
     type: Literal["slack"]
+    """The type of the receiver."""
     secret: SecretName
+    """Name of the secret with the webhook's URL."""
     host: HostName | None = None
     """The host of the webhook, if it belongs to a Slack-compatible service."""
 
@@ -39,6 +41,7 @@ class EmailReceiver(_Receiver):
     """The deployment's SNS email topic."""
 
     type: Literal["email"]
+    """The type of the receiver."""
 
     @property
     def key(self) -> str:
@@ -50,6 +53,7 @@ class AlertmanagerReceiver(_Receiver):
     """An Alertmanager (API v2), for existing routes to PagerDuty, Opsgenie or Teams."""
 
     type: Literal["alertmanager"]
+    """The type of the receiver."""
     url: Address
     """Base URL; `/api/v2/alerts` is appended."""
     secret: SecretName | None = None

@@ -28,9 +28,13 @@ class RuleScope(Section):
     """What a rule applies to: shell patterns; an empty list matches everything."""
 
     business_units: NamePatterns = ()
+    """Shell patterns of business units' names."""
     clusters: NamePatterns = ()
+    """Shell patterns of clusters' names."""
     namespaces: NamePatterns = ()
+    """Shell patterns of namespaces."""
     node_pools: NamePatterns = ()
+    """Shell patterns of node pools' names."""
 
     def has_cluster(self, name: str) -> bool:
         """Whether the rule applies to a cluster."""
@@ -53,8 +57,11 @@ class QuietHoursSettings(Section):
     """When notifications are muted. Alerts that still fire afterwards are sent then."""
 
     begin: Annotated[ClockTime, Field(alias="from")]
+    """The time of day at which the quiet hours begin, in the rule's time zone."""
     end: Annotated[ClockTime, Field(alias="to")]
+    """The time of day at which the quiet hours end. It may be earlier than `from`: the next day."""
     weekends: bool = False
+    """Whether whole Saturdays and Sundays are quiet, too."""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -71,9 +78,13 @@ class RuleOverride(Section):
     """Other thresholds for some subjects of a rule. All patterns that are set must match."""
 
     business_unit: NamePattern | None = None
+    """Shell pattern of the business unit's name."""
     cluster: NamePattern | None = None
+    """Shell pattern of the cluster's name."""
     namespace: NamePattern | None = None
+    """Shell pattern of the namespace."""
     node_pool: NamePattern | None = None
+    """Shell pattern of the node pool's name."""
 
     def matches(self, subject: Subject) -> bool:
         """Whether the override applies to a subject."""
@@ -100,15 +111,21 @@ class RuleSettings(Section):
     name: RuleName | None = None
     """Alert states are stored under this name. Required if several rules are of one kind; default: the kind."""
     scope: RuleScope = RuleScope()
+    """The business units, clusters, namespaces and node pools to which the rule applies. Default: all."""
     severity: Severity | None = None
+    """The severity of the rule's alerts. Default: that of the kind."""
     receivers: tuple[Name, ...] | None = None
     """Names of receivers. Default: all."""
     time_zone: TimeZoneName | None = None
+    """Time zone of quiet hours and digests. Default: `time_zone` of `alerts`."""
     quiet_hours: QuietHoursSettings | None = None
+    """When notifications are muted. Default: `quiet_hours` of `alerts`."""
     repeat_hours: Annotated[int, Field(ge=0, le=720)] | None = None
     """While an alert fires, its notification is repeated after this many hours; 0: never."""
     for_hours: DurationHours = 1
+    """For how many hours in a row the condition must be true before the alert fires."""
     keep_firing_hours: Annotated[int, Field(ge=0, le=168)] = 0
+    """For how many hours the alert keeps firing after the condition was last true."""
 
     @property
     def effective_severity(self) -> Severity:
@@ -148,8 +165,11 @@ class WasteOverride(RuleOverride):
     """Other thresholds of a waste rule."""
 
     waste_usd_per_hour: Positive | None = None
+    """The minimum waste in USD in an hour, in place of the rule's."""
     waste_percent: Percent | None = None
+    """The minimum waste in percent of the allocated cost, in place of the rule's."""
     for_hours: DurationHours | None = None
+    """Hours in a row, in place of the rule's."""
 
 
 class WasteRule(RuleSettings):
@@ -158,20 +178,26 @@ class WasteRule(RuleSettings):
     kind = "waste"
 
     rule: Literal["waste"]
+    """The kind of the rule."""
     waste_usd_per_hour: Positive
     """Fires if this much is wasted in an hour, and at least `waste_percent` of the allocated cost."""
     waste_percent: Percent
+    """The minimum waste in percent of the allocated cost."""
     across_clusters: bool = False
     """Whether to sum clusters, in hours for which all of them have figures. Default: each cluster on its own."""
     overrides: tuple[WasteOverride, ...] = ()
+    """Other thresholds for some business units or clusters. The first that matches is used."""
 
 
 class IdleWorkloadOverride(RuleOverride):
     """Other thresholds of an idle-workload rule."""
 
     gpus: Positive | None = None
+    """The fewest physical GPUs, in place of the rule's."""
     utilization_percent: Percent | None = None
+    """The utilization in percent, in place of the rule's."""
     for_hours: DurationHours | None = None
+    """Hours in a row, in place of the rule's."""
 
 
 class IdleWorkloadRule(RuleSettings):
@@ -181,18 +207,22 @@ class IdleWorkloadRule(RuleSettings):
     default_severity = "info"
 
     rule: Literal["idle-workload"]
+    """The kind of the rule."""
     gpus: Positive = Decimal(1)
     """The fewest physical GPUs, on average over the hour, that the workload must hold."""
     utilization_percent: Percent = Decimal(10)
     """Fires if the mean utilization of these GPUs is lower."""
     overrides: tuple[IdleWorkloadOverride, ...] = ()
+    """Other thresholds for some workloads. The first that matches is used."""
 
 
 class UnallocatedOverride(RuleOverride):
     """Other thresholds of an unallocated rule."""
 
     usd_per_hour: Positive | None = None
+    """The unallocated cost in USD in an hour, in place of the rule's."""
     for_hours: DurationHours | None = None
+    """Hours in a row, in place of the rule's."""
 
 
 class UnallocatedRule(RuleSettings):
@@ -201,16 +231,20 @@ class UnallocatedRule(RuleSettings):
     kind = "unallocated"
 
     rule: Literal["unallocated"]
+    """The kind of the rule."""
     usd_per_hour: Positive
     """Fires if the unallocated cost of the pool's nodes in an hour reaches this amount."""
     overrides: tuple[UnallocatedOverride, ...] = ()
+    """Other thresholds for some node pools. The first that matches is used."""
 
 
 class BudgetOverride(RuleOverride):
     """Another budget."""
 
     monthly_usd: Positive | None = None
+    """The budget for a calendar month in USD, in place of the rule's."""
     quarterly_usd: Positive | None = None
+    """The budget for a calendar quarter in USD, in place of the rule's."""
 
     def overridden_settings(self) -> dict[str, Any]:
         """Return the keys that the override replaces; another monthly budget also removes the rule's quarterly one."""
@@ -223,7 +257,9 @@ class BudgetRule(RuleSettings):
     kind = "budget"
 
     rule: Literal["budget"]
+    """The kind of the rule."""
     monthly_usd: Positive
+    """The budget of each business unit in scope for a calendar month, in USD."""
     quarterly_usd: Positive | None = None
     """Used by quarterly forecasts. Default: three times the monthly budget. Alerts only use the monthly budget."""
     percents: Annotated[tuple[Annotated[Decimal, Field(gt=0, le=1000)], ...], Field(min_length=1, max_length=10)] = (
@@ -231,16 +267,20 @@ class BudgetRule(RuleSettings):
         Decimal(80),
         Decimal(100),
     )
+    """The percentages of the budget at which an alert fires."""
     projection: bool = True
     """Whether to fire also when the projection for the whole month reaches the highest of `percents`."""
     overrides: tuple[BudgetOverride, ...] = ()
+    """Other budgets for some business units. The first that matches is used."""
 
 
 class SpendChangeOverride(RuleOverride):
     """Other thresholds of a spend-change rule."""
 
     percent: Annotated[Decimal, Field(gt=0, le=100_000)] | None = None
+    """The difference in percent, in place of the rule's."""
     usd: Positive | None = None
+    """The difference in USD, in place of the rule's."""
 
 
 class SpendChangeRule(RuleSettings):
@@ -249,12 +289,15 @@ class SpendChangeRule(RuleSettings):
     kind = "spend-change"
 
     rule: Literal["spend-change"]
+    """The kind of the rule."""
     percent: Annotated[Decimal, Field(gt=0, le=100_000)]
     """Fires if the difference is larger than this part of the previous weeks' median, and larger than `usd`."""
     usd: Positive
+    """The minimum difference in USD."""
     weeks: Annotated[int, Field(ge=2, le=8)] = 4
     """How many previous weeks are compared."""
     overrides: tuple[SpendChangeOverride, ...] = ()
+    """Other thresholds for some business units. The first that matches is used."""
 
 
 class DataRule(RuleSettings):
@@ -264,6 +307,7 @@ class DataRule(RuleSettings):
     default_severity = "critical"
 
     rule: Literal["data"]
+    """The kind of the rule."""
     overdue_hours: Annotated[int, Field(ge=1, le=720)] | None = 2
     """Fires when at least this many hours of a cluster are missing or incomplete."""
     coverage: Annotated[Decimal, Field(gt=0, le=1)] | None = None
@@ -285,6 +329,7 @@ class DigestRule(RuleSettings):
     default_severity = "info"
 
     rule: Literal["digest"]
+    """The kind of the rule."""
     every: Literal["week", "month"] = "week"
     """The period: a week from Monday to Sunday, or a calendar month, UTC. The digest is sent after it ended."""
     at: ClockTime = "08:00"
@@ -297,6 +342,7 @@ class ExternalRule(RuleSettings):
     kind = "external"
 
     rule: Literal["external"]
+    """The kind of the rule."""
 
     def covers(self, subject: Subject) -> bool:
         """Whether the rule applies to a subject; an empty field of the subject does not match a scope that sets it."""

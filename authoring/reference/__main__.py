@@ -1,0 +1,51 @@
+"""Writes or checks the generated pages of `docs/reference/`: `python -m authoring.reference [--check]`."""
+
+import json
+import sys
+from pathlib import Path
+
+from authoring.openapi import openapi_text
+from authoring.reference.command_line import command_line_page
+from authoring.reference.http_api import http_api_page
+from authoring.reference.metrics import metrics_page
+from authoring.reference.settings import settings_page
+from authoring.reference.template import template_page
+from gpucost_cli.settings_schema import settings_schema_text
+from gpucost_devstack.template import REPOSITORY
+
+FOLDER = REPOSITORY / "docs" / "reference"
+
+
+def files() -> dict[str, str]:
+    """Render every file, by its name."""
+    return {
+        "settings.md": settings_page(),
+        "settings.schema.json": settings_schema_text(),
+        "cli.md": command_line_page(),
+        "template.md": template_page(),
+        "metrics.md": metrics_page(),
+        "http-api.md": http_api_page(json.loads(openapi_text())),
+    }
+
+
+def main(arguments: list[str], folder: Path = FOLDER) -> int:
+    """Write or check the files; the exit status is 1 if a committed file differs, 2 for wrong arguments."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m authoring.reference [--check]", file=sys.stderr)
+        return 2
+    outdated = {
+        name: text
+        for name, text in files().items()
+        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
+    }
+    if not arguments:
+        for name, text in outdated.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        return 0
+    for name in outdated:
+        print(f"docs/reference/{name} is outdated; run: make reference", file=sys.stderr)
+    return 1 if outdated else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
