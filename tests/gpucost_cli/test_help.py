@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
+from inspect import cleandoc
 
 import click
 import pytest
@@ -52,7 +53,7 @@ def test_lists_of_commands_are_not_truncated(names: tuple[str, ...], width: int)
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_has_a_sentence_and_an_example(name: str) -> None:
-    text = COMMANDS[name].help or ""
+    text = cleandoc(COMMANDS[name].help or "")  # Python 3.13 removes the indentation itself
     first = " ".join(text.partition("\n\n")[0].split())
     assert first.endswith("."), first
     assert first[0].isupper(), first

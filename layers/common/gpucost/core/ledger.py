@@ -122,7 +122,7 @@ def changed_business_units(before: CostsByKey[tuple[str, str]], record: HourReco
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, `HourSummary(…)` is a TypeError in Python 3.11
 class CostSummary(Generic[K]):
     """The sums of one cluster's hour or UTC day, as reports and alerts read them."""
 
