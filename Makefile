@@ -9,7 +9,7 @@ export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
 
-.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy release notices lock openapi dashboards reference docs bench clean
+.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy dist release notices lock openapi dashboards reference docs bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,10 @@ deploy: ## deploy to AWS; asks four questions the first time (ENV=prod, MORE="--
 	@$(MAKE) --no-print-directory build
 	$(SAM) deploy --config-env $(or $(ENV),dev)
 	@echo "now push settings: $(BIN)/gpucost settings push settings.yaml --stack NAME"
+
+dist: ## build the wheel and the source archive, in dist/
+	@scripts/setup.sh build
+	$(BIN)/python -m hatchling build -d dist
 
 release: ## check and write what a release contains, in dist/ (VERSION=0.1.0)
 	@[ -n "$(VERSION)" ] || { echo "VERSION is required, for example: make release VERSION=0.1.0" >&2; exit 1; }

@@ -66,11 +66,11 @@ class PairOption(click.ParamType[tuple[str, str]]):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(self, text: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """Return both sides, or fail with a usage error."""
-        left, separator, right = value.partition("=")
+        left, separator, right = text.partition("=")
         if not (left and separator and right):
-            self.fail(f"{value!r} is not {self.name}.", param, ctx)
+            self.fail(f"{text!r} is not {self.name}.", param, ctx)
         return left, right
 
 

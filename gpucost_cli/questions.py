@@ -24,11 +24,11 @@ class PatternOption(click.ParamType[str]):
         self.pattern = pattern
         self.allowed = allowed
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, text: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text, or fail with a usage error that says what is allowed."""
-        if not re.fullmatch(self.pattern, value):
-            self.fail(f"{value!r} is not {self.allowed}.", param, ctx)
-        return str(value)
+        if not re.fullmatch(self.pattern, text):
+            self.fail(f"{text!r} is not {self.allowed}.", param, ctx)
+        return str(text)
 
 
 class SettingOption(click.ParamType[str]):
@@ -49,18 +49,18 @@ class SettingOption(click.ParamType[str]):
         self._key = key
         self._is_optional = is_optional
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, text: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text, or fail with a usage error that says what is allowed."""
         from pydantic import TypeAdapter, ValidationError
 
-        if self._is_optional and not value:
+        if self._is_optional and not text:
             return ""
         try:
-            TypeAdapter(self._annotation()).validate_python({self._key: value} if self._key else value)
+            TypeAdapter(self._annotation()).validate_python({self._key: text} if self._key else text)
         except ValidationError as error:
             message = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-            self.fail(f"{value!r} {message}.", param, ctx)
-        return str(value)
+            self.fail(f"{text!r} {message}.", param, ctx)
+        return str(text)
 
 
 def yes_option(command: Callable[..., Any]) -> Callable[..., Any]:

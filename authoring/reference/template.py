@@ -109,10 +109,10 @@ def _alarm(name: str, alarm: Mapping[str, Any]) -> tuple[str, ...]:
     namespace, metric = metric_of(alarm)
     statistic = alarm.get("Statistic", "Sum")
     threshold = alarm["Threshold"]
-    value = code(threshold["Ref"]) if isinstance(threshold, Mapping) else str(threshold)
+    limit = code(threshold["Ref"]) if isinstance(threshold, Mapping) else str(threshold)
     periods, seconds = alarm["EvaluationPeriods"], alarm.get("Period", 3600)
     hours = f"{seconds // 3600} h" if seconds >= 3600 else f"{seconds // 60} min"
-    condition = f"{statistic} of {hours} {_COMPARISONS[alarm['ComparisonOperator']]} {value}"
+    condition = f"{statistic} of {hours} {_COMPARISONS[alarm['ComparisonOperator']]} {limit}"
     if periods > 1:
         condition += f", {periods} times in a row"
     link = f"[runbook](../how-to/runbook.md#{runbook_section(name)})"

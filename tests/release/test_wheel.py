@@ -1,0 +1,103 @@
+"""The wheel in an empty environment, away from the repository, with an empty HOME and a minimal PATH."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucost.core.hours import format_timestamp
+from gpucost_devstack.template import REPOSITORY
+from tests.system.timeline import HOUR, Timeline
+
+UV = REPOSITORY / ".venv" / "bin" / "uv"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
+    (path,) = folder.glob("gpucost-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def gpucost(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the installed command in an empty folder, which is also its HOME."""
+    folder = tmp_path_factory.mktemp("installed")
+    home = tmp_path_factory.mktemp("home")
+    for command in (["venv", "-q", "--python", sys.executable, "."], ["pip", "install", "-q", "--python", ".", wheel]):
+        subprocess.run([UV, *command], cwd=folder, check=True, capture_output=True, timeout=300)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        variables = {"HOME": str(home), "PATH": "/usr/bin:/bin", "AWS_EC2_METADATA_DISABLED": "true"}
+        command = [str(folder / "bin" / "gpucost"), *arguments]
+        return subprocess.run(
+            command, cwd=home, env=variables, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    return run
+
+
+def test_wheel_has_only_packages_of_the_product_and_what_they_read(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"gpucost", "gpucost_cli", "gpucost_devstack"}
+    assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
+    carried = "gpucost_devstack/repository/"
+    assert {
+        f"{carried}template.yaml",
+        f"{carried}cluster/versions.yaml",
+        f"{carried}functions/api/page/index.html",
+    } <= {*names}
+    assert os.stat(wheel).st_size < 3_000_000  # noqa: PTH116
+
+
+def test_installed_command_attributes_an_hour(
+    gpucost: Callable[..., subprocess.CompletedProcess[str]], prometheus: Callable[[str], str], tmp_path: Path
+) -> None:
+    timeline = Timeline(step=30)
+    timeline.up()
+    labels = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
+    timeline.node(capacity={"nvidia_com_gpu": 1}, labels=labels)
+    timeline.pod("pod")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f'clusters: [{{name: c, prometheus: {{url: "{prometheus(timeline.text())}"}}}}]\n')
+    done = gpucost("attribute", "--settings", str(settings), "--hour", format_timestamp(HOUR), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (line,) = json.loads(done.stdout)["hours"][0]["lines"]
+    assert (line["price_source"], float(line["allocated_usd"])) == ("list-price", 1.006)
+    examined = gpucost("doctor", "--settings", str(settings))
+    # The samples are older than a day, which the doctor sees.
+    assert (examined.returncode, examined.stderr) == (1, "gpucost: attribution is impossible for cluster c\n")
+    assert "kube_pod_container_resource_requests" in examined.stdout
+
+
+def test_installed_command_carries_manifests_and_schema(
+    gpucost: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert json.loads(gpucost("settings", "schema").stdout)["properties"]["clusters"]
+    settings = tmp_path / "settings.yaml"
+    settings.write_text('clusters: [{name: c, prometheus: {url: "http://127.0.0.1:9090"}}]')
+    folder = tmp_path / "out"
+    done = gpucost("manifests", "render", "--settings", str(settings), "--for", "prometheus", "--out", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert list(folder.rglob("*.yaml"))
+
+
+def test_demo_without_its_extra_names_the_extra(gpucost: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = gpucost("demo", "--once")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'gpucost[demo]'" in done.stderr
+
+
+def test_init_without_a_terminal_names_the_option(gpucost: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = gpucost("init")
+    assert done.returncode == 2
+    assert "--" in done.stderr
