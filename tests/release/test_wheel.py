@@ -44,7 +44,7 @@ def gpucost(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
     return run
 
 
-def test_wheel_has_only_packages_of_the_product_and_what_they_read(wheel: Path) -> None:
+def test_wheel_has_only_packages_of_the_product_and_their_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"gpucost", "gpucost_cli", "gpucost_devstack"}
