@@ -47,6 +47,12 @@ class Outside(ThreadingHTTPServer):
                 if path == ["status", "runtimeinfo"]:
                     retention = {"status": "success", "data": {"storageRetention": "400d"}}
                     return 200, "application/json", json.dumps(retention)
+                if path == ["status", "buildinfo"]:
+                    build = {
+                        "status": "success",
+                        "data": {"version": "2.42.0", "branch": "HEAD", "goVersion": "go1.20"},
+                    }
+                    return 200, "application/json", json.dumps(build)
                 status, answer = self.metrics.answer("/".join(path), body)
                 return status, "application/json", json.dumps(answer)
             case ["aws", service, *_]:

@@ -18,7 +18,7 @@ NOT_THERE = {
     "cluster/aws/observability.yaml": "",
 }
 """Templates of services that some partitions lack, by the regions' prefix: nested, each under its own condition."""
-PRINCIPAL = re.compile(r"^[a-z]+\.amazonaws\.com$")
+PRINCIPAL = re.compile(r"^(pods\.)?[a-z]+\.amazonaws\.com$")
 """Names of services in trust policies, which are the same everywhere."""
 
 

@@ -143,7 +143,7 @@ class OnDemandSettings(Section):
 class PricingSettings(Section):
     """Where prices come from."""
 
-    source: PriceSource | Literal["auto"] | None = None
+    source: Literal[PriceSource, "auto"] | None = None
     """A single source, instead of `sources`. `auto`, the default without `sources`: the best source that has a price
     for a node. In order: the bill, Capacity Blocks, `rates`, spot prices, AWS's on-demand prices, and the built-in list
     prices. The first three only where the settings have them."""
