@@ -58,7 +58,7 @@ def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> Non
     records: list[HourRecord] = []
     problems: list[str] = []
     all_clusters_read = True
-    price_fetcher = _price_fetcher(settings, now)
+    price_fetcher = _price_fetcher(settings, starts[0], now)
     for cluster in settings.clusters:
         cluster_records, problem, was_read = _attribute_cluster(cluster, settings, starts, now, price_fetcher)
         records += cluster_records
@@ -108,13 +108,25 @@ def _attribute_cluster(
     return records, f"cluster {cluster.name} has no figures: hour {format_timestamp(newest.hour)}: {reasons}", True
 
 
-def _price_fetcher(settings: "CoreSettings", now: datetime) -> "NodePriceFetcher | None":
+def _price_fetcher(settings: "CoreSettings", since: datetime, now: datetime) -> "NodePriceFetcher | None":
     """Return what fetches AWS's prices; None if the settings do not need them or there are no AWS credentials."""
-    from gpucost.runtime import aws
     from gpucost_cli.node_price_fetcher import FETCHED_SOURCES, NodePriceFetcher
 
-    if not FETCHED_SOURCES & {*settings.pricing.ordered_sources} or aws.new_session().get_credentials() is None:
+    if FETCHED_SOURCES.isdisjoint(settings.pricing.ordered_sources):
         return None
-    return NodePriceFetcher(
-        settings.pricing, aws.AwsClients(), now, warn=lambda sentence: click.echo(f"gpucost: {sentence}", err=True)
-    )
+    from botocore.exceptions import BotoCoreError
+
+    from gpucost.runtime import aws
+
+    try:
+        credentials = aws.new_session().get_credentials()
+    except BotoCoreError as error:
+        _warn(f"AWS's prices are not used: {error}")
+        return None
+    if credentials is None:
+        return None
+    return NodePriceFetcher(settings.pricing, aws.AwsClients(), since, now, warn=_warn)
+
+
+def _warn(sentence: str) -> None:
+    click.echo(f"gpucost: {sentence}", err=True)

@@ -1,7 +1,7 @@
 """Fetches spot and on-demand prices of a cluster's nodes from AWS, for attribution without a deployment."""
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gpucost.core.errors import SourceError
@@ -15,11 +15,14 @@ FETCHED_SOURCES = frozenset({"spot", "on-demand"})
 
 
 class NodePriceFetcher:
-    """Fetches the prices of the nodes in some hours' usage. A region that fails is reported once and not tried again.
+    """Fetches the prices of the nodes in some hours' usage, each price once.
+
+    A source that fails in a region is reported once, and not tried again there.
 
     Args:
         pricing: the settings, with the sources, operating systems and tenancy.
         clients: returns a boto3 client of a service in a region.
+        since: start of the first hour, from which spot prices are fetched.
         now: the current time.
         warn: reports in a sentence which prices are missing, and why.
     """
@@ -28,6 +31,7 @@ class NodePriceFetcher:
         self,
         pricing: PricingSettings,
         clients: Callable[[str, str], Any],
+        since: datetime,
         now: datetime,
         *,
         warn: Callable[[str], None],
@@ -35,36 +39,40 @@ class NodePriceFetcher:
         self._pricing = pricing
         self._spot = Ec2SpotHistory(clients)
         self._price_list = AwsPriceList(clients)
+        self._since = since
         self._now = now
         self._warn = warn
         self._failed: set[tuple[str, str]] = set()
+        self._fetched_types: dict[tuple[str, str], set[str]] = {}
+        self._prices: list[Price] = []
 
-    def __call__(self, usages: Sequence[Usage]) -> list[Price]:
-        """Return the prices of the nodes, of all sources and regions that answer."""
+    def __call__(self, usages: Sequence[Usage]) -> Sequence[Price]:
+        """Return the prices of these nodes and of those of earlier calls, of all sources and regions that answer."""
         types: dict[tuple[str, str], set[str]] = {}
         for usage in usages:
-            for node in (pod.node for pod in usage.pods) if usage.nodes is None else (n.node for n in usage.nodes):
-                attributes = attributes_of_node(node, usage.cluster)
+            holders = usage.pods if usage.nodes is None else usage.nodes
+            for attributes in (attributes_of_node(holder.node, usage.cluster) for holder in holders):
                 region, instance_type = attributes["region"], attributes["instance_type"]
                 if region and instance_type:
                     types.setdefault(("on-demand", region), set()).add(instance_type)
                     if attributes["capacity_type"] == "spot":
                         types.setdefault(("spot", region), set()).add(instance_type)
-        since = datetime.fromtimestamp(0, UTC) if not usages else min(usage.hour for usage in usages)
-        prices: list[Price] = []
         for (source, region), names in sorted(types.items()):
-            if source not in self._pricing.ordered_sources or (source, region) in self._failed:
+            fetched_types = self._fetched_types.setdefault((source, region), set())
+            missing = names - fetched_types
+            if not missing or source not in self._pricing.ordered_sources or (source, region) in self._failed:
                 continue
             try:
-                prices += self._fetch(source, region, names, since)
+                self._prices += self._fetch(source, region, missing)
             except SourceError as error:
                 self._failed.add((source, region))
                 self._warn(f"{source} prices of {region} are not used: {error}")
-        return prices
+            fetched_types |= missing
+        return self._prices
 
-    def _fetch(self, source: str, region: str, types: Collection[str], since: datetime) -> list[Price]:
+    def _fetch(self, source: str, region: str, types: Collection[str]) -> list[Price]:
         systems = self._pricing.operating_systems
         if source == "spot":
-            return self._spot.fetch(region, types, systems, since=since, now=self._now)
+            return self._spot.fetch(region, types, systems, since=self._since, now=self._now)
         tenancy = self._pricing.on_demand.tenancy
         return self._price_list.fetch(region, types, systems, tenancy=tenancy, now=self._now)

@@ -77,5 +77,9 @@ def node_package_folder(source: Path) -> Path:
                 f"npm could not install the packages of {source.name}: {done.stderr.strip()[-300:] or 'no message'}. "
                 "Is the npm registry reachable?"
             )
-        target.rename(folder)
+        try:
+            target.rename(folder)
+        except OSError:  # another demo has installed them in the meantime
+            if not folder.is_dir():
+                raise
     return folder

@@ -14,7 +14,7 @@ _COMPARISONS = {"GreaterThanThreshold": ">", "GreaterThanOrEqualToThreshold": "â
                 "LessThanOrEqualToThreshold": "â‰¤"}  # fmt: skip
 _REPOSITORY_LINK = re.compile(r"\bdocs/(?:how-to|contributing|reference|tutorials|explanation)/[\w-]+\.md")
 INTRODUCTION = """
-`make deploy GUIDED=1` asks for parameters and stores the answers in `samconfig.toml`; `sam deploy --parameter-overrides NAME=VALUE` sets single ones. Every parameter has a default.
+Every parameter has a default. `gpucost init` and `make deploy` ask for the most important ones and write them to `samconfig.toml`; add others there, to `parameter_overrides` ([deploy](../how-to/deploy.md)).
 """  # noqa: E501 - one line for each paragraph
 
 

@@ -43,12 +43,14 @@ def url(prometheus: Callable[[str], str]) -> str:
     return prometheus(timeline.text())
 
 
-def attributed(url: str, aws: Aws, warnings: list[str]) -> HourRecord:
+def attributed(url: str, aws: Aws, warnings: list[str], *, times: int = 1) -> HourRecord:
+    """The hour's record of the last of several batches with the same hour, which share a fetcher."""
     settings = parse_settings(f'clusters: [{{name: c, prometheus: {{url: "{url}"}}}}]')
     now = datetime.now(UTC)
-    fetcher = NodePriceFetcher(settings.pricing, aws.client, now, warn=warnings.append)
-    reader = metrics_reader(settings.clusters[0], settings)
-    (record,) = attribute_hours(reader, settings.clusters[0], settings, [HOUR], now=now, fetch_prices=fetcher)
+    fetcher = NodePriceFetcher(settings.pricing, aws.client, HOUR, now, warn=warnings.append)
+    for _ in range(times):
+        reader = metrics_reader(settings.clusters[0], settings)
+        (record,) = attribute_hours(reader, settings.clusters[0], settings, [HOUR], now=now, fetch_prices=fetcher)
     return record
 
 
@@ -76,7 +78,7 @@ def test_nodes_have_the_prices_that_aws_answers(url: str, aws: Aws) -> None:
 def test_refused_prices_are_reported_once_and_list_prices_are_used(url: str, aws: Aws) -> None:
     warnings: list[str] = []
     aws.failing |= {"GetProducts", "DescribeSpotPriceHistory"}
-    record = attributed(url, aws, warnings)
+    record = attributed(url, aws, warnings, times=2)
     assert prices(record) == {name: ("list-price", Decimal("1.006")) for name in ("on-demand", "spot")}
     assert record.status == "provisional"
     assert [warning.partition(":")[0] for warning in warnings] == [
@@ -86,6 +88,12 @@ def test_refused_prices_are_reported_once_and_list_prices_are_used(url: str, aws
     assert any("list price of" in note for note in record.notes)
 
 
+def test_prices_are_fetched_once_for_all_batches(url: str, aws: Aws) -> None:
+    record = attributed(url, aws, [], times=3)
+    assert sorted(aws.calls) == [("us-east-1", "DescribeSpotPriceHistory"), ("us-east-1", "GetProducts")]
+    assert prices(record) == {"on-demand": ("on-demand", Decimal("1.006")), "spot": ("spot", Decimal("0.35"))}
+
+
 def test_every_node_is_paid_by_the_price_that_it_names(url: str, aws: Aws) -> None:
     record = attributed(url, aws, [])
     assert record.totals is not None
@@ -93,17 +101,30 @@ def test_every_node_is_paid_by_the_price_that_it_names(url: str, aws: Aws) -> No
     assert Fraction(record.totals.capacity.node_cost_usd, 10**12) == Fraction("1.006") + Fraction("0.35")
 
 
-def test_command_without_credentials_uses_list_prices_and_names_their_day(url: str, tmp_path: Path) -> None:
-    (tmp_path / "settings.yaml").write_text(f'clusters: [{{name: c, prometheus: {{url: "{url}"}}}}]\n')
+def attribute_command(url: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder that is also its HOME, without the variables of AWS."""
+    (folder / "settings.yaml").write_text(f'clusters: [{{name: c, prometheus: {{url: "{url}"}}}}]\n')
     command = [str(REPOSITORY / ".venv/bin/gpucost"), "attribute", "--settings", "settings.yaml"]
     variables = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
-    variables |= {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
-    done = subprocess.run(
+    variables |= {"HOME": str(folder), "AWS_EC2_METADATA_DISABLED": "true", **environment}
+    return subprocess.run(
         [*command, "--hour", format_timestamp(HOUR), "--format", "json"],
-        cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, env=variables, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
+
+
+def test_command_without_credentials_uses_list_prices_and_names_their_day(url: str, tmp_path: Path) -> None:
+    done = attribute_command(url, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (hour,) = json.loads(done.stdout)["hours"]
     assert hour["status"] == "provisional", "the spot node has no spot price"
     assert {line["price_source"] for line in hour["lines"]} == {"list-price"}
     assert f"g5.xlarge is priced at the list price of {DAYS['us-east-1']}, us-east-1" in " ".join(hour["notes"])
+
+
+def test_unusable_credentials_are_reported_and_list_prices_are_used(url: str, tmp_path: Path) -> None:
+    done = attribute_command(url, tmp_path, AWS_PROFILE="missing")
+    assert done.returncode == 0
+    assert done.stderr == "gpucost: AWS's prices are not used: The config profile (missing) could not be found\n"
+    (hour,) = json.loads(done.stdout)["hours"]
+    assert {line["price_source"] for line in hour["lines"]} == {"list-price"}

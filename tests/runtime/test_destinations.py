@@ -2,11 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,40 +20,14 @@ from gpucost.sources.prometheus.auth import SerializedSigner, authenticator
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from tests.features.alerting.sample_notifications import notification
+from tests.recording_server import Received, recording_server
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 
 
-@contextmanager
-def server(status: int = 200, location: str = "") -> Iterator[tuple[str, list[str | None]]]:
-    """A server's address, and the Authorization headers that it has received."""
-    received: list[str | None] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(self.headers["Authorization"])
-            self.rfile.read(int(self.headers["Content-Length"] or 0))
-            self.send_response(status)
-            if location:
-                self.send_header("Location", location)
-            body = b'{"status": "success", "data": {"resultType": "vector", "result": []}}'
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST  # noqa: N815 - the base class looks it up
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
-        thread = Thread(target=web.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{web.server_port}", received
-        finally:
-            web.shutdown()
-            thread.join()
+def tokens(received: Received) -> list[str | None]:
+    """The Authorization header of each request."""
+    return [headers.get("authorization") for _, headers in received]
 
 
 def secret_for(url: str) -> str:
@@ -71,10 +41,10 @@ def prometheus(url: str, secret: str) -> PrometheusClient:
 
 
 def test_token_goes_to_the_origin_that_its_secret_names() -> None:
-    with server() as (url, received):
+    with recording_server() as (url, received):
         prometheus(url, secret_for(url + "/any/path")).query("up", NOON)
         AlertmanagerNotifier(url, secret="gpucost/x", secret_value=lambda _: secret_for(url)).send([notification()])
-    assert received == ["Bearer topsecret", "Bearer topsecret"]
+    assert tokens(received) == ["Bearer topsecret", "Bearer topsecret"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +70,7 @@ def test_token_goes_to_the_origin_that_its_secret_names() -> None:
     ],
 )
 def test_secret_of_another_address_is_not_sent(secret: str, says: str) -> None:
-    with server() as (url, received):
+    with recording_server() as (url, received):
         value = secret.replace("{url}", url).replace("{port}", url.rpartition(":")[2])
         receiver = AlertmanagerNotifier(url, secret="gpucost/x", secret_value=lambda _: value)
         for send in (lambda: prometheus(url, value).query("up", NOON), lambda: receiver.send([notification()])):
@@ -108,12 +78,15 @@ def test_secret_of_another_address_is_not_sent(secret: str, says: str) -> None:
                 send()
             assert says in str(failure.value)
             assert "topsecret" not in str(failure.value)
-    assert received == []
+    assert tokens(received) == []
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed_with_a_token(status: int) -> None:
-    with server() as (target, reached), server(status, target + "/elsewhere") as (url, received):
+    with (
+        recording_server() as (target, reached),
+        recording_server(status, location=target + "/elsewhere") as (url, received),
+    ):
         client = prometheus(url, secret_for(url))
         with pytest.raises(SourceError, match=f"redirects to '{target}/elsewhere', which is not followed"):
             client.query("up", NOON)
@@ -121,7 +94,7 @@ def test_no_redirect_is_followed_with_a_token(status: int) -> None:
         receiver = AlertmanagerNotifier(url, secret="gpucost/x", secret_value=lambda _: secret_for(url))
         with pytest.raises(SourceError):
             receiver.send([notification()])
-    assert received == ["Bearer topsecret"] * 3
+    assert tokens(received) == ["Bearer topsecret"] * 3
     assert reached == []
 
 
@@ -130,7 +103,7 @@ def test_no_redirect_is_followed_with_a_signature() -> None:
         request.headers["X-Amz-Security-Token"] = "topsecret"
         return request
 
-    with server() as (target, reached), server(307, target) as (url, _):
+    with recording_server() as (target, reached), recording_server(307, location=target) as (url, _):
         client = PrometheusClient(url, cluster="demo", auth=SerializedSigner(sign), timeout=5)  # type: ignore[arg-type]
         with pytest.raises(SourceError, match="which is not followed"):
             client.query("up", NOON)
@@ -145,11 +118,11 @@ def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
 
 
 def test_settings_connect_with_the_secret_that_they_name() -> None:
-    with server() as (url, received):
+    with recording_server() as (url, received):
         settings = parse_settings(document(f'{{url: "{url}", auth: bearer, secret: gpucost/prometheus}}'))
         secrets = {"gpucost/prometheus": secret_for(url)}
         connect(settings.clusters[0], secret_value=secrets.__getitem__).query("up", NOON)
-    assert received == ["Bearer topsecret"]
+    assert tokens(received) == ["Bearer topsecret"]
     assert isinstance(authenticator(settings.clusters[0].prometheus), BearerAuth)
 
 

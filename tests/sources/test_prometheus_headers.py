@@ -2,11 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
@@ -17,40 +14,10 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost_cli.doctor import examine_cluster
+from tests.recording_server import recording_server
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 EMPTY = b'{"status": "success", "data": {"resultType": "matrix", "result": [], "stats": {}}}'
-Received = list[tuple[str, dict[str, str]]]
-"""Method and headers of each request."""
-
-
-@contextmanager
-def recording_server(status: int = 200, body: bytes = EMPTY) -> Iterator[tuple[str, Received]]:
-    """The address of a server, and the requests that it has received."""
-    received: Received = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append((self.command, {name.lower(): text for name, text in self.headers.items()}))
-            self.rfile.read(int(self.headers["Content-Length"] or 0))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST  # noqa: N815 - the base class looks it up
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
-        thread = Thread(target=web.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{web.server_port}", received
-        finally:
-            web.shutdown()
-            thread.join()
 
 
 def settings(url: str, **prometheus: object) -> CoreSettings:

@@ -4,12 +4,9 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import boto3
@@ -27,6 +24,7 @@ from gpucost_devstack.aws import client_environment, running_aws
 from gpucost_devstack.installation import find_program
 from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
+from tests.recording_server import recording_server
 
 NOW = datetime.now(UTC)
 LAST = floor_hour(NOW) - HOUR
@@ -78,31 +76,6 @@ def test_every_kind_and_long_names_are_accepted(alertmanager: str) -> None:
     assert len(shown(alertmanager, "kinds")) == len(notifications) + 1
 
 
-@contextmanager
-def guarded(status: int) -> Iterator[tuple[str, list[str]]]:
-    tokens: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            tokens.append(self.headers["Authorization"])
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", tokens
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_bearer_token_is_read_for_each_message_and_never_logged() -> None:
     tokens_in_turn = iter(["first-token", "second-token", "third-token"])
 
@@ -111,12 +84,12 @@ def test_bearer_token_is_read_for_each_message_and_never_logged() -> None:
             url, secret="gpucost/am", secret_value=lambda _: json.dumps({"url": url, "token": next(tokens_in_turn)})
         )
 
-    with guarded(200) as (url, tokens):
+    with recording_server() as (url, received):
         receiver = notifier(url)
         receiver.send([notification()])
         receiver.send([notification()])
-    assert tokens == ["Bearer first-token", "Bearer second-token"]
-    with guarded(401) as (url, _), pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
+    assert [headers["authorization"] for _, headers in received] == ["Bearer first-token", "Bearer second-token"]
+    with recording_server(401) as (url, _), pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
         notifier(url).send([notification()])
     assert "third-token" not in str(failure.value)
     with pytest.raises(SourceError, match="could not be reached"):
