@@ -17,7 +17,7 @@ FETCHED_SOURCES = frozenset({"spot", "on-demand"})
 class NodePriceFetcher:
     """Fetches the prices of the nodes in some hours' usage, each price once.
 
-    A source that fails in a region is reported once, and not tried again there.
+    What a source does not answer is reported, and not asked for again.
 
     Args:
         pricing: the settings, with the sources, operating systems and tenancy.
@@ -42,7 +42,6 @@ class NodePriceFetcher:
         self._since = since
         self._now = now
         self._warn = warn
-        self._failed: set[tuple[str, str]] = set()
         self._fetched_types: dict[tuple[str, str], set[str]] = {}
         self._prices: list[Price] = []
 
@@ -60,12 +59,11 @@ class NodePriceFetcher:
         for (source, region), names in sorted(types.items()):
             fetched_types = self._fetched_types.setdefault((source, region), set())
             missing = names - fetched_types
-            if not missing or source not in self._pricing.ordered_sources or (source, region) in self._failed:
+            if not missing or source not in self._pricing.ordered_sources:
                 continue
             try:
                 self._prices += self._fetch(source, region, missing)
             except SourceError as error:
-                self._failed.add((source, region))
                 self._warn(f"{source} prices of {region} are not used: {error}")
             fetched_types |= missing
         return self._prices

@@ -62,9 +62,10 @@ def test_nodes_of_a_capacity_block_need_their_reservation(diagnose: Diagnose) ->
     assert faults(diagnose(labeled, pricing("g5.12xlarge"))) == {}
 
 
-def test_region_is_required_without_a_zone(diagnose: Diagnose) -> None:
+@pytest.mark.parametrize("source", ["on-demand", "list-price", "auto"])
+def test_region_is_required_without_a_zone(diagnose: Diagnose, source: str) -> None:
     cluster = healthy(labels={"topology_kubernetes_io_zone": ""})
-    findings = faults(diagnose(cluster, "{source: on-demand}"))
+    findings = faults(diagnose(cluster, f"{{source: {source}}}"))
     assert set(findings) == {"node label topology.kubernetes.io/zone", "node label topology.kubernetes.io/region"}
 
 

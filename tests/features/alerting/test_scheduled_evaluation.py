@@ -5,6 +5,8 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.rule_kinds.budget import project_month_spend
@@ -160,6 +162,17 @@ def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> No
     assert (notification.note, fleet.email.take()) == (reason, ["firing data settings"])
     fleet.push(text)
     assert fleet.tick(34) == ["resolved data settings"]
+
+
+@pytest.mark.parametrize(("source", "alerts"), [("spot", ["firing data prices"]), ("auto", [])])
+def test_deployment_without_spot_prices_alerts_only_where_the_settings_name_them(
+    table: DynamoTable, source: str, alerts: list[str]
+) -> None:
+    text = settings_with_rules("rule: data, price_age_hours: 30")
+    fleet = Fleet(table, re.sub(r"pricing: .*", f"pricing: {{source: {source}}}", text))
+    fleet.prices_fetched_at = None
+    fleet.publish(0, EIGHT)
+    assert fleet.tick(1) == alerts
 
 
 def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) -> None:

@@ -109,6 +109,7 @@ def test_plan_that_list_prices_do_not_show_stays_open_with_a_note() -> None:
 
 @pytest.mark.parametrize(("source", "states"), [
     ("on-demand", ["open", "withdrawn", "withdrawn"]),
+    ("list-price", ["open", "withdrawn", "withdrawn"]),
     ("constant", ["open", "withdrawn", "withdrawn"]),
     ("rates", ["open", "applied", "verified"]),
 ])  # fmt: skip

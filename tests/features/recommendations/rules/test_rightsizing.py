@@ -135,6 +135,7 @@ def test_committed_capacity_saves_no_cash_and_a_bill_leaves_it_unknown() -> None
         "reserved": sim.Pool("reserved", capacity_type="reserved"),
         "billed": sim.Pool("billed", price_source="cur"),
         "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
+        "listed": sim.Pool("listed", price_source="list-price"),
     }
     loads = [sim.Load(name, lambda _: 0.0, lambda _: 2, pool=pool) for name, pool in pools.items()]
     by_workload = {
@@ -146,6 +147,8 @@ def test_committed_capacity_saves_no_cash_and_a_bill_leaves_it_unknown() -> None
     assert by_workload["billed"].saving.list_usd is None, "the list price is unknown"
     assert by_workload["spot"].saving.cash_usd == by_workload["spot"].saving.usd
     assert by_workload["spot"].saving.list_usd is None
+    listed = by_workload["listed"].saving
+    assert listed.cash_usd == listed.list_usd == listed.usd
 
 
 def test_list_price_saving_uses_list_prices_where_the_bill_charged_less() -> None:
