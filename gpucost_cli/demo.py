@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def run_demo(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
             ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_demo_period(end)}&group_by=business_unit"
             console.print(f"  curl '{ask}'", soft_wrap=True)  # so that the line can be copied whole
             name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
-            console.print(f"  .venv/bin/gpucost report --stack {name}")
+            console.print(f"  {sys.argv[0]} report --stack {name}")
             console.print(f"or open {stack.outputs['ApiUrl']} in a browser")
             try:
                 _serve(stack)

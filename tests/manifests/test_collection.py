@@ -20,6 +20,7 @@ import requests
 import yaml
 
 from gpucost.core.hours import floor_day, floor_hour
+from gpucost.core.pricing.list_price_table import HOURLY_PRICES
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.settings_document import parse_settings
@@ -35,7 +36,7 @@ from gpucost_devstack.template import REPOSITORY
 from tests.manifests import articles, prometheus_operator
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import Target, exposed_labels, targets
-from tests.manifests.rendered import configuration, example_settings, parameters_text
+from tests.manifests.rendered import configuration, parameters_text
 from tests.prometheus_clients import SentQuery, recording_client
 from tests.system import fleet_truth
 
@@ -439,7 +440,7 @@ def test_costs_of_the_proof_of_concept_are_the_published_ones(hour: Any, history
     right = {"bu-a": 0.2325599081632653, "bu-b": 0.1550399387755102, "bu-c": 0.1550399387755102}
     assert costs(hour, "effective_usd") == pytest.approx(right, rel=1e-9)
     text = (REPOSITORY / "docs/tutorials/quickstart-eks.md").read_text()
-    price = float(example_settings().pricing.gpu_hourly_usd or 0)
+    price = float(HOURLY_PRICES["us-east-1"]["g4dn.xlarge"])
     for name, gpu_hours in costs(hour, "allocated_gpu_hours").items():
         assert f"| {name} | {gpu_hours:.6f} | ${gpu_hours * price:.6f} |" in text
     published = {"bu-a": 0.002325599081632653, "bu-b": 0.0015503993877551022, "bu-c": 0.0015503993877551022}

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpucost.core.pricing.list_price_table import HOURLY_PRICES
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.targets import TARGETS
 from gpucost_cli.manifests.values import existing_cluster_values
 from gpucost_devstack.template import REPOSITORY
-from tests.manifests.rendered import CLUSTER, documents, example_files, example_settings, target_files
+from tests.manifests.rendered import CLUSTER, documents, example_files, target_files
 
 DOCS = REPOSITORY / "docs"
 TARGET_OF_PAGE = {
@@ -33,7 +34,6 @@ PAGES = (
     "decisions/0036-cluster-manifests.md",
     *(f"how-to/clusters/{name}.md" for name in TARGET_OF_PAGE),
 )
-PRICE = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
 FOLDERS = "eksctl|karpenter|helm|collection|workloads|aws"
 
 
@@ -121,7 +121,7 @@ def test_settings_and_parameters_of_the_pages_are_valid(name: str, target: str) 
         seen.add("clusters" in document)
         if "clusters" in document:
             real = block.replace("ws-…", "ws-1").replace("example.net", "corp.test")  # placeholders are refused
-            settings = parse_settings(real + PRICE)
+            settings = parse_settings(real)
             assert "pricing" not in document
             assert [cluster.name for cluster in settings.clusters] == ["prod-eu"]
             existing_cluster_values(settings, parse_existing_cluster_parameters('account_id: "210987654321"'), target)
@@ -142,12 +142,12 @@ def test_scrape_configuration_becomes_a_value_of_the_prometheus_chart(tmp_path: 
     assert yaml.safe_load(values["extraScrapeConfigs"]) == yaml.safe_load(text)["scrape_configs"]
 
 
-def test_prices_of_the_quick_start_are_those_of_the_example() -> None:
+def test_prices_of_the_quick_start_are_the_list_prices() -> None:
     text = page("tutorials/quickstart-eks.md")
-    price = example_settings().pricing.gpu_hourly_usd
+    price = HOURLY_PRICES["us-east-1"]["g4dn.xlarge"]
     assert f"A g4dn.xlarge costs ${price} an hour, and two m7i.large cost $0.2016." in text
     assert "$0.73 an hour" in text
-    assert round(float(price or 0) + 0.2016, 2) == 0.73
+    assert round(float(price) + 0.2016, 2) == 0.73
     assert "Karpenter's price table" in text
 
 

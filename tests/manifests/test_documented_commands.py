@@ -13,7 +13,7 @@ import yaml
 from botocore import xform_name
 
 from gpucost_devstack.template import REPOSITORY
-from tests.manifests.test_documentation import PAGES, PRICE, TARGET_OF_PAGE, blocks, page
+from tests.manifests.test_documentation import PAGES, TARGET_OF_PAGE, blocks, page
 from tests.system.doctor_cluster import healthy
 
 GLOBAL_OPTIONS = {"query", "output", "region", "profile"}
@@ -67,7 +67,7 @@ def write_documents(name: str, folder: Path, url: str = "") -> None:
         if "clusters" in document:
             text = block.replace("ws-…", "ws-1").replace("example.net", "corp.test")
             text = re.sub(r"https?://(127\.0\.0\.1:9090|mimir[^\s\"]*)", url, text) if url else text
-            (folder / "settings.yaml").write_text(text + PRICE)  # the first one remains
+            (folder / "settings.yaml").write_text(text)  # the first one remains
         else:
             parameters |= document
     (folder / "params.yaml").write_text(yaml.safe_dump(parameters))
@@ -75,7 +75,8 @@ def write_documents(name: str, folder: Path, url: str = "") -> None:
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     path = f"{REPOSITORY / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "140"}
+    without_aws = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+    environment = {**without_aws, "PATH": path, "COLUMNS": "140", "AWS_EC2_METADATA_DISABLED": "true"}
     return subprocess.run(
         ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
