@@ -77,7 +77,7 @@ mutate: ## mutation testing of the metering core; prints the score
 
 build: ## build for AWS
 	@scripts/setup.sh build
-	$(SAM) build --cached --parallel
+	$(SAM) build
 
 deploy: ## deploy to AWS; asks four questions the first time (ENV=prod, MORE="--region REGION --yes")
 	@scripts/setup.sh build

@@ -17,11 +17,11 @@ from gpucost_cli.questions import SettingOption, accepts_defaults, answer, requi
 from gpucost_cli.samconfig import (
     DEVELOPMENT,
     FILE_NAME,
-    HEADER,
     ask_stack_parameters,
+    has_environment,
     region_option,
-    section_of,
     stack_options,
+    with_environment,
 )
 
 if TYPE_CHECKING:
@@ -107,15 +107,21 @@ def init(
     """Ask what a deployment needs, and write settings.yaml and samconfig.toml.
 
     Every question has an option, so that scripts can answer it. The business units are proposed from the namespaces
-    whose pods requested GPUs in the last seven days. Existing files are never overwritten.
+    whose pods requested GPUs in the last seven days. Existing settings and stacks are never overwritten: a stack is
+    added to an existing samconfig.toml.
 
     \b
     Example:
       gpucost init
       gpucost init --region eu-central-1 --cluster prod --prometheus-url http://127.0.0.1:9090 --yes
     """
-    paths = (folder / SETTINGS_NAME, folder / FILE_NAME)
-    _refuse_existing(paths)
+    settings_path, samconfig_path = folder / SETTINGS_NAME, folder / FILE_NAME
+    _refuse_existing(settings_path)
+    if samconfig_path.exists() and has_environment(samconfig_path.read_text(encoding="utf-8"), DEVELOPMENT):
+        raise InvalidInputError(
+            f"{samconfig_path} has a stack for the environment {DEVELOPMENT} already, and init overwrites nothing. "
+            "Pass another folder as --out, or edit the file"
+        )
     region = _ask_region()
     name = answer("cluster", "Name of the EKS cluster")
     prometheus = _ask_prometheus(region)
@@ -133,23 +139,22 @@ def init(
     )
     _check_settings(text)
     stack = ask_stack_parameters(DEVELOPMENT, region, fetches_prices=not price)
-    _write_all(dict(zip(paths, (text, HEADER + section_of(DEVELOPMENT, stack)), strict=True)))
+    _write_both(settings_path, text, samconfig_path, with_environment(samconfig_path, DEVELOPMENT, stack))
     hour = format_timestamp(floor_hour(datetime.now(UTC)) - HOUR)
     click.echo(
-        f"wrote {paths[0]} and {paths[1]}. Next:\n"
-        f"  gpucost doctor --settings {paths[0]}\n"
-        f"  gpucost attribute --settings {paths[0]} --hour {hour}\n"
+        f"wrote {settings_path} and {samconfig_path}. Next:\n"
+        f"  gpucost doctor --settings {settings_path}\n"
+        f"  gpucost attribute --settings {settings_path} --hour {hour}\n"
         f"  make deploy                # in a clone of gpucost, with {FILE_NAME} in its folder\n"
-        f"  gpucost settings push {paths[0]} --stack {stack.stack_name} --region {region}"
+        f"  gpucost settings push {settings_path} --stack {stack.stack_name} --region {region}"
     )
 
 
-def _refuse_existing(paths: Sequence[Path]) -> None:
-    for path in paths:
-        if path.exists() or path.is_symlink():
-            raise InvalidInputError(
-                f"{path} exists already, and init overwrites no file. Pass another folder as --out, or edit the file"
-            )
+def _refuse_existing(path: Path) -> None:
+    if path.exists() or path.is_symlink():
+        raise InvalidInputError(
+            f"{path} exists already, and init overwrites no file. Pass another folder as --out, or edit the file"
+        )
 
 
 def _ask_region() -> str:
@@ -421,28 +426,28 @@ def _yaml(text: str) -> str:
     return yaml.safe_dump([text], default_flow_style=True, allow_unicode=True, width=10**6)[1:-2]
 
 
-def _write_all(texts: Mapping[Path, str]) -> None:
-    """Create all files, or none.
+def _write_both(settings_path: Path, settings_text: str, samconfig_path: Path, samconfig_text: str) -> None:
+    """Create the settings and write `samconfig.toml`, or change neither.
 
     Raises:
-        InvalidInputError: a file exists already.
+        InvalidInputError: the settings exist already.
         GpuCostError: the folder cannot be written.
     """
-    created: list[Path] = []
-    folder = next(iter(texts)).parent
+    folder = settings_path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".gpucost-init-") as staging:
-            for path, text in texts.items():
-                (Path(staging) / path.name).write_text(text, encoding="utf-8")
-            for path in texts:
-                os.link(Path(staging) / path.name, path)  # fails if the file exists, unlike a rename
-                created.append(path)
-    except BaseException as error:
-        for path in created:
-            path.unlink(missing_ok=True)
-        if isinstance(error, FileExistsError):
-            _refuse_existing(tuple(texts))
-        if isinstance(error, OSError):
-            raise GpuCostError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
+            staged_settings, staged_samconfig = Path(staging) / SETTINGS_NAME, Path(staging) / FILE_NAME
+            staged_settings.write_text(settings_text, encoding="utf-8")
+            staged_samconfig.write_text(samconfig_text, encoding="utf-8")
+            os.link(staged_settings, settings_path)  # fails if the file exists, unlike a rename
+            try:
+                staged_samconfig.replace(samconfig_path)
+            except BaseException:
+                settings_path.unlink()
+                raise
+    except FileExistsError:
+        _refuse_existing(settings_path)
         raise
+    except OSError as error:
+        raise GpuCostError(f"{error.filename or folder} cannot be written: {error.strerror}") from error

@@ -132,6 +132,12 @@ def has_environment(text: str, environment: str) -> bool:
     return isinstance(section, dict) and "stack_name" in section
 
 
+def with_environment(path: Path, environment: str, parameters: StackParameters) -> str:
+    """Return the text of a `samconfig.toml`, which may not exist yet, with a section for an environment added."""
+    text = path.read_text(encoding="utf-8").rstrip() + "\n\n" if path.exists() else HEADER
+    return text + section_of(environment, parameters)
+
+
 def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -147,15 +153,12 @@ ENVIRONMENT = PatternOption("environment", r"[A-Za-z0-9_-]+", "a name of letters
 @yes_option
 def complete_samconfig(environment: str, path: Path, **_options: str | None) -> None:
     """Ask for the parameters of an environment that samconfig.toml lacks, and add them to the file."""
-    text = path.read_text(encoding="utf-8") if path.exists() else HEADER
-    if has_environment(text, environment):
+    if path.exists() and has_environment(path.read_text(encoding="utf-8"), environment):
         return
     region = answer("region", "AWS region of the stack")
-    section = section_of(environment, ask_stack_parameters(environment, region))
+    parameters = ask_stack_parameters(environment, region)
     new_path = path.with_name(f"{path.name}.new")
-    new_path.write_text(text if text.endswith("\n\n") else f"{text.rstrip()}\n\n", encoding="utf-8")
-    with new_path.open("a", encoding="utf-8") as file:
-        file.write(section)
+    new_path.write_text(with_environment(path, environment, parameters), encoding="utf-8")
     new_path.replace(path)
     click.echo(f"wrote [{environment}.deploy.parameters] to {path}", err=True)
 

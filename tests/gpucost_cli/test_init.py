@@ -21,6 +21,7 @@ from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios.units_owners_and_claims import worked_example
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from gpucost_devstack.prometheus import running_prometheus
+from gpucost_devstack.template import REPOSITORY
 from tests import terminal
 from tests.system.test_cli import GPUCOST, gpucost
 
@@ -157,14 +158,42 @@ def test_passed_units_replace_the_proposed_ones(fleet: str, tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize("existing", ["settings.yaml", "samconfig.toml"])
-def test_existing_file_is_not_overwritten(fleet: str, tmp_path: Path, existing: str) -> None:
-    (tmp_path / existing).write_text("mine")
+@pytest.mark.parametrize(
+    ("existing", "text", "sentence"),
+    [
+        ("settings.yaml", "mine", "settings.yaml exists already"),
+        (
+            "samconfig.toml",
+            '[dev.deploy.parameters]\nstack_name = "mine"\n',
+            "has a stack for the environment dev already",
+        ),
+    ],
+)
+def test_existing_file_is_not_overwritten(fleet: str, tmp_path: Path, existing: str, text: str, sentence: str) -> None:
+    (tmp_path / existing).write_text(text)
     result = init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--yes")
-    assert (result.returncode, (tmp_path / existing).read_text(), files(tmp_path)) == (2, "mine", [existing])
-    assert_sentence(result.stderr, f"{existing} exists already", "--out")
+    assert (result.returncode, (tmp_path / existing).read_text(), files(tmp_path)) == (2, text, [existing])
+    assert_sentence(result.stderr, sentence, "--out")
     other = tmp_path / "other"
     assert init(other, *ANSWERS, "--prometheus-url", fleet, "--yes").returncode == 0
+
+
+def test_stack_is_added_to_the_samconfig_of_a_clone(fleet: str, tmp_path: Path) -> None:
+    before = (REPOSITORY / "samconfig.toml").read_text()
+    (tmp_path / "samconfig.toml").write_text(before)
+    assert init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--yes").returncode == 0
+    text = (tmp_path / "samconfig.toml").read_text()
+    assert text.startswith(before)
+    document = tomllib.loads(text)
+    assert document["default"] == tomllib.loads(before)["default"]
+    assert document["dev"]["deploy"]["parameters"]["stack_name"] == "gpucost-dev"
+
+
+def test_samconfig_that_cannot_be_written_leaves_no_settings(fleet: str, tmp_path: Path) -> None:
+    (tmp_path / "samconfig.toml").mkdir()
+    result = init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--yes")
+    assert (result.returncode, files(tmp_path)) == (1, ["samconfig.toml"])
+    assert_sentence(result.stderr, "samconfig.toml")
 
 
 def test_unwritable_folder_gets_neither_file(fleet: str, tmp_path: Path) -> None:

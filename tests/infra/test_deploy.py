@@ -42,6 +42,7 @@ command.do_cli = print_parameters
 cli()
 """
 """SAM, which prints how it understands its arguments and samconfig.toml instead of deploying."""
+SAMCONFIG = (REPOSITORY / "samconfig.toml").read_text()
 QUESTIONS = [
     ("AWS region of the stack:", "eu-central-1"),
     ("Name of the stack [gpucost-dev]:", ""),
@@ -57,6 +58,7 @@ WITH_ALL = StackParameters("gpucost-dev", "eu-central-1", "finops@example.com", 
 def clone(tmp_path: Path) -> Path:
     """The parts of a clone that `make deploy` needs, with a stand-in for SAM that records its arguments."""
     (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text())
+    (tmp_path / "samconfig.toml").write_text(SAMCONFIG)
     (tmp_path / ".venv").symlink_to(REPOSITORY / ".venv")
     for path, text in ((tmp_path / ".tools/sam/bin/sam", SAM), (tmp_path / "scripts/setup.sh", "#!/bin/sh\n")):
         path.parent.mkdir(parents=True)
@@ -92,10 +94,11 @@ def deploy_parameters(clone: Path, environment: str = "dev") -> dict[str, Any]:
 def test_first_deployment_asks_four_questions(clone: Path) -> None:
     status, text = terminal.converse([make(), "deploy"], QUESTIONS, env=dict(os.environ), cwd=clone)
     assert status == 0, text
-    assert sam_calls(clone) == ["build --cached --parallel", "deploy --config-env dev"]
+    assert sam_calls(clone) == ["build", "deploy --config-env dev"]
     parameters = deploy_parameters(clone)
     assert (parameters["stack_name"], parameters["region"]) == ("gpucost-dev", "eu-central-1")
     assert "AlertEmail=finops@example.com" in parameters["parameter_overrides"]
+    assert (clone / "samconfig.toml").read_text().startswith(SAMCONFIG)
 
 
 def test_next_deployment_asks_nothing(clone: Path) -> None:
@@ -133,7 +136,7 @@ def test_missing_or_invalid_answer_deploys_and_writes_nothing(clone: Path, more:
     assert result.returncode != 0
     assert sentence in result.stderr
     assert sam_calls(clone) == []
-    assert not (clone / "samconfig.toml").exists()
+    assert (clone / "samconfig.toml").read_text() == SAMCONFIG
 
 
 def test_file_that_is_not_toml_is_kept(clone: Path) -> None:
