@@ -12,6 +12,7 @@ def completion(context: click.Context, shell: str) -> None:
 
     \b
     Example:
+      mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions
       gpucost completion bash > ~/.local/share/bash-completion/completions/gpucost
       gpucost completion zsh > "${fpath[1]}/_gpucost"
       gpucost completion fish > ~/.config/fish/completions/gpucost.fish

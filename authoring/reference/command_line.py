@@ -43,14 +43,15 @@ def _paragraphs(command: click.Command) -> Iterator[str]:
             title, *lines = text.removeprefix("\b\n").split("\n")
             is_example = title.strip().rstrip(":") in ("Example", "Examples")
             yield title.strip() if is_example else ""
-            yield fence("", "\n".join(line.removeprefix("  ") for line in (lines if is_example else [title, *lines])))
+            shown = lines if is_example else [title, *lines]
+            yield fence("sh" if is_example else "text", "\n".join(line.removeprefix("  ") for line in shown))
         else:
             yield _escape(" ".join(text.split()))
 
 
 def _usage(command: click.Command, path: str) -> str:
     context = click.Context(command, info_name=path)
-    usage = fence("", " ".join([path, *command.collect_usage_pieces(context)]))
+    usage = fence("text", " ".join([path, *command.collect_usage_pieces(context)]))
     if not isinstance(command, click.Group):
         return usage
     names = command.list_commands(context)

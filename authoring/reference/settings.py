@@ -22,7 +22,7 @@ EDITORS = """
 
 Editors that use the YAML language server, such as VS Code with the extension *YAML* from Red Hat, complete keys, show their descriptions and mark errors. Save the schema of your version next to the settings:
 
-```
+```sh
 gpucost settings schema > settings.schema.json
 ```
 

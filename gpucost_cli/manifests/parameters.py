@@ -104,6 +104,10 @@ class ExistingClusterParameters(Section):
     """A cluster of the settings, which contain its region, workspace and labels. Required if they have several."""
     account_id: Account | None = None
     """Account of the cluster and its workspace. Required if the collector writes to AMP."""
+    deployment_account_id: Account | None = None
+    """Account in which gpucost runs; by default the account of the cluster."""
+    deployment_stack: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,60}$")] = "gpucost"
+    """Name of gpucost's stack, or its beginning. Its roles may assume the role of the settings (`role_arn`)."""
     collection: CollectionParameters = CollectionParameters()
     collector_role: CollectorRoleParameters = CollectorRoleParameters()
     kube_prometheus_stack: KubePrometheusStackParameters = KubePrometheusStackParameters()
@@ -116,9 +120,6 @@ class Parameters(ExistingClusterParameters):
 
     cluster: str
     account_id: Account
-    deployment_account_id: Account | None = None
-    """Account in which gpucost runs; by default the account of the cluster."""
-    deployment_stack: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,60}$")] = "gpucost"
     kubernetes_version: KubernetesVersion
     zones: Annotated[tuple[Zone, ...], Field(min_length=2)]
     environment: LabelValue = "production"

@@ -8,7 +8,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost_cli.manifests.targets import ONLY_FOR_EXISTING_CLUSTERS, TARGETS, pod_monitors
+from gpucost_cli.manifests.targets import ONLY_FOR_EXISTING_CLUSTERS, QUERY_ROLE, TARGETS, pod_monitors
 from gpucost_devstack.template import REPOSITORY
 
 TEMPLATES = REPOSITORY / "cluster"
@@ -48,6 +48,8 @@ def render_files(
     )
     if target and not values["workspace"]:  # nothing is written to AMP, so no role is needed
         wanted = {name for name in wanted if not name.startswith("aws/")}
+    elif target and not values["query_role"]["name"]:
+        wanted -= set(QUERY_ROLE)
     for name in (SCRAPE_CONFIGS, *sorted(wanted - {SCRAPE_CONFIGS})):
         try:
             text = environment.get_template(name).render(variables)

@@ -6,17 +6,20 @@ from typing import Any
 _GPU_EXPORTER = ("helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
 _EXPORTERS = ("helm/kube-state-metrics.yaml", *_GPU_EXPORTER)
 _COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
+QUERY_ROLE = ("aws/query-role.yaml", "aws/query-role.parameters.json")
+"""Written if the settings name a role (`prometheus.role_arn`)."""
+_AWS = (*_COLLECTOR_ROLE, *QUERY_ROLE)
 STACK = "kube-prometheus-stack"
 TARGETS: Mapping[str, Sequence[str]] = {
     STACK: (
-        "helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_COLLECTOR_ROLE, "env.sh",
+        "helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_AWS, "env.sh",
     ),
-    "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, "env.sh"),
+    "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, *QUERY_ROLE, "env.sh"),
     "otel-collector": (
-        "collection/access.yaml", "collection/otel-collector.yaml", *_EXPORTERS, *_COLLECTOR_ROLE, "env.sh",
+        "collection/access.yaml", "collection/otel-collector.yaml", *_EXPORTERS, *_AWS, "env.sh",
     ),
     "prometheus-agent": (
-        "collection/access.yaml", "collection/prometheus-agent.yaml", *_EXPORTERS, *_COLLECTOR_ROLE, "env.sh",
+        "collection/access.yaml", "collection/prometheus-agent.yaml", *_EXPORTERS, *_AWS, "env.sh",
     ),
     "prometheus": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
     "other-servers": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),

@@ -54,7 +54,6 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
             "zones": list(parameters.zones),
         },
         "environment": parameters.environment,
-        "query_role": _query_role(cluster, parameters),
         "gpu_group": parameters.gpu_group.model_dump(),
         "spot_instance_types": list(parameters.spot_instance_types),
         "tenants": [_namespace_values(settings, tenant) for tenant in parameters.tenants],
@@ -159,6 +158,7 @@ def _aws_values(
             "arn": f"arn:{partition}:aps:{region}:{account}:workspace/{workspace['id']}",
             "remote_write": f"{workspace['address']}/api/v1/remote_write",
         },
+        "query_role": _query_role(cluster, parameters),
         "collector_role": {
             "name": role_name,
             "arn": f"arn:{partition}:iam::{account}:role/{role_name}",
@@ -207,7 +207,7 @@ def _workspace_of(cluster: ClusterSettings) -> dict[str, str]:
     return {"address": match["address"], "region": match["region"], "id": match["id"]}
 
 
-def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, str]:
+def _query_role(cluster: ClusterSettings, parameters: ExistingClusterParameters) -> dict[str, str | None]:
     """Return the role that gpucost assumes to query; the name is empty if it queries under its own role."""
     arn = cluster.prometheus.role_arn or ""
     if arn and arn.split(":")[4] != parameters.account_id:

@@ -74,7 +74,9 @@ def test_quick_start_shows_the_output_of_its_commands() -> None:
     text = page("tutorials/quickstart-eks.md")
     assert f"`{len(example_files())} files for cluster gpu-cost-poc are in manifests`" in text
     exported = dict(re.findall(r'^export (\w+)="(.*)"$', example_files()["env.sh"], re.MULTILINE))
-    for command in re.findall(r"^```\n(.*?)^```", text + page("how-to/existing-cluster.md"), re.MULTILINE | re.DOTALL):
+    for command in re.findall(
+        r"^```sh\n(.*?)^```", text + page("how-to/existing-cluster.md"), re.MULTILINE | re.DOTALL
+    ):
         for variable in re.findall(r"\$\{?([A-Z_]{4,})", command):
             assert variable in exported, f"${variable} is set by env.sh"
     versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
@@ -85,7 +87,7 @@ def test_quick_start_shows_the_output_of_its_commands() -> None:
         assert file.removeprefix("manifests/") in example_files(), file
 
 
-def blocks(name: str, language: str = "") -> list[str]:
+def blocks(name: str, language: str = "sh") -> list[str]:
     """The code blocks of a page in a language."""
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
     return [content for fence_language, content in fences if fence_language == language]

@@ -1,5 +1,6 @@
 """`gpucost manifests render --for`: the files of each way to connect an existing cluster."""
 
+import json
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -14,7 +15,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.rendering import render_files
-from gpucost_cli.manifests.targets import TARGETS
+from gpucost_cli.manifests.targets import QUERY_ROLE, TARGETS
 from gpucost_cli.manifests.values import existing_cluster_values
 from tests.manifests.rendered import (
     ACCOUNT,
@@ -106,12 +107,15 @@ def test_stack_keeps_its_metrics_and_sends_only_those_that_are_queried() -> None
     assert values["prometheus"]["prometheusSpec"]["externalLabels"] == {"cluster": "gpu-cost-poc"}
 
 
-def test_command_writes_only_the_files_of_the_target(tmp_path: Path) -> None:
-    """A second run for another target replaces them."""
+@pytest.mark.parametrize("has_role", [True, False])
+def test_command_writes_only_the_files_of_the_target(tmp_path: Path, *, has_role: bool) -> None:
+    """A second run for another target replaces them. The role to query is written if the settings name one."""
     settings, parameters, out = tmp_path / "settings.yaml", tmp_path / "parameters.yaml", tmp_path / "manifests"
-    settings.write_text(settings_text())
-    parameters.write_text(f'account_id: "{ACCOUNT}"\n')
-    for target, names in TARGETS.items():
+    role = f"region: us-east-1\n      role_arn: arn:aws:iam::{ACCOUNT}:role/gpucost-query-gpu-cost-poc"
+    settings.write_text(settings_text().replace("region: us-east-1", role if has_role else "region: us-east-1"))
+    parameters.write_text(f'account_id: "{ACCOUNT}"\ndeployment_account_id: "210987654322"\n')
+    for target, all_names in TARGETS.items():
+        names = [name for name in all_names if has_role or name not in QUERY_ROLE]
         arguments = ("--settings", str(settings), "--params", str(parameters), "--out", str(out))
         done = in_this_process("manifests", "render", "--for", target, *arguments)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -119,6 +123,11 @@ def test_command_writes_only_the_files_of_the_target(tmp_path: Path) -> None:
         assert written.keys() == set(names)
         assert f"{len(names)} files for cluster gpu-cost-poc are in {out}" in done.stderr
         assert not [name for name, text in written.items() if "{{" in text]
+        if has_role and QUERY_ROLE[1] in names:
+            entries = json.loads(written[QUERY_ROLE[1]])
+            role_parameters = {entry["ParameterKey"]: entry["ParameterValue"] for entry in entries}
+            assert role_parameters["RoleName"] == "gpucost-query-gpu-cost-poc"
+            assert role_parameters["DeploymentAccountId"] == "210987654322"
 
 
 def test_prometheus_without_aws_needs_no_parameters(tmp_path: Path) -> None:
@@ -155,7 +164,7 @@ def test_collection_is_the_same_for_new_and_existing_clusters() -> None:
     for target, names in TARGETS.items():
         files = target_files(target, parameters)
         for name in names:
-            if name in example_files() and name != "env.sh":
+            if name in example_files() and name != "env.sh" and name not in QUERY_ROLE:
                 assert files[name] == example_files()[name], (target, name)
     anywhere = target_files("otel-collector")
     (deployment,) = [

@@ -1,0 +1,228 @@
+"""Every command of the documentation runs, or its arguments are those of the program that it names."""
+
+import copy
+import json
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import botocore.session
+import click
+import pytest
+from botocore import xform_name
+
+from gpucost_cli.main import cli
+from gpucost_devstack.template import REPOSITORY
+from tests.documentation.shell_commands import PAGES, Call, has_commands, run_page, script, tokens
+from tests.system.doctor_cluster import healthy
+
+USAGE = re.compile(r"\[OPTIONS\]|COMMAND|  ")
+"""Usage lines and tables of output, which may begin with a program's name, too."""
+AWS = botocore.session.Session()
+AWS_OPTIONS = {"query", "output", "region", "profile"}
+WRITTEN_BY_HAND = {("s3", "rb"), ("s3", "cp"), ("cloudformation", "deploy"), ("sso", "login"), ("configure", "sso")}
+"""Commands of the AWS CLI that are no operation of a service."""
+HOST = re.compile(r"https?://(127\.0\.0\.1:\d+|[a-z0-9]+\.execute-api\.[a-z0-9-]+\.amazonaws\.com)/")
+PATHS = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())["paths"]
+MAKEFILE = (REPOSITORY / "Makefile").read_text()
+SAM_PARSER = """
+import json, sys
+import click
+from samcli.cli.context import Context
+from samcli.cli.main import cli
+
+context = click.Context(cli, obj=Context())
+for name, *arguments in json.load(sys.stdin):
+    command = cli.get_command(context, name)
+    assert command, name
+    _, rest, _ = command.make_parser(context).parse_args(arguments)
+    assert not rest, rest
+"""
+"""Parses the arguments of `sam` with its own options, and runs nothing."""
+KUBECTL = {
+    "apply",
+    "delete",
+    "describe",
+    "get",
+    "logs",
+    "port-forward",
+    "rollout",
+    "wait",
+    "create",
+    "annotate",
+    "label",
+}
+EKSCTL = {("create", "cluster"), ("create", "podidentityassociation"), ("create", "accessentry"), ("delete", "cluster"),
+          ("delete", "podidentityassociation"), ("get", "cluster"), ("utils", "describe-cluster-versions"),
+          ("create", "iamserviceaccount"), ("delete", "iamserviceaccount"), ("delete", "accessentry"),
+          ("create", "addon"), ("utils", "associate-iam-oidc-provider")}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if has_commands(page)])
+def test_commands_of_the_page_run_from_top_to_bottom(
+    page: str, tmp_path: Path, prometheus: Callable[[str], str]
+) -> None:
+    cluster = healthy(cluster="prod-eu")
+    calls = run_page(page, tmp_path, prometheus(cluster.text()))
+    assert calls
+    for call in calls:
+        assert call.missing == [], f"{page}: {call}"
+        assert "" not in call.arguments, f"{page}: {call}: a variable is not set"
+        CHECKS[call.program](call)
+
+
+def check_gpucost(call: Call) -> None:
+    """The real command parses the arguments."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="gpucost")
+    arguments = list(call.arguments)
+    while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+        subcommand = command.get_command(context, arguments[0])
+        assert subcommand is not None, f"{call}: no command {arguments[0]}"
+        command, arguments = subcommand, arguments[1:]
+        context = click.Context(command, info_name=command.name, parent=context)
+    if "--help" in arguments or (arguments == ["--version"] and command is cli):
+        return
+    command = copy.copy(command)
+    command.params = [copy.copy(parameter) for parameter in command.params]
+    for parameter in command.params:  # files of the reader, which a parser would look for
+        if isinstance(parameter.type, click.Path):
+            parameter.type = click.Path()
+    command.make_context(command.name, arguments, parent=context.parent)
+
+
+def check_make(call: Call) -> None:
+    targets = [argument for argument in call.arguments if "=" not in argument]
+    assert all(re.search(rf"^{re.escape(target)}:", MAKEFILE, re.MULTILINE) for target in targets), str(call)
+    for argument in call.arguments:
+        name, is_set, _ = argument.partition("=")
+        assert not is_set or f"$({name}" in MAKEFILE, f"{call}: no variable {name}"
+    subprocess.run(["make", "-n", *call.arguments], cwd=REPOSITORY, check=True, capture_output=True)
+
+
+def check_aws(call: Call) -> None:
+    """Botocore's models have the operation and its parameters."""
+    service, operation, *rest = call.arguments
+    if (service, operation) in WRITTEN_BY_HAND:
+        return
+    model = AWS.get_service_model(service)
+    if operation == "wait":
+        waiters = AWS.get_component("data_loader").load_service_model(service, "waiters-2")["waiters"]
+        named = {xform_name(name, "-"): waiter["operation"] for name, waiter in waiters.items()}
+        assert rest[0] in named, str(call)
+        operation = xform_name(named[rest[0]], "-")
+    operations = {xform_name(name, "-"): name for name in model.operation_names}
+    assert operation in operations, str(call)
+    shape = model.operation_model(operations[operation]).input_shape
+    allowed = {xform_name(member, "-") for member in (shape.members if shape else ())} | AWS_OPTIONS
+    options = {argument[2:].partition("=")[0] for argument in rest if argument.startswith("--")}
+    assert options <= allowed, f"{call}: {options - allowed}"
+
+
+def check_request(call: Call) -> None:
+    """The API has the path and takes the parameters."""
+    fields = [after for option, after in zip(call.arguments, call.arguments[1:], strict=False) if option == "-d"]
+    for argument in call.arguments:
+        if match := HOST.match(argument):
+            parts = urlsplit(argument)
+            path = "/" + argument[match.end() :].partition("?")[0]
+            template = next((t for t in PATHS if re.fullmatch(re.sub(r"\{.*?\}", "[^/]+", t), path)), None)
+            assert template is not None, f"{call}: the API has no {path}"
+            allowed = {parameter["name"] for parameter in PATHS[template]["get"].get("parameters", ())}
+            sent = {name for name, _ in parse_qsl("&".join([parts.query, *fields]))}
+            assert sent <= allowed, f"{call}: {sent - allowed}"
+
+
+def check_sam(call: Call) -> None:
+    python = REPOSITORY / ".tools/sam/bin/python"
+    subprocess.run([python, "-c", SAM_PARSER], input=json.dumps([call.arguments]), text=True, check=True)
+
+
+def check_kubectl(call: Call) -> None:
+    verbs = [argument for argument in call.arguments if argument in KUBECTL]
+    assert verbs, str(call)
+
+
+def check_eksctl(call: Call) -> None:
+    assert tuple(call.arguments[:2]) in EKSCTL, str(call)
+
+
+def check_helm(call: Call) -> None:
+    """Charts are installed in a version that cluster/versions.yaml has."""
+    words = call.arguments
+    assert words[0] in {"list", "get", "repo", "upgrade", "uninstall", "install", "rollback", "show"}, str(call)
+    versions = (REPOSITORY / "cluster/versions.yaml").read_text()
+    if "--version" in words:
+        version = words[words.index("--version") + 1]
+        assert version == "YOUR_VERSION" or f"version: {version}," in versions, str(call)
+
+
+def check_package(call: Call) -> None:
+    """The package is ours, with extras that exist."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    named = [argument for argument in call.arguments if "gpucost" in argument]
+    assert named, str(call)
+    for argument in named:
+        for extra in re.findall(r"\[(\w+)\]", argument):
+            assert extra in project["optional-dependencies"], str(call)
+
+
+def accept(_call: Call) -> None:
+    """Nothing more to check than that its files exist."""
+
+
+CHECKS: dict[str, Callable[[Call], None]] = {
+    "aws": check_aws, "awscurl": check_request, "curl": check_request, "eksctl": check_eksctl, "git": accept,
+    "gpucost": check_gpucost, "helm": check_helm, "kubectl": check_kubectl, "make": check_make, "npm": accept,
+    "pipx": check_package, "sam": check_sam, "sha256sum": accept, "terraform": accept, "unzip": accept,
+    "uv": check_package, "uvx": check_package,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_has_a_language(page: str) -> None:
+    """So that no command can be left out. Output and sketches are `text`."""
+    for token in tokens(page):
+        if token.type in ("fence", "code_block"):
+            assert token.info in {"sh", "text", "yaml", "json", "sql", "hcl", "mermaid"}, (
+                f"{page}: {token.content[:80]}"
+            )
+            if token.info == "text":
+                is_command = token.content.split(maxsplit=1)[0] in CHECKS and not USAGE.search(token.content)
+                assert not is_command, f"{page}: {token.content[:80]} is a command"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_exist(page: str) -> None:
+    for token in tokens(page):
+        if token.type != "code_inline":
+            continue
+        program, _, rest = token.content.partition(" ")
+        if program.rpartition("/")[2] == "gpucost" and rest:
+            _check_mention(rest.split(), f"{page}: {token.content}")
+        elif program == "make" and rest:
+            check_make(Call("make", shlex.split(rest.replace("…", "x")), ran=False, missing=[]))
+
+
+def _check_mention(words: Sequence[str], where: str) -> None:
+    """A command in a sentence may leave arguments out, but what it has exists."""
+    command: click.Command = cli
+    for word in words:
+        if isinstance(command, click.Group) and re.fullmatch("[a-z-]+", word) and not word.startswith("-"):
+            context = click.Context(command)
+            found = command.get_command(context, word)
+            assert found is not None, f"{where}: no command {word}"
+            command = found
+        elif word.startswith("--"):
+            allowed = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
+            option = word.partition("=")[0]
+            assert option in allowed | {"--help", "--version", "--stack"}, f"{where}: no option {option}"
+
+
+def test_the_scripts_contain_the_commands_that_readers_see() -> None:
+    assert "gpucost attribute --settings settings.yaml" in script("README.md")
+    assert len(script("docs/tutorials/quickstart-eks.md").split("helm upgrade")) > 4
