@@ -131,7 +131,7 @@ def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -
 BASE = (
     "awk", "cat", "cut", "dirname", "env", "find", "grep", "mkdir", "paste", "rm", "sed", "sh", "sort", "tr", "xargs",
 )  # fmt: skip
-SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+SHELLS = [shell for shell in ("dash", "bash", "sh") if shutil.which(shell)]
 RECORD = 'echo "$(basename "$0") $*" >> "$(dirname "$0")/../calls"'
 
 
@@ -168,7 +168,7 @@ def setup_bare(bare: Path, target: str, shell: str = "sh", **variables: str) -> 
     }
     path = shutil.which(shell)
     assert path is not None
-    command = [path, *(["sh"] if shell == "busybox" else []), str(bare / "scripts" / "setup.sh"), target]
+    command = [path, str(bare / "scripts" / "setup.sh"), target]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
