@@ -1,4 +1,5 @@
-# make demo and make test need nothing else to be set up; see README.md.
+# make demo and make test need nothing else to be set up; see README.md. macOS has GNU make 3.81, which ignores
+# .SHELLFLAGS: a recipe's line with several commands stops at a failure by itself.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -105,9 +106,11 @@ notices: ## write THIRD_PARTY_NOTICES: the licenses of what the layers and the p
 lock: ## renew the locks
 	scripts/lock_web.sh
 	cd requirements && for name in dev mutate sam checkov forecast release; do \
-	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt; done
+	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 --upgrade $$name.in -o $$name.txt \
+	  || exit 1; done
 	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
-	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done
+	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt \
+	  || exit 1; done
 
 openapi: ## write docs/reference/openapi.json, and the page's types of the API
 	@scripts/setup.sh page

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucost.core.errors import GpuCostError, SourceError
-from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import HourOption, format_option, read_settings_file, settings_option
@@ -27,7 +27,9 @@ HOURS_PER_BATCH = 24
 
 @click.command()
 @settings_option
-@click.option("--hour", required=True, type=HourOption(), help="First hour, for example 2026-11-19T10:00:00Z.")
+@click.option(
+    "--hour", type=HourOption(), help="First hour, for example 2026-11-19T10:00:00Z.  [default: newest hours]"
+)
 @click.option(
     "--hours",
     default=1,
@@ -37,13 +39,15 @@ HOURS_PER_BATCH = 24
 )
 @format_option("table", "json", "csv")
 @aws_options
-def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> None:
+def attribute(path: Path, hour: datetime | None, hours: int, output_format: str) -> None:
     """Compute and print the cost of hours from any Prometheus, without a deployment.
 
-    Nothing is stored. The exit status is 1 if a cluster could not be read, or if no cluster has figures.
+    Without --hour, these are the newest hours that have ended. Nothing is stored. The exit status is 1 if a cluster
+    could not be read, or if no cluster has figures.
 
     \b
     Example:
+      gpucost attribute --settings settings.yaml
       gpucost attribute --settings settings.yaml --hour 2026-11-19T10:00:00Z --hours 24
     """
     from gpucost.pipeline.attribute import check_hour
@@ -52,7 +56,8 @@ def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> Non
 
     settings = parse_settings(read_settings_file(path))
     now = datetime.now(UTC)
-    starts = [hour + HOUR * i for i in range(hours)]
+    first = hour or floor_hour(now) - HOUR * hours
+    starts = [first + HOUR * i for i in range(hours)]
     check_hour(starts[0], now)
     check_hour(starts[-1], now)
     records: list[HourRecord] = []

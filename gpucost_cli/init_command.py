@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError
-from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.core.hours import HOUR
 from gpucost_cli.aws_session import aws_credentials, aws_session, choose_region, profile_option
 from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_cli.questions import SettingOption, accepts_defaults, answer, require_terminal, yes_option
@@ -140,11 +140,10 @@ def init(
     _check_settings(text)
     stack = ask_stack_parameters(DEVELOPMENT, region, fetches_prices=not price)
     _write_both(settings_path, text, samconfig_path, with_environment(samconfig_path, DEVELOPMENT, stack))
-    hour = format_timestamp(floor_hour(datetime.now(UTC)) - HOUR)
     click.echo(
         f"wrote {settings_path} and {samconfig_path}. Next:\n"
         f"  gpucost doctor --settings {settings_path}\n"
-        f"  gpucost attribute --settings {settings_path} --hour {hour}\n"
+        f"  gpucost attribute --settings {settings_path}\n"
         f"  make deploy                # in a clone of gpucost, with {FILE_NAME} in its folder\n"
         f"  gpucost settings push {settings_path} --stack {stack.stack_name} --region {region}"
     )

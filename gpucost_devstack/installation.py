@@ -5,27 +5,55 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpucost.core.errors import GpuCostError
 
-_PACKAGES = {
-    "prometheus": ("prometheus", "prometheus", "golang-github-prometheus"),
-    "promtool": ("prometheus", "prometheus", "golang-github-prometheus"),
-    "java": ("openjdk-17-jre-headless", "openjdk", "java-21-openjdk-headless"),
-    "node": ("nodejs", "node", "nodejs"),
-    "npm": ("npm", "node", "nodejs-npm"),
-}
-"""The packages with each program: Debian's and Ubuntu's, Homebrew's, Fedora's."""
+PACKAGES_FILE = Path(__file__).with_name("packages.txt")
+"""The packages of programs by package manager. `scripts/setup.sh` reads it too."""
+HOMEBREW_PREFIXES = ("/opt/homebrew", "/usr/local")
+"""Homebrew's folders. It keeps its OpenJDK off the PATH."""
 
 
 def missing_program(name: str) -> GpuCostError:
-    """Return the error for a program that is not on the PATH."""
-    debian, homebrew, fedora = _PACKAGES[name]
-    return GpuCostError(
-        f"{name} is not on the PATH. Install it. Debian and Ubuntu: apt-get install {debian}; macOS: brew install "
-        f"{homebrew}; Fedora: dnf install {fedora}"
+    """Return the error for a program that is not installed."""
+    packages = _packages(name)
+    commands = "; ".join(
+        f"{system}: {_installation(manager, packages[manager])}"
+        for system, manager in (("Debian and Ubuntu", "apt-get"), ("macOS", "brew"), ("Fedora", "dnf"))
     )
+    return GpuCostError(f"{name} is not on the PATH. Install it. {commands}")
+
+
+def _packages(name: str) -> dict[str, str]:
+    """The packages of a program by package manager, with spaces between them."""
+    lines = (line.split() for line in PACKAGES_FILE.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
+    rows = {program: packages for program, *packages in lines}
+    return {manager: packages.replace(",", " ") for manager, packages in zip(rows["program"], rows[name], strict=True)}
+
+
+def _installation(manager: str, packages: str) -> str:
+    return "download it from https://prometheus.io/download/" if packages == "-" else f"{manager} install {packages}"
+
+
+def java_library(homebrew_prefixes: Sequence[str] = HOMEBREW_PREFIXES) -> Path:
+    """Return the JVM library of JAVA_HOME, of the `java` on the PATH, or of Homebrew's OpenJDK.
+
+    Raises:
+        GpuCostError: none of them is a Java. The message says how to install it.
+    """
+    home = os.environ.get("JAVA_HOME")
+    prefixes = (os.environ.get("HOMEBREW_PREFIX"), *homebrew_prefixes)
+    programs = [f"{home}/bin/java" if home else None, shutil.which("java")]
+    programs += [f"{prefix}/opt/openjdk/bin/java" for prefix in prefixes if prefix]
+    for program in filter(None, programs):
+        # macOS has a /usr/bin/java that belongs to no JVM.
+        folder = Path(program).resolve().parent.parent / "lib" / "server"
+        for library in (folder / "libjvm.so", folder / "libjvm.dylib"):
+            if library.exists():
+                return library
+    raise missing_program("java")
 
 
 def find_program(name: str) -> str:

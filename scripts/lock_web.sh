@@ -1,8 +1,10 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Renews the locks of web/, authoring/bytecode/ and lint/workflows/, without the addresses that their packages came from.
-set -euo pipefail
+set -eu
+cd "$(dirname "$0")/.."
+repository=$PWD
 for folder in web authoring/bytecode lint/workflows; do
-  cd "$(dirname "$(readlink -f "$0")")/../$folder"
+  cd "$repository/$folder"
   rm -f package-lock.json
   npm install --package-lock-only --silent --ignore-scripts --no-audit --no-fund
   node --input-type=commonjs -e '

@@ -15,6 +15,9 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
 )  # fmt: skip
+CHROMIUM = (
+    "chromium", "chromium-browser", "google-chrome", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)  # fmt: skip
 AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
 _REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (one) =>
@@ -25,7 +28,7 @@ addEventListener("securitypolicyviolation", (one) =>
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
     """Start Chromium."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     assert path is not None, "Chromium is missing; install it with: make setup"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucost.core.errors import GpuCostError
-from gpucost_devstack.installation import find_program, node_package_folder
+from gpucost_devstack.installation import find_program, java_library, node_package_folder
 
 NPM = """#!/bin/sh
 # npm ci … --prefix FOLDER
@@ -82,8 +82,52 @@ def test_failed_installation_leaves_nothing_and_says_why(
     assert list((tmp_path / "cache" / "gpucost" / "node").iterdir()) == []
 
 
-def test_missing_program_names_the_package_of_each_system() -> None:
+@pytest.mark.parametrize(
+    ("program", "commands"),
+    [
+        (
+            "npm",
+            "Debian and Ubuntu: apt-get install nodejs npm; macOS: brew install node; Fedora: dnf install nodejs npm",
+        ),
+        (
+            "alertmanager",
+            "Debian and Ubuntu: apt-get install prometheus-alertmanager; "
+            "macOS: download it from https://prometheus.io/download/; "
+            "Fedora: download it from https://prometheus.io/download/",
+        ),
+    ],
+)
+def test_missing_program_names_the_package_of_each_system(program: str, commands: str) -> None:
     with environment(PATH="/nonexistent"), pytest.raises(GpuCostError) as error:
-        find_program("prometheus")
-    for command in ("apt-get install prometheus", "brew install prometheus", "dnf install golang-github-prometheus"):
-        assert command in str(error.value)
+        find_program(program)
+    assert str(error.value) == f"{program} is not on the PATH. Install it. {commands}"
+
+
+def java_home(folder: Path, library: str) -> Path:
+    """A Java with the layout of Linux' or macOS' library."""
+    for name in ("bin/java", f"lib/server/{library}"):
+        file = folder / name
+        file.parent.mkdir(parents=True)
+        file.touch(mode=0o755)
+    return folder
+
+
+def test_java_of_homebrew_is_used_where_macos_has_only_its_placeholder(tmp_path: Path) -> None:
+    placeholder = tmp_path / "usr" / "bin" / "java"
+    placeholder.parent.mkdir(parents=True)
+    placeholder.touch(mode=0o755)
+    home = java_home(tmp_path / "Cellar" / "openjdk.jdk" / "Contents" / "Home", "libjvm.dylib")
+    link = tmp_path / "homebrew" / "opt" / "openjdk" / "bin" / "java"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(home / "bin" / "java")
+    with environment(PATH=str(placeholder.parent), JAVA_HOME="", HOMEBREW_PREFIX=str(tmp_path / "homebrew")):
+        assert java_library() == home / "lib" / "server" / "libjvm.dylib"
+        other = java_home(tmp_path / "jdk", "libjvm.so")
+        os.environ["JAVA_HOME"] = str(other)
+        assert java_library() == other / "lib" / "server" / "libjvm.so"
+
+
+def test_missing_java_is_reported(tmp_path: Path) -> None:
+    message = r"java is not on the PATH.*brew install openjdk"
+    with environment(PATH=str(tmp_path), JAVA_HOME="", HOMEBREW_PREFIX=""), pytest.raises(GpuCostError, match=message):
+        java_library(homebrew_prefixes=())

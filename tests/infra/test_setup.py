@@ -1,5 +1,6 @@
 """`scripts/setup.sh` reports what failed, and detects incomplete installations."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -10,12 +11,14 @@ import pytest
 
 from gpucost_devstack.template import REPOSITORY
 
+COPIED = ("scripts/setup.sh", "gpucost_devstack/packages.txt", "pyproject.toml", ".python-version")
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A repository with environments, and a uv that fails as without a network."""
     locks = ("requirements/dev.txt", "requirements/sam.txt")
-    for name in ("scripts/setup.sh", "pyproject.toml", ".python-version", *locks):
+    for name in (*COPIED, *locks):
         target = tmp_path / name
         target.parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, target)
@@ -126,90 +129,202 @@ def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -
 
 
 BASE = (
-    "bash", "cat", "cut", "dirname", "env", "find", "grep", "mkdir", "rm", "sed", "sh", "sha256sum", "sort",
-    "tr",
+    "awk", "cat", "cut", "dirname", "env", "find", "grep", "mkdir", "paste", "rm", "sed", "sh", "sort", "tr", "xargs",
 )  # fmt: skip
+SHELLS = [shell for shell in ("dash", "bash", "sh") if shutil.which(shell)]
+RECORD = 'echo "$(basename "$0") $*" >> "$(dirname "$0")/../calls"'
+
+
+def add_program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
 
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A checkout on a machine with only Python, for an ordinary user. Its `apt-get` records its arguments."""
+    """A checkout on a system with only Python and without a package manager, for an ordinary user."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in BASE:
+    for name in (*BASE, "basename", "sha256sum"):
         path = shutil.which(name)
         assert path is not None, name
         (tools / name).symlink_to(path)
-    python = f'exec "{sys.executable}" "$@"'
-    for name, script in (
-        ("python3", python),
-        ("id", "echo 1000"),
-        ("apt-get", 'echo "$@" >> "$(dirname "$0")/../calls"'),
-    ):
-        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tools / name).chmod(0o755)
-    for name in ("scripts/setup.sh", "pyproject.toml", ".python-version", "requirements/dev.txt"):
+    add_program(tools, "python3", f'exec "{sys.executable}" "$@"')
+    add_program(tools, "id", "echo 1000")
+    for name in (*COPIED, "requirements/dev.txt"):
         target = tmp_path / name
         target.parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, target)
     return tmp_path
 
 
-def setup_bare(bare: Path, target: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": str(bare / "tools"), "HOME": str(bare)}
-    command = [str(bare / "scripts" / "setup.sh"), target]
+def setup_bare(bare: Path, target: str, shell: str = "sh", **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PATH": str(bare / "tools"),
+        "HOME": str(bare),
+        "HOMEBREW_PREFIX": str(bare / "homebrew"),
+        **variables,
+    }
+    path = shutil.which(shell)
+    assert path is not None
+    command = [path, str(bare / "scripts" / "setup.sh"), target]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
+def calls(bare: Path) -> list[str]:
+    """The commands that package managers and sudo received."""
+    return (bare / "calls").read_text().splitlines() if (bare / "calls").exists() else []
+
+
 NEEDED = {
-    "demo": ["prometheus", "openjdk-17-jre-headless", "nodejs", "npm"],
-    "build": ["nodejs", "npm"],
-    "page": ["nodejs", "npm"],
-    "test": [
-        "prometheus", "openjdk-17-jre-headless", "nodejs", "npm", "prometheus-alertmanager", "chromium",
-        "fonts-dejavu-core",
-    ],
-}  # fmt: skip
+    "demo": "prometheus default-jre-headless nodejs npm",
+    "build": "nodejs npm",
+    "page": "nodejs npm",
+    "test": "prometheus default-jre-headless nodejs npm prometheus-alertmanager chromium fonts-dejavu-core",
+}
+INSTALL = {"apt-get": "apt-get install -y --no-install-recommends", "dnf": "dnf install -y", "brew": "brew install"}
+FEDORA = "java-25-openjdk-headless nodejs npm"
+DOWNLOAD = "download from https://prometheus.io/download/ into a folder on your PATH"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("target", NEEDED)
-def test_user_without_sudo_gets_a_single_list_of_missing_packages(bare: Path, target: str) -> None:
-    names = " ".join(NEEDED[target])
-    done = setup_bare(bare, target)
+def test_user_without_sudo_gets_a_single_list_of_missing_packages(bare: Path, target: str, shell: str) -> None:
+    add_program(bare / "tools", "apt-get", RECORD)
+    done = setup_bare(bare, target, shell)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        f"setup: these Debian packages are missing, and installing them needs root: {names}",
-        f"setup: have them installed, as root: apt-get install -y --no-install-recommends {names}",
+        f"setup: these packages are missing, and installing them needs root: {NEEDED[target]}",
+        f"setup: have them installed, as root: apt-get install -y --no-install-recommends {NEEDED[target]}",
         "setup: nothing was changed; run this again afterwards.",
     ]
-    assert not (bare / "calls").exists()
+    assert calls(bare) == []
     assert not (bare / ".venv").exists()
 
 
-def test_missing_python_is_listed(bare: Path) -> None:
+@pytest.mark.parametrize(
+    ("manager", "packages"),
+    [("apt-get", "python3 python3-venv nodejs npm"), ("dnf", "python3 nodejs npm"), ("brew", "python node")],
+)
+def test_missing_python_is_installed_with_the_rest(bare: Path, manager: str, packages: str) -> None:
     (bare / "tools" / "python3").unlink()
-    assert "root: python3 python3-venv nodejs npm" in setup_bare(bare, "build").stderr.splitlines()[0]
+    add_program(bare / "tools", manager, f"{RECORD}; exit 1")
+    add_program(bare / "tools", "id", "echo 0")
+    assert f"setup: installing {packages}" in setup_bare(bare, "build").stderr.splitlines()
 
 
-def test_missing_packages_are_installed_together_with_sudo(bare: Path) -> None:
-    (bare / "tools" / "sudo").write_text('#!/bin/sh\necho "sudo $*" >> "$(dirname "$0")/../calls"\nexit 1\n')
-    (bare / "tools" / "sudo").chmod(0o755)
-    done = setup_bare(bare, "demo")
-    names = " ".join(NEEDED["demo"])
-    assert (bare / "calls").read_text().splitlines() == [
-        "sudo apt-get update -qq",
-        f"sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -qq {names}",
-    ]
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("manager", "target", "packages", "expected"),
+    [
+        (
+            "apt-get", "demo", NEEDED["demo"],
+            [
+                "sudo apt-get update -qq",
+                f"sudo env DEBIAN_FRONTEND=noninteractive {INSTALL['apt-get']} -q {NEEDED['demo']}",
+            ],
+        ),
+        ("dnf", "demo", FEDORA, [f"sudo dnf install -y -q {FEDORA}"]),
+        (
+            "dnf", "test", f"{FEDORA} chromium dejavu-sans-fonts",
+            [f"sudo dnf install -y -q {FEDORA} chromium dejavu-sans-fonts"],
+        ),
+        ("brew", "demo", "prometheus openjdk node", ["brew install -q prometheus openjdk node"]),
+        (
+            "brew", "test", "prometheus openjdk node google-chrome",
+            ["brew install -q prometheus openjdk node google-chrome"],
+        ),
+    ],
+)  # fmt: skip
+def test_missing_packages_are_installed_together(
+    bare: Path, manager: str, target: str, packages: str, expected: list[str], shell: str
+) -> None:
+    for name in ("sudo", manager):
+        add_program(bare / "tools", name, f"{RECORD}; exit 1")
+    done = setup_bare(bare, target, shell)
+    assert calls(bare) == expected
+    as_root = "" if manager == "brew" else " as root"
     assert done.stderr.splitlines()[-1] == (
-        f"setup: could not install {names}; try as root: apt-get install -y --no-install-recommends {names}"
+        f"setup: could not install {packages}; try{as_root}: {INSTALL[manager]} {packages}"
     )
+    assert done.returncode == 1
     assert not (bare / ".venv").exists(), "nothing else is done before"
 
 
-def test_missing_packages_are_listed_on_a_system_without_apt(bare: Path) -> None:
-    (bare / "tools" / "apt-get").unlink()
-    (line,) = setup_bare(bare, "build").stderr.splitlines()
-    assert line == "setup: these Debian packages, or their equivalents on your system, are missing: nodejs npm"
+@pytest.mark.parametrize(
+    ("manager", "target", "programs"),
+    [
+        ("dnf", "demo", "prometheus"),
+        ("dnf", "test", "prometheus alertmanager"),
+        ("brew", "test", "alertmanager"),
+    ],
+)
+def test_programs_without_a_package_are_named_and_the_rest_is_installed(
+    bare: Path, manager: str, target: str, programs: str
+) -> None:
+    add_program(bare / "tools", manager, RECORD)
+    add_program(bare / "tools", "id", "echo 0")
+    done = setup_bare(bare, target)
+    assert done.returncode == 1
+    assert f"setup: {manager} has no package of {programs}: {DOWNLOAD}" in done.stderr.splitlines()
+    assert len(calls(bare)) == 1
+    assert not (bare / ".venv").exists(), "the target is not complete"
+
+
+def test_system_without_a_package_manager_gets_a_sentence_with_the_commands_of_all(bare: Path) -> None:
+    (line,) = setup_bare(bare, "demo").stderr.splitlines()
+    assert line == (
+        "setup: these programs are missing: prometheus java npm. Install them. "
+        "Debian and Ubuntu: apt-get install prometheus default-jre-headless nodejs npm; "
+        "macOS: brew install prometheus openjdk node; Fedora: dnf install java-25-openjdk-headless nodejs npm, "
+        "and download prometheus from https://prometheus.io/download/"
+    )
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("home", ["on the PATH", "homebrew/opt/openjdk", "jdk"])
+@pytest.mark.parametrize("version", ["17.0.14", "25.0.5", "11.0.2", "1.8.0_292"])
+def test_nothing_is_installed_when_all_is_there(bare: Path, home: str, version: str, shell: str) -> None:
+    java = bare / "tools" if home == "on the PATH" else bare / home / "bin"
+    if home != "on the PATH":  # as macOS' own
+        add_program(bare / "tools", "java", "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
+    add_program(java, "java", f"""echo 'openjdk version "{version}" 2026-01-01' >&2""")
+    for name in ("brew", "prometheus", "promtool", "npm"):
+        add_program(bare / "tools", name, RECORD)
+    for name in ("python", "pip", "uv"):
+        add_program(bare / ".venv" / "bin", name, "exit 2")
+    done = setup_bare(bare, "demo", shell, **({"JAVA_HOME": str(bare / "jdk")} if home == "jdk" else {}))
+    is_old = version.startswith("1.") or version.startswith("11")
+    assert ("setup: installing openjdk" in done.stderr) == is_old
+    assert ("brew install -q openjdk" in calls(bare)) == is_old
+    assert done.stderr.splitlines()[-1] == "setup: could not install the packages of requirements/dev.txt"
+
+
+@pytest.mark.parametrize("has_sha256sum", [True, False])
+def test_stamps_are_the_same_with_the_tools_of_macos(checkout: Path, has_sha256sum: bool) -> None:
+    """`shasum` is in macOS, and a Perl script elsewhere: here it calls what it stands for."""
+    npm_that("works", checkout)
+    tools = checkout / "tools"
+    for name in (*BASE, "node", "chmod"):
+        path = shutil.which(name)
+        assert path is not None, name
+        tools.mkdir(exist_ok=True)
+        (tools / name).symlink_to(path)
+    sha256sum = shutil.which("sha256sum")
+    if has_sha256sum:
+        add_program(tools, "sha256sum", f'exec {sha256sum} "$@"')
+    else:
+        add_program(tools, "shasum", f'[ "$*" = "-a 256" ] && exec {sha256sum}')
+    environment = {"PATH": f"{checkout / 'path'}:{tools}"}
+    (checkout / "web" / "a name with spaces.ts").write_text("// page\n")
+    command = ["/bin/sh", str(checkout / "scripts" / "setup.sh"), "page"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    stamp = (checkout / "functions" / "api" / "page" / ".made-from").read_text()
+    sources = [path for path in (checkout / "web").rglob("*") if path.is_file() and "node_modules" not in path.parts]
+    contents = b"".join(path.read_bytes() for path in sorted(sources))
+    assert stamp == hashlib.sha256(contents).hexdigest() + "\n"
 
 
 def test_uv_is_installed_from_the_hashed_lock(checkout: Path) -> None:

@@ -110,6 +110,17 @@ def test_csv_of_several_hours(settings: Callable[..., str], cluster: str) -> Non
     assert {row["business_unit"] for row in rows} == {"'=cmd|calc"}
 
 
+@pytest.mark.parametrize("hours", [1, 3])
+def test_newest_hours_that_have_ended_are_the_default(settings: Callable[..., str], cluster: str, hours: int) -> None:
+    started = datetime.now(UTC)
+    done = gpucost("attribute", "--settings", settings(url=cluster), "--hours", str(hours), "--format", "json")
+    shown = [hour["hour"] for hour in json.loads(done.stdout)["hours"]]
+    expected = []
+    for now in (started, datetime.now(UTC)):  # the hour may end during the command
+        expected.append([f"{now - timedelta(hours=n):%Y-%m-%dT%H:00:00Z}" for n in range(hours, 0, -1)])
+    assert shown in expected
+
+
 def test_attribute_table_shows_business_units_and_node_cost_parts(settings: Callable[..., str], cluster: str) -> None:
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), COLUMNS="100")
     assert done.returncode == 0
