@@ -214,9 +214,9 @@ def _check_mention(words: Sequence[str], where: str) -> None:
     for word in words:
         if isinstance(command, click.Group) and re.fullmatch("[a-z-]+", word) and not word.startswith("-"):
             context = click.Context(command)
-            found = command.get_command(context, word)
-            assert found is not None, f"{where}: no command {word}"
-            command = found
+            subcommand = command.get_command(context, word)
+            assert subcommand is not None, f"{where}: no command {word}"
+            command = subcommand
         elif word.startswith("--"):
             allowed = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
             option = word.partition("=")[0]
