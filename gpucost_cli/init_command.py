@@ -16,6 +16,7 @@ from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_cli.questions import SettingOption, accepts_defaults, answer, require_terminal, yes_option
 from gpucost_cli.samconfig import (
     DEVELOPMENT,
+    ENVIRONMENT,
     FILE_NAME,
     ask_stack_parameters,
     has_environment,
@@ -99,10 +100,22 @@ class PairOption(click.ParamType[tuple[str, str]]):
     "--business-unit", "units", multiple=True, type=PairOption("NAME=NAMESPACE,NAMESPACE"),
     help="Business unit with its namespaces or their patterns, instead of the proposed ones.",
 )  # fmt: skip
+@click.option(
+    "--environment",
+    default=DEVELOPMENT,
+    show_default=True,
+    type=ENVIRONMENT,
+    help="Section of samconfig.toml for the stack: dev logs more, prod keeps logs for longer.",
+)
 @stack_options
 @yes_option
 def init(
-    *, folder: Path, selector: Sequence[tuple[str, str]], units: Sequence[tuple[str, str]], **_options: str | None
+    *,
+    folder: Path,
+    environment: str,
+    selector: Sequence[tuple[str, str]],
+    units: Sequence[tuple[str, str]],
+    **_options: str | None,
 ) -> None:
     """Ask what a deployment needs, and write settings.yaml and samconfig.toml.
 
@@ -117,9 +130,9 @@ def init(
     """
     settings_path, samconfig_path = folder / SETTINGS_NAME, folder / FILE_NAME
     _refuse_existing(settings_path)
-    if samconfig_path.exists() and has_environment(samconfig_path.read_text(encoding="utf-8"), DEVELOPMENT):
+    if samconfig_path.exists() and has_environment(samconfig_path.read_text(encoding="utf-8"), environment):
         raise InvalidInputError(
-            f"{samconfig_path} has a stack for the environment {DEVELOPMENT} already, and init overwrites nothing. "
+            f"{samconfig_path} has a stack for the environment {environment} already, and init overwrites nothing. "
             "Pass another folder as --out, or edit the file"
         )
     region = _ask_region()
@@ -138,13 +151,13 @@ def init(
         cluster.name, prometheus, cluster.selector, price, business_units, has_schema=(folder / SCHEMA_NAME).exists()
     )
     _check_settings(text)
-    stack = ask_stack_parameters(DEVELOPMENT, region, fetches_prices=not price)
-    _write_both(settings_path, text, samconfig_path, with_environment(samconfig_path, DEVELOPMENT, stack))
+    stack = ask_stack_parameters(environment, region, fetches_prices=not price)
+    _write_both(settings_path, text, samconfig_path, with_environment(samconfig_path, environment, stack))
     click.echo(
         f"wrote {settings_path} and {samconfig_path}. Next:\n"
         f"  gpucost doctor --settings {settings_path}\n"
         f"  gpucost attribute --settings {settings_path}\n"
-        f"  make deploy                # in a clone of gpucost, with {FILE_NAME} in its folder\n"
+        f"  make deploy ENV={environment}            # in a clone of gpucost, with {FILE_NAME} in its folder\n"
         f"  gpucost settings push {settings_path} --stack {stack.stack_name} --region {region}"
     )
 

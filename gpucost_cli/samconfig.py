@@ -109,8 +109,8 @@ tags = ["app=gpucost", {_quote(f"env={environment}")}]
 """
 
 
-HEADER = f"""\
-# Parameters of sam deploy --config-env {DEVELOPMENT}. template.yaml describes all parameter_overrides.
+HEADER = """\
+# Parameters of sam deploy --config-env ENVIRONMENT. template.yaml describes all parameter_overrides.
 version = 0.1
 
 """

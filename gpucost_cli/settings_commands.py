@@ -1,16 +1,22 @@
 """`gpucost settings`: pushes, shows and rolls back the settings document of a deployment."""
 
+import fnmatch
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from gpucost.core.errors import SettingsError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
 from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_devstack.demo_records import is_demo
+
+if TYPE_CHECKING:
+    from gpucost.settings_document import SettingsDocument
 
 HISTORY_COLUMNS = ("version", "pushed_at", "author")
 
@@ -38,6 +44,47 @@ def push(path: Path, stack: str) -> None:
         refuse_placeholders(settings, "settings")
     stored = settings_store(stack).push(text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
+
+
+@settings.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def check(path: Path) -> None:
+    """Check a settings document without a network, and list everything that is wrong.
+
+    The exit status is 2 if something is wrong.
+
+    \b
+    Example:
+      gpucost settings check settings.yaml
+    """
+    from gpucost.settings_document import parse_settings
+
+    text = read_settings_file(path)
+    try:
+        settings = parse_settings(text)
+    except SettingsError as error:
+        for fault in error.faults[1:]:
+            click.echo(f"gpucost: {fault}", err=True)
+        raise
+    refuse_placeholders(settings, "settings")
+    click.echo(f"{path} is valid: {len(settings.clusters)} clusters, {len(settings.business_units)} business units")
+    for name in _unknown_business_units(settings):
+        click.echo(
+            f"note: {name!r} is no business unit of these settings. It has an effect only if a namespace has this name"
+        )
+
+
+def _unknown_business_units(settings: "SettingsDocument") -> list[str]:
+    """Names of units in grants and in overrides of alert rules that no unit of the settings has."""
+    granted = [role.removeprefix("bu:") for grant in settings.access or () for role in grant.roles if role[:3] == "bu:"]
+    overridden = [
+        override.business_unit
+        for rule in settings.alerts.rules
+        for override in getattr(rule, "overrides", ())
+        if override.business_unit is not None
+    ]
+    names = [unit.name for unit in settings.business_units]
+    return [name for name in dict.fromkeys([*granted, *overridden]) if not fnmatch.filter(names, name)]
 
 
 @settings.command()

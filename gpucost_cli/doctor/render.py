@@ -20,7 +20,7 @@ _STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "d
 
 _SUMMARIES: Mapping[Attribution, str] = {
     "possible": "attribution is possible",
-    "wrong": "attribution would give wrong figures",
+    "wrong": "attribution would give wrong or incomplete figures",
     "impossible": "attribution is impossible",
 }
 

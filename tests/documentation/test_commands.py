@@ -109,7 +109,7 @@ def check_aws(call: Call) -> None:
     service, operation, *rest = call.arguments
     if (service, operation) in WRITTEN_BY_HAND:
         return
-    model = AWS.get_service_model(service)
+    model = AWS.get_service_model(service.removesuffix("api"))  # the AWS CLI's s3api is the service s3
     if operation == "wait":
         waiters = AWS.get_component("data_loader").load_service_model(service, "waiters-2")["waiters"]
         named = {xform_name(name, "-"): waiter["operation"] for name, waiter in waiters.items()}

@@ -372,3 +372,14 @@ def assert_sentence(stderr: str, *parts: str) -> None:
     assert "Traceback" not in stderr
     for part in parts:
         assert part in line
+
+
+def test_production_stack_gets_the_parameters_of_production(fleet: str, tmp_path: Path) -> None:
+    result = init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--environment", "prod", "--yes")
+    assert result.returncode == 0, result.stderr
+    document = tomllib.loads((tmp_path / "samconfig.toml").read_text())
+    assert document.keys() == {"version", "prod"}
+    parameters = document["prod"]["deploy"]["parameters"]
+    assert parameters["confirm_changeset"] is True
+    assert "LogRetentionDays=90" in parameters["parameter_overrides"]
+    assert "make deploy ENV=prod" in result.stdout

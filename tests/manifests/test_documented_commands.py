@@ -44,7 +44,7 @@ def test_aws_commands_exist(name: str) -> None:
         options = {word[2:].partition("=")[0].rstrip(')"`,.') for word in words[3:] if word.startswith("--")}
         if service in {"s3", "configure", "sso"} or (service, operation) == ("cloudformation", "deploy"):
             continue  # written by hand in the AWS CLI
-        model = AWS.get_service_model(service)
+        model = AWS.get_service_model(service.removesuffix("api"))  # the AWS CLI's s3api is the service s3
         if operation == "wait":
             operation = xform_name(_waiters(service)[words[3]]["operation"], "-")
         operations = {xform_name(operation_name, "-"): operation_name for operation_name in model.operation_names}

@@ -91,9 +91,9 @@ def test_faulty_required_check_is_never_under_the_title_possible(
     text = document(prometheus(cluster.text()))
     status, out, error = doctor(tmp_path, text)
     assert status == 1
-    assert "demo: attribution would give wrong figures" in out
+    assert "demo: attribution would give wrong or incomplete figures" in out
     assert "attribution is possible" not in out
-    assert error == "gpucost: attribution would give wrong figures for cluster demo\n"
+    assert error == "gpucost: attribution would give wrong or incomplete figures for cluster demo\n"
     _, out, error = doctor(tmp_path, text, "--format", "json")
     (report,) = json.loads(out)["clusters"]
     assert (report["possible"], report["attribution"]) == (False, "wrong")

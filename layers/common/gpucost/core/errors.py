@@ -19,6 +19,8 @@ GpuCostError
         └── HoursTooLargeError     a query of fewer hours may help
 """
 
+from collections.abc import Sequence
+
 
 class GpuCostError(Exception):
     """Base class; the message is one sentence that an operator can act on."""
@@ -38,7 +40,16 @@ class ParameterError(InvalidInputError):
 
 
 class SettingsError(InvalidInputError):
-    """A settings document does not validate."""
+    """A settings document does not validate.
+
+    Args:
+        message: one sentence about the first fault.
+        faults: a sentence for each of them, if there are several.
+    """
+
+    def __init__(self, message: str, faults: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults) or (message,)
 
 
 class InvalidMessageError(InvalidInputError):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
-from pydantic_core import PydanticSerializationError
+from pydantic_core import ErrorDetails, PydanticSerializationError
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
@@ -388,7 +388,8 @@ def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
         settings = model.model_validate(document)
         settings.model_dump_json()
     except ValidationError as error:
-        raise SettingsError(f"settings: {_error_message(error, model)}") from error
+        faults = [f"settings: {message}" for message in _error_messages(error, model)]
+        raise SettingsError(faults[0], faults) from error
     except PydanticSerializationError as error:
         raise SettingsError(
             r"settings contain an incomplete character (a lone surrogate such as \ud800); write the whole character"
@@ -405,10 +406,13 @@ _MESSAGES_BY_ERROR_TYPE = {
 """Messages in terms of the document, for errors that pydantic describes in terms of Python."""
 
 
-def _error_message(error: ValidationError, model: type[CoreSettings]) -> str:
-    errors = error.errors(include_url=False)
-    # A misspelled key often causes a second error for a missing key. The misspelling is more helpful.
-    finding = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
+def _error_messages(error: ValidationError, model: type[CoreSettings]) -> list[str]:
+    """Return a message for each error. Misspelled keys come first, because they often cause a second error."""
+    errors = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
+    return list(dict.fromkeys(_error_message(details, model) for details in errors))
+
+
+def _error_message(finding: ErrorDetails, model: type[CoreSettings]) -> str:
     path = [part for index, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], index, model)]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":

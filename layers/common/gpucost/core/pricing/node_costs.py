@@ -125,7 +125,10 @@ class Pricing:
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         if "list-price" in self.sources:
-            hint += f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}"
+            hint += (
+                f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}. Use "
+                "AWS credentials, or add a price in pricing.rates"
+            )
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
 
     def cluster_charges(
