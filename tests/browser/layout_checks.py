@@ -58,7 +58,7 @@ def check_layouts(page: Page) -> None:
     assert violations(page, "color-contrast") == []
     page.emulate_media(color_scheme="light")
     assert not _is_dark(page)
-    assert violations(page) == []
+    assert not (faults := violations(page)), faults
     _is_reached_by_keyboard(page)
     page.set_viewport_size({"width": PAPER, "height": 700})
     page.emulate_media(media="print")

@@ -42,6 +42,8 @@ interface Chart {
 }
 
 interface ViewData {
+  /** The question that was answered: the URL may contain the next one already. */
+  question: Question;
   whole: CostsResponse;
   before: CostsResponse | null;
   chart: Settled<Chart>;
@@ -63,7 +65,7 @@ export async function fetchExplore(route: Route): Promise<ViewData | string> {
     question.isCompared ? fetchAll("v1/costs", { ...total, ...earlier }) : null,
   ]);
   const step = stepOf(question, start, end, grain);
-  return { whole, before, chart: await settle(fetchChart(question, period, whole, step)) };
+  return { question, whole, before, chart: await settle(fetchChart(question, period, whole, step)) };
 }
 
 async function fetchChart(
@@ -216,9 +218,8 @@ function Chips({ question }: { question: Question }) {
   );
 }
 
-function Shown({ whole, before, chart }: ViewData) {
+function Shown({ question, whole, before, chart }: ViewData) {
   const route = useRoute();
-  const question = questionOf(route);
   const { measure, by } = question;
   const { currency, start, end } = whole;
   if (whole.rows.length === 0) {
@@ -252,7 +253,9 @@ function Shown({ whole, before, chart }: ViewData) {
   return (
     <>
       <Section title={`${MEASURES[measure]} over time`}>
-        <Optional side={chart}>{(response) => <OverTime chart={response} whole={whole} show={show} />}</Optional>
+        <Optional side={chart}>
+          {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
+        </Optional>
       </Section>
       <Section
         title={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
@@ -279,7 +282,7 @@ function Shown({ whole, before, chart }: ViewData) {
         </p>
         <Table<CostRow>
           name="explore"
-          caption={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
+          caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
           sort={`-${measure}`}
           rows={whole.rows}
           rowKey={(row) => `${row.kind} ${Object.values(row.group).join("\n")}`}
@@ -350,10 +353,11 @@ function Shown({ whole, before, chart }: ViewData) {
   );
 }
 
-function OverTime({ chart, whole, show }: { chart: Chart; whole: CostsResponse; show: (figure: Figure) => string }) {
+function OverTime(props: { question: Question; chart: Chart; whole: CostsResponse; show: (figure: Figure) => string }) {
+  const { question, chart, whole, show } = props;
   const route = useRoute();
   const zone = useZone();
-  const { measure, by } = questionOf(route);
+  const { measure, by } = question;
   const starts = bucketStarts(whole.start, whole.end, chart.step);
   const buckets = { starts, end: Date.parse(whole.end), step: chart.step === "hour" ? HOUR : 24 * HOUR };
   const rows = starts.map((): Record<string, number | null> | undefined => undefined);
