@@ -347,7 +347,7 @@ def test_savings_are_filtered_by_kind_and_unit(visit: Callable[..., Page], site:
     check_layouts(page)
 
 
-def test_savings_without_recommendations_say_what_to_do(visit: Callable[..., Page], site: Site) -> None:
+def test_savings_without_recommendations_name_the_next_step(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?cluster=east")
     expect(page.locator("main .empty")).to_contain_text("gpucost recommendations run --stack NAME")
     page = visit(site, "savings?state=applied&kind=mig-slice")

@@ -454,7 +454,7 @@ def test_explore_is_drilled_down_and_back_by_keyboard(visit: Callable[..., Page]
     expect(page.get_by_test_id("explore").locator("tbody tr")).to_have_count(len(everything))
 
 
-def test_explore_says_what_the_api_cannot_answer(visit: Callable[..., Page], demo: Demo) -> None:
+def test_limits_of_the_api_are_sentences_in_explore(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit(f"explore?by=pod&{day(demo, begins=72)}")
     expect(page.get_by_text("Costs by pod are kept for reports of at most 48 hours.")).to_be_visible()
     page = visit("explore?f.namespace=nothing-has-this-name")

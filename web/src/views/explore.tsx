@@ -292,7 +292,7 @@ function Shown({ question, whole, before, chart }: ViewData) {
               title: titleOf(by),
               cell: (row) =>
                 isIdle(row) ? (
-                  <em>idle, shared by nobody</em>
+                  <em>idle</em>
                 ) : (
                   <a href={changed(route, opened(question, name(row)))}>
                     <Name>{name(row)}</Name>
