@@ -120,7 +120,7 @@ export function Table<Row>(props: {
         <thead>
           <tr>
             {props.columns.map((column) => {
-              const isSorted = order.replace("-", "") === column.key;
+              const isSorted = order.replace(/^-/, "") === column.key;
               const sign = isSorted ? (order.startsWith("-") ? "descending" : "ascending") : undefined;
               const next = order === `-${column.key}` ? column.key : `-${column.key}`;
               return (
@@ -160,7 +160,7 @@ export function Table<Row>(props: {
 }
 
 function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], order: string): Row[] {
-  const by = columns.find((column) => column.key === order.replace("-", ""))?.by;
+  const by = columns.find((column) => column.key === order.replace(/^-/, ""))?.by;
   if (by === undefined) return [...rows];
   const sign = order.startsWith("-") ? -1 : 1;
   return [...rows].sort((first, second) => {

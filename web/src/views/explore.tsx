@@ -61,8 +61,8 @@ export async function fetchExplore(route: Route): Promise<ViewData | string> {
   const length = Date.parse(end) - Date.parse(start);
   const earlier = { start: instant(Date.parse(start) - length), end: start, cluster };
   const [whole, before] = await Promise.all([
-    fetchAll("v1/costs", { ...total, ...period }),
-    question.isCompared ? fetchAll("v1/costs", { ...total, ...earlier }) : null,
+    fetchAll("v1/costs", { ...period, ...total }),
+    question.isCompared ? fetchAll("v1/costs", { ...earlier, ...total }) : null,
   ]);
   const step = stepOf(question, start, end, grain);
   return { question, whole, before, chart: await settle(fetchChart(question, period, whole, step)) };
@@ -81,8 +81,8 @@ async function fetchChart(
     .map((row) => row.group[question.by] ?? "");
   const by = { granularity: step, ...period };
   const [groups, all] = await Promise.all([
-    names.length === 0 ? whole : fetchAll("v1/costs", { ...costsOf(onlyGroups(question, names)), ...by }),
-    fetchAll("v1/costs", { ...costsOf({ ...question, by: "cluster" }), ...by }),
+    names.length === 0 ? whole : fetchAll("v1/costs", { ...by, ...costsOf(onlyGroups(question, names)) }),
+    fetchAll("v1/costs", { ...by, ...costsOf({ ...question, by: "cluster" }) }),
   ]);
   return { step, groups, all, names };
 }
@@ -263,10 +263,10 @@ function Shown({ question, whole, before, chart }: ViewData) {
           <DownloadButton
             path="v1/costs"
             parameters={{
+              cluster: route.query["cluster"],
               ...costsOf(question),
               start,
               end,
-              cluster: route.query["cluster"],
               granularity: "total",
               sort: `-${measure}`,
             }}
