@@ -67,7 +67,7 @@ OPTIONS = {
     "eksctl": {"-f", "--cluster", "--disable-nodegroup-eviction", "--install-nvidia-plugin", "--name", "--namespace",
                "--permission-policy-arns", "--principal-arn", "--region", "--service-account-name", "--type", "--wait"},
 }  # fmt: skip
-"""Options that the documentation of kubectl and Helm, and the sources of eksctl (`pkg/ctl`), have."""
+"""Options that pages may use, by program: a typing error in another one is a fault."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has_commands(page)])
