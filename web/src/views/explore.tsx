@@ -126,6 +126,18 @@ function Trail({ question }: { question: Question }) {
   );
 }
 
+function Options({ titles }: { titles: Readonly<Record<string, string>> }) {
+  return (
+    <>
+      {Object.entries(titles).map(([key, title]) => (
+        <option key={key} value={key}>
+          {title}
+        </option>
+      ))}
+    </>
+  );
+}
+
 function Controls({ question }: { question: Question }) {
   const route = useRoute();
   const set = (query: Record<string, string>) => go(changed(route, query));
@@ -137,21 +149,13 @@ function Controls({ question }: { question: Question }) {
         Group by
         <select value={question.by} onChange={(event) => set({ by: value(event), trail: "" })}>
           {isLabel && <option value={question.by}>{titleOf(question.by)}</option>}
-          {Object.entries(DIMENSIONS).map(([key, title]) => (
-            <option key={key} value={key}>
-              {title}
-            </option>
-          ))}
+          <Options titles={DIMENSIONS} />
         </select>
       </label>
       <label>
         Measure
         <select value={question.measure} onChange={(event) => set({ measure: value(event) })}>
-          {Object.entries(MEASURES).map(([key, title]) => (
-            <option key={key} value={key}>
-              {title}
-            </option>
-          ))}
+          <Options titles={MEASURES} />
         </select>
       </label>
       <label>
@@ -199,11 +203,7 @@ function Chips({ question }: { question: Question }) {
         <summary>Add filter</summary>
         <form onSubmit={add}>
           <select name="dimension" aria-label="Dimension of the filter">
-            {Object.entries(DIMENSIONS).map(([key, title]) => (
-              <option key={key} value={key}>
-                {title}
-              </option>
-            ))}
+            <Options titles={DIMENSIONS} />
             <option value="label">Label</option>
           </select>{" "}
           <input name="label" aria-label="Name of the label" placeholder="label" size={8} />{" "}
