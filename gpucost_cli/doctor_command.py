@@ -1,6 +1,5 @@
 """`gpucost doctor`: checks which metrics and labels a Prometheus has, and says what to change."""
 
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +9,6 @@ import click
 from gpucost.core.errors import GpuCostError
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import format_option, read_settings_file, settings_option
-
-_PIPE_WIDTH = 160
 
 
 @click.command()
@@ -35,11 +32,9 @@ def doctor(path: Path, output_format: str) -> None:
     if output_format == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:
-        from rich.console import Console
+        from gpucost_cli.rendering import print_table
 
-        # A pipe gets whole names of metrics, so that they can be searched.
-        console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
         for part in render.as_tables(reports):
-            console.print(part, soft_wrap=isinstance(part, str))  # so that a line to change can be copied whole
+            print_table(part)
     if sentence := render.problem_summary(reports, with_reasons=output_format == "json"):
         raise GpuCostError(sentence)

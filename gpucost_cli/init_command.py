@@ -130,7 +130,7 @@ def init(
     """
     settings_path, samconfig_path = folder / SETTINGS_NAME, folder / FILE_NAME
     _refuse_existing(settings_path)
-    if samconfig_path.exists() and has_environment(samconfig_path.read_text(encoding="utf-8"), environment):
+    if has_environment(samconfig_path, environment):
         raise InvalidInputError(
             f"{samconfig_path} has a stack for the environment {environment} already, and init overwrites nothing. "
             "Pass another folder as --out, or edit the file"

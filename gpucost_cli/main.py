@@ -45,7 +45,7 @@ COMMANDS = {
         "List, show and dismiss recommendations, and analyze moves to MIG slices.",
     ),
     "report": ("report_command", "Report costs by business unit, or by other dimensions."),
-    "settings": ("settings_commands", "Push, show and roll back the settings document of a deployment."),
+    "settings": ("settings_commands", "Check, push, show and roll back the settings document of a deployment."),
 }
 """The module and the summary of every command. A module is imported when its command is used, because imports are most
 of a short command's time."""

@@ -1,5 +1,6 @@
 """Renders results: tables for people, JSON and CSV for scripts."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -23,18 +24,20 @@ _NAME_WIDTH = 24
 
 
 def print_table(part: Table | str, console: Console | None = None) -> None:
-    """Print a table without dropping digits or names.
+    """Print a table, or a line of text, without dropping digits or names.
 
-    A terminal that is too narrow (or a pipe, which counts as 80 columns) wraps the lines instead.
+    A terminal that is too narrow wraps the lines of a table instead. A pipe gets each row as one line, so that names
+    can be searched, unless COLUMNS sets its width. Text is never wrapped, so that a line to change can be copied whole.
     """
     console = console or Console()
     if isinstance(part, Table):
         for column in part.columns:
             longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
             column.min_width = longest if column.no_wrap else min(longest, _NAME_WIDTH)
-        wide = console.options.update(width=10_000)
-        console.width = max(console.width, Measurement.get(console, wide, part).minimum)
-    console.print(part)
+        needed = Measurement.get(console, console.options.update(width=10_000), part)
+        is_pipe = not console.is_terminal and "COLUMNS" not in os.environ
+        console.width = max(console.width, needed.maximum if is_pipe else needed.minimum)
+    console.print(part, soft_wrap=isinstance(part, str))
 
 
 def hours_document(records: Iterable[HourRecord]) -> dict[str, Any]:

@@ -116,14 +116,16 @@ version = 0.1
 """
 
 
-def has_environment(text: str, environment: str) -> bool:
-    """Return whether a `samconfig.toml` names the stack of an environment.
+def has_environment(path: Path, environment: str) -> bool:
+    """Return whether a `samconfig.toml` exists and names the stack of an environment.
 
     Raises:
-        InvalidInputError: the text is not TOML.
+        InvalidInputError: the file is not TOML.
     """
+    if not path.exists():
+        return False
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(f"{FILE_NAME} is not TOML: {error}. Correct the file, or remove it") from error
     section: Any = document
@@ -153,7 +155,7 @@ ENVIRONMENT = PatternOption("environment", r"[A-Za-z0-9_-]+", "a name of letters
 @yes_option
 def complete_samconfig(environment: str, path: Path, **_options: str | None) -> None:
     """Ask for the parameters of an environment that samconfig.toml lacks, and add them to the file."""
-    if path.exists() and has_environment(path.read_text(encoding="utf-8"), environment):
+    if has_environment(path, environment):
         return
     region = answer("region", "AWS region of the stack")
     parameters = ask_stack_parameters(environment, region)

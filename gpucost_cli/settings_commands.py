@@ -23,7 +23,7 @@ HISTORY_COLUMNS = ("version", "pushed_at", "author")
 
 @click.group()
 def settings() -> None:
-    """Push, show and roll back the settings document of a deployment."""
+    """Check, push, show and roll back the settings document of a deployment."""
 
 
 @settings.command()
@@ -62,12 +62,14 @@ def check(path: Path) -> None:
     text = read_settings_file(path)
     try:
         settings = parse_settings(text)
+        settings.check_new_document()
     except SettingsError as error:
-        for fault in error.faults[1:]:
+        *first_faults, last_fault = error.faults
+        for fault in first_faults:
             click.echo(f"gpucost: {fault}", err=True)
-        raise
+        raise SettingsError(last_fault) from error
     refuse_placeholders(settings, "settings")
-    click.echo(f"{path} is valid: {len(settings.clusters)} clusters, {len(settings.business_units)} business units")
+    click.echo(f"{path} is valid. clusters: {len(settings.clusters)}, business units: {len(settings.business_units)}")
     for name in _unknown_business_units(settings):
         click.echo(
             f"note: {name!r} is no business unit of these settings. It has an effect only if a namespace has this name"

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGES = frozenset(
-    ["authoring", "benchmarks", "functions", "gpucost", "gpucost_cli", "gpucost_devstack", "scripts", "tests"]
-)
+PACKAGES = frozenset(["authoring", "benchmarks", "functions", "gpucost", "gpucost_cli", "gpucost_devstack", "scripts", "tests"])
 SETTERS = frozenset(["setattr", "delattr", "setitem", "delitem", "patch"])
 """Functions that change their first argument: Python's, those of `monkeypatch`, and `mock.patch`."""
 PATCHERS = frozenset(["object", "multiple", "dict"])

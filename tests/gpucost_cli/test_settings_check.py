@@ -23,9 +23,19 @@ def test_every_fault_is_listed(tmp_path: Path) -> None:
         assert [fault.startswith(f"gpucost: settings: {part}") for fault in faults].count(True) == 1, part
 
 
+def test_requirements_of_new_settings_are_listed(tmp_path: Path) -> None:
+    text = """
+clusters: [{name: demo, prometheus: {url: "http://mimir.example.com", secret_headers: {X-Api-Key: gpucost/key}}}]
+alerts: {time_zone: Europe/Berlim, rules: [{rule: digest, every: week, at: "08:00", time_zone: Mars/Phobos}]}
+"""
+    status, out, faults = check(tmp_path, text)
+    assert (status, out) == (2, "")
+    assert ["Europe/Berlim" in faults[0], "Mars/Phobos" in faults[1], "no TLS" in faults[2]] == [True] * 3, faults
+
+
 def test_valid_settings_need_no_network(tmp_path: Path) -> None:
     text = CLUSTER + "business_units: [{name: research, namespaces: [bu-a]}]\n"
-    assert check(tmp_path, text) == (0, "/settings.yaml is valid: 1 clusters, 1 business units\n", [])
+    assert check(tmp_path, text) == (0, "/settings.yaml is valid. clusters: 1, business units: 1\n", [])
 
 
 def test_misspelled_business_units_are_noted(tmp_path: Path) -> None:

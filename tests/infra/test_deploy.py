@@ -146,10 +146,19 @@ def test_file_that_is_not_toml_is_kept(clone: Path) -> None:
     assert (sam_calls(clone), (clone / "samconfig.toml").read_text()) == ([], "[dev")
 
 
-def test_section_without_stack_counts_as_missing() -> None:
-    assert not has_environment('[dev.deploy.parameters]\nregion = "eu-central-1"\n', "dev")
-    assert not has_environment("dev = 1\n", "dev")
-    assert has_environment(section_of("dev", WITH_ALL), "dev")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[dev.deploy.parameters]\nregion = "eu-central-1"\n', False),
+        ("dev = 1\n", False),
+        (section_of("dev", WITH_ALL), True),
+    ],
+)
+def test_only_a_section_with_a_stack_counts(tmp_path: Path, text: str, expected: bool) -> None:
+    path = tmp_path / "samconfig.toml"
+    assert not has_environment(path, "dev")
+    path.write_text(text)
+    assert has_environment(path, "dev") is expected
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])

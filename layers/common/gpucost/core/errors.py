@@ -19,7 +19,6 @@ GpuCostError
         └── HoursTooLargeError     a query of fewer hours may help
 """
 
-from collections.abc import Sequence
 
 
 class GpuCostError(Exception):
@@ -43,13 +42,13 @@ class SettingsError(InvalidInputError):
     """A settings document does not validate.
 
     Args:
-        message: one sentence about the first fault.
-        faults: a sentence for each of them, if there are several.
+        fault: one sentence about the first fault. It is the message.
+        further_faults: a sentence for each of the others.
     """
 
-    def __init__(self, message: str, faults: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.faults = tuple(faults) or (message,)
+    def __init__(self, fault: str, *further_faults: str) -> None:
+        super().__init__(fault)
+        self.faults = (fault, *further_faults)
 
 
 class InvalidMessageError(InvalidInputError):

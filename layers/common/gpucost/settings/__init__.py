@@ -280,11 +280,16 @@ class CoreSettings(Section):
         """Check requirements that apply to new documents only, not to stored ones.
 
         Raises:
-            SettingsError: credentials would be sent to an address without TLS.
+            SettingsError: a requirement is not met.
         """
+        if faults := list(self.new_document_faults()):
+            raise SettingsError(*faults)
+
+    def new_document_faults(self) -> Iterator[str]:
+        """Yield a sentence for each address without TLS to which credentials would be sent."""
         for key, address in self.addresses_with_credentials():
             if not protects_secrets(address):
-                raise SettingsError(f"settings: {key}: {address} has no TLS, and credentials are sent to https:// only")
+                yield f"settings: {key}: {address} has no TLS, and credentials are sent to https:// only"
 
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
         """Keys and values of the addresses to which credentials are sent."""
@@ -389,7 +394,7 @@ def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
         settings.model_dump_json()
     except ValidationError as error:
         faults = [f"settings: {message}" for message in _error_messages(error, model)]
-        raise SettingsError(faults[0], faults) from error
+        raise SettingsError(*faults) from error
     except PydanticSerializationError as error:
         raise SettingsError(
             r"settings contain an incomplete character (a lone surrogate such as \ud800); write the whole character"

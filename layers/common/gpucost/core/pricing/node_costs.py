@@ -127,7 +127,7 @@ class Pricing:
         if "list-price" in self.sources:
             hint += (
                 f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}. Use "
-                "AWS credentials, or add a price in pricing.rates"
+                "AWS credentials (in a stack: set the parameter OnDemandPrices), or add a price in pricing.rates"
             )
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
 

@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
-from gpucost.core.errors import SettingsError
 from gpucost.features.alerting.model import FLEET_SCOPE
 from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
 from gpucost.features.alerting.settings.rules import (
@@ -96,17 +95,11 @@ class SettingsWithAlerts(CoreSettings):
     alerts: AlertSettings = AlertSettings()
     """Alert rules and the receivers of their notifications."""
 
-    def check_new_document(self) -> None:
-        """Check what only applies to a document that is being pushed, not to one that is already stored.
-
-        Raises:
-            SettingsError: a time zone does not exist, or credentials would go to an address without TLS.
-        """
-        if unknown := self.alerts.unknown_time_zones():
-            raise SettingsError(
-                f"settings: alerts: unknown time_zone {unknown[0]!r}; use an IANA name, for example Europe/Berlin"
-            )
-        super().check_new_document()
+    def new_document_faults(self) -> Iterator[str]:
+        """Yield a sentence for each unknown time zone, and for each address without TLS that gets credentials."""
+        for name in self.alerts.unknown_time_zones():
+            yield f"settings: alerts: unknown time_zone {name!r}; use an IANA name, for example Europe/Berlin"
+        yield from super().new_document_faults()
 
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
         """Yield keys and values of the addresses to which credentials are sent."""
