@@ -1,7 +1,7 @@
 """`gpucost attribute`: computes the cost of hours from a Prometheus, without a deployment."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,9 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
     all_clusters_read = True
     price_fetcher = _price_fetcher(settings, starts[0], now)
     for cluster in settings.clusters:
-        cluster_records, problem, was_read = _attribute_cluster(cluster, settings, starts, now, price_fetcher)
+        cluster_records, problem, was_read = _attribute_cluster(
+            cluster, settings, starts, now, price_fetcher, with_reasons=output_format != "table"
+        )
         records += cluster_records
         all_clusters_read = all_clusters_read and was_read
         if problem is not None:
@@ -78,6 +80,8 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
         sys.stdout.write(
             rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
         )
+    if absences := list(_absent_labels(settings, records)):
+        _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor --settings {path}")
     if problems:
         sys.stdout.flush()
         message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor --settings {path}"
@@ -92,8 +96,19 @@ def _attribute_cluster(
     starts: Sequence[datetime],
     now: datetime,
     price_fetcher: "NodePriceFetcher | None",
+    *,
+    with_reasons: bool,
 ) -> tuple[list["HourRecord"], str | None, bool]:
-    """Return the records of a cluster's hours, a sentence if figures are missing, and whether it could be read."""
+    """Return the records of a cluster's hours, a sentence if figures are missing, and whether it could be read.
+
+    Args:
+        cluster: the cluster.
+        settings: its settings.
+        starts: the hours.
+        now: the current time.
+        price_fetcher: fetches AWS's prices; None if they are not needed or not available.
+        with_reasons: whether the sentence says why figures are missing, which tables show already.
+    """
     from gpucost.pipeline.attribute import attribute_hours, check_retention
     from gpucost.sources.prometheus import metrics_reader
 
@@ -109,8 +124,25 @@ def _attribute_cluster(
     if any(record.totals is not None for record in records):
         return records, None, True
     newest = records[-1]
-    reasons = "; ".join(newest.notes)
-    return records, f"cluster {cluster.name} has no figures: hour {format_timestamp(newest.hour)}: {reasons}", True
+    reasons = f": hour {format_timestamp(newest.hour)}: {'; '.join(newest.notes)}" if with_reasons else ""
+    return records, f"cluster {cluster.name} has no figures{reasons}", True
+
+
+def _absent_labels(settings: "CoreSettings", records: Sequence["HourRecord"]) -> Iterator[str]:
+    """Yield what no pod with GPUs matches: business units by labels, and cost labels.
+
+    kube-state-metrics exports labels only with a flag. Without it, their pods silently go to other business units.
+    """
+    lines = [line for record in records for line in record.lines]
+    if not lines:
+        return
+    units = {line.business_unit for line in lines}
+    by_labels = [unit.name for unit in settings.business_units if unit.namespace_labels or unit.pod_labels]
+    if absent_units := [name for name in by_labels if name not in units]:
+        yield f"no pod has the labels of the business units {', '.join(absent_units)}"
+    labels = {name for line in lines for name in line.labels}
+    if absent_labels := [name for name in settings.cost_labels if name not in labels]:
+        yield f"no pod has the cost labels {', '.join(absent_labels)}"
 
 
 def _price_fetcher(settings: "CoreSettings", since: datetime, now: datetime) -> "NodePriceFetcher | None":

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.http.pagination import NEXT_CURSOR_HEADER
+from gpucost.runtime.bounded_http import connection_problem
 from gpucost.runtime.json_text import dumps
 from gpucost_cli import deployment
 from gpucost_cli import rendering as render
@@ -82,7 +83,7 @@ def get_from_api(url: str, path: str, parameters: Mapping[str, str], *, signed: 
             f"{url.rstrip('/')}{path}", params=parameters, timeout=60, auth=_signer(url) if signed else None
         )
     except requests.RequestException as error:
-        raise GpuCostError(f"the API at {url} is not reachable ({type(error).__name__})") from error
+        raise GpuCostError(f"the API at {url} is not reachable: {connection_problem(error)}") from error
     if response.ok:
         return response
     try:

@@ -16,6 +16,7 @@ from botocore.awsrequest import AWSRequest
 from urllib3.exceptions import HTTPError
 
 from gpucost.core.errors import GpuCostError
+from gpucost.runtime.bounded_http import connection_problem
 from gpucost.runtime.json_text import dumps
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 
@@ -124,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             response = session.send(prepared, timeout=_TIMEOUT, allow_redirects=False, **settings)
         except requests.RequestException as error:
-            self._problem(502, "Bad Gateway", f"the API is not reachable ({type(error).__name__})")
+            self._problem(502, "Bad Gateway", f"the API is not reachable: {connection_problem(error)}")
             return
         with response:
             self.send_response(response.status_code)

@@ -15,7 +15,7 @@ from gpucost_cli.doctor.setup import CollectionSetup
 from gpucost_cli.rendering import printable
 
 _SEVERITIES = ("required", "recommended", "optional")
-_STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim"}
+_STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim", "unknown": "dim"}
 
 
 _SUMMARIES: Mapping[Attribution, str] = {

@@ -56,7 +56,7 @@ UNPRICED = END - 20 * HOUR
 INCOMPLETE = END - 33 * HOUR
 """One of the missing hours, which has a note."""
 RESTATED = END - 15 * HOUR
-NOTE = "no scrape of the allocation source was seen in this hour"
+NOTE = "Prometheus has no samples of kube-state-metrics in this hour"
 PATCH = "kind: Deployment\nmetadata: {name: '<b>app</b>'}"
 EAST = 10 * HOUR
 """Age of cluster east, which has one business unit, on a pool with the same name as in west."""

@@ -25,7 +25,7 @@ def printed(part: Table | str, *, is_terminal: bool) -> str:
     return output.getvalue()
 
 
-def test_pipe_gets_each_row_as_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_pipes_are_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert LONG_NAME in printed(table(), is_terminal=False)
 

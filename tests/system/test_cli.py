@@ -136,6 +136,18 @@ def test_attribute_table_shows_business_units_and_node_cost_parts(settings: Call
     assert "sum of" not in done.stdout
 
 
+def test_attribute_names_labels_that_no_pod_has(settings: Callable[..., str], cluster: str) -> None:
+    units = "[{name: chat, pod_labels: {team: chat}}, {name: research, namespace_labels: {team: research}}]"
+    path = settings(f"clusters: [{{name: demo, prometheus: {{url: {cluster}}}}}]\n{PRICING}"
+                    f"business_units: {units}\ncost_labels: [team]\n")  # fmt: skip
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR))
+    assert done.returncode == 0
+    assert done.stderr == (
+        "gpucost: no pod has the labels of the business units chat, research and no pod has the cost labels team. "
+        f"If pods have the labels, run: gpucost doctor --settings {path}\n"
+    )
+
+
 def test_attribute_table_ends_with_the_sum_over_the_hours_with_figures(
     settings: Callable[..., str], cluster: str
 ) -> None:
@@ -176,8 +188,11 @@ def test_attribute_without_any_figures_is_a_failure_that_names_doctor(
     )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("gpucost: cluster demo has no figures: hour ")
-    assert "no scrape of the allocation source was seen" in done.stderr
+    assert done.stderr.startswith("gpucost: cluster demo has no figures")
+    # Once in all: a table shows the reason of each hour itself, on stdout.
+    shown = done.stdout if output_format == "table" else done.stderr
+    assert "Prometheus has no samples of kube-state-metrics in this hour" in shown
+    assert ("no samples" in done.stderr) == (output_format != "table")
     assert done.stderr.endswith(f"run: gpucost doctor --settings {path}\n")
     if output_format == "json":
         hours = json.loads(done.stdout)["hours"]

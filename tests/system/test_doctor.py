@@ -40,8 +40,13 @@ def test_empty_prometheus_makes_attribution_impossible(examined: Examine) -> Non
     report = examined(Recent())
     assert not report.possible
     assert report.first_problem.startswith("there are no series of kube-state-metrics")
-    only(report, "kube-state-metrics", says="it is unknown which pods hold GPUs", change="regex: up|kube_pod_",
-         status="missing")  # fmt: skip
+    assert faults(report).keys() == {"kube-state-metrics", "utilization signal"}
+    assert "it is unknown which pods hold GPUs" in (faults(report)["kube-state-metrics"].finding or "")
+    change = faults(report)["kube-state-metrics"].change or ""
+    assert "regex: up|kube_pod_" in change
+    assert "--metric-labels-allowlist=nodes=[node.kubernetes.io/instance-type," in change
+    assert "helm install dcgm-exporter" in (faults(report)["utilization signal"].change or "")
+    assert named(report, "node label node.kubernetes.io/instance-type").status == "unknown"
 
 
 def test_missing_requests_make_attribution_impossible(examined: Examine) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS
 
 _ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
@@ -22,6 +22,8 @@ class MetricFamily:
     resource: str
     """The kind of object that kube-state-metrics must be allowed to collect."""
     is_needed: Callable[[CheckContext], bool] = lambda _: True
+    settings_decide: bool = False
+    """Whether the need depends on the settings alone."""
 
 
 def _has_owners(kind: str) -> Callable[[CheckContext], bool]:
@@ -76,11 +78,11 @@ METRIC_FAMILIES = (
     MetricFamily(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
     MetricFamily(
         NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels get no pods",
-        "namespaces", lambda context: bool(context.required_labels.of_namespaces),
+        "namespaces", lambda context: bool(context.required_labels.of_namespaces), settings_decide=True,
     ),
     MetricFamily(
         POD_LABELS_METRIC, "recommended", "business units with pod_labels get no pods, and cost_labels are blank",
-        "pods", lambda context: bool(context.required_labels.of_pods),
+        "pods", lambda context: bool(context.required_labels.of_pods), settings_decide=True,
     ),
     MetricFamily(
         CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not counted",
@@ -100,7 +102,8 @@ def _check_family(context: CheckContext, family: MetricFamily) -> Check:
     if context.facts.has_series_of_any(metric):
         return context.check(metric, metric, family.severity)
     if not family.is_needed(context):
-        return context.check(metric, metric, family.severity, status="not needed", series=0)
+        status: Status = "not needed" if family.settings_decide else context.status_without_need
+        return context.check(metric, metric, family.severity, status=status, series=0)
     if not context.facts.has_kube_state_metrics:  # the check of kube-state-metrics itself has the finding
         return context.check(metric, metric, family.severity, status="missing", series=0)
     change = _allow_metric(family)

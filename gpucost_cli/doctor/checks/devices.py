@@ -220,7 +220,7 @@ def check_neuron_utilization(context: CheckContext) -> Iterable[Check]:
             "install neuron-monitor with its Prometheus exporter: helm install neuron-helm-chart "
             "oci://public.ecr.aws/neuron/neuron-helm-chart --set neuronMonitor.enabled=true",
         )
-    status: Status = "missing" if held else "not needed"
+    status: Status = "missing" if held else context.status_without_need
     yield context.check("Neuron", NEURON_SIGNAL.name, "recommended", fault, status=status, series=0)
 
 

@@ -11,7 +11,7 @@ from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
 from gpucost_cli.doctor.signals import Signal
 
-Status = Literal["found", "missing", "faulty", "not needed"]
+Status = Literal["found", "missing", "faulty", "not needed", "unknown"]
 Severity = Literal["required", "recommended", "optional"]
 _MAX_NAMES_LISTED = 3
 
@@ -59,6 +59,11 @@ class CheckContext:
         """The flag of kube-state-metrics that exports all labels that attribution reads in this cluster."""
         profiles = sorted({profile for node in self.facts.nodes.values() for profile in shared_mig_profiles(node)})
         return allow_list_flag(self.required_labels, [*NODE_LABELS, *(mig_replicas(profile) for profile in profiles)])
+
+    @property
+    def status_without_need(self) -> Status:
+        """The status of series that are missing, and that no object known to kube-state-metrics needs."""
+        return "not needed" if self.facts.has_kube_state_metrics else "unknown"
 
     def check(
         self,

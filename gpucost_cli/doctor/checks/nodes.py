@@ -112,7 +112,7 @@ def _check_label(context: CheckContext, required: _RequiredLabel) -> Check:
     name = f"node label {' or '.join(required.label.keys)}"
     if not nodes:
         count = sum(bool(node.label(required.label)) for node in gpu_nodes)
-        status: Status = "found" if count else "not needed"
+        status: Status = "found" if count else context.status_without_need
         return context.check(name, NODE_LABELS_METRIC, required.severity, status=status, series=count)
     if not without:
         return context.check(name, NODE_LABELS_METRIC, required.severity, series=len(nodes))

@@ -27,7 +27,10 @@ def check_signals(context: CheckContext) -> Iterable[Check]:
         yield context.check("utilization signal", signal.name, "recommended", note=note)
     yield from _fallback_devices(context, configured, {signal.name for signal in with_series})
     if not with_series:
-        fault = _missing_signal(configured, fallbacks) if facts.uses_gpus else None
+        # A selector that matches no kube-state-metrics says nothing about GPUs, and its check has the finding.
+        is_unknown = not facts.has_kube_state_metrics and not facts.labels_outside_selector
+        may_have_gpus = facts.uses_gpus or is_unknown
+        fault = _missing_signal(configured, fallbacks) if may_have_gpus else None
         status: Status = "missing" if fault else "not needed"
         yield context.check("utilization signal", configured.name, "recommended", fault, status=status, series=0)
     for family, signals in signals_by_family().items():

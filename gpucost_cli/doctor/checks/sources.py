@@ -78,8 +78,8 @@ def check_kube_state_metrics(context: CheckContext) -> Iterable[Check]:
     install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
     fault = Fault(
         "there are no series of kube-state-metrics: it is unknown which pods hold GPUs",
-        f"{install}, with --set prometheus.monitor.enabled=true for a Prometheus operator; if it runs already, keep "
-        "its series: "
+        f"{install}, with its flag {context.allow_list}, and with --set prometheus.monitor.enabled=true for a "
+        "Prometheus operator; if it runs already, keep its series: "
         f"write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…",
     )
     if facts.labels_outside_selector.get(REQUESTS):  # the check of the selector has the finding

@@ -147,7 +147,8 @@ def _coverage_shortfalls(usage: Usage, rules: AttributionRules) -> list[str]:
 
 def _low_coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
     if not coverage:
-        return f"no scrape of the {source} source was seen in this hour"
+        exporter = "kube-state-metrics" if source == "allocation" else "any GPU exporter"
+        return f"Prometheus has no samples of {exporter} in this hour"
     return f"coverage of {source} is {coverage:.1%}, below the minimum of {minimum:.1%} in the settings"
 
 

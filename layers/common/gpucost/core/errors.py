@@ -20,7 +20,6 @@ GpuCostError
 """
 
 
-
 class GpuCostError(Exception):
     """Base class; the message is one sentence that an operator can act on."""
 

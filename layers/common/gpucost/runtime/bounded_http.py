@@ -9,6 +9,7 @@ the address in the settings.
 import gzip
 import io
 import socket
+import ssl
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
 
 REQUEST_ERRORS = (HTTPError, HTTPException, OSError, EOFError, zlib.error)
 """The errors with which a request can fail."""
+_CONNECTION_PROBLEMS: Mapping[type[BaseException], str] = {
+    ConnectionRefusedError: "connection refused",
+    ConnectionResetError: "connection reset",
+    socket.gaierror: "its host name cannot be resolved",
+    ssl.SSLCertVerificationError: "its TLS certificate is not trusted",
+    ssl.SSLError: "TLS failed",
+    TimeoutError: "connecting timed out",
+}
+"""Causes of failed connections, more specific classes first."""
 ACCEPTED_ENCODING = "gzip"
 """Supported compression, for the header Accept-Encoding."""
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -164,6 +174,20 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def is_timeout(error: BaseException) -> bool:
     """Whether one of `REQUEST_ERRORS` is a timeout."""
     return isinstance(error, (TimeoutError, HttpTimeoutError)) and not isinstance(error, NewConnectionError)
+
+
+def connection_problem(error: BaseException | None) -> str:
+    """Describe why no response came: the first cause that has a plain name, else the name of the error's class.
+
+    The text contains no address, because an address can be a secret.
+    """
+    cause = error
+    while cause is not None:
+        for kind, reason in _CONNECTION_PROBLEMS.items():
+            if isinstance(cause, kind):
+                return reason
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
 
 
 def _send(connection: HTTPConnection, prepare: Callable[[], PreparedRequest], deadline: Deadline) -> None:

@@ -63,7 +63,8 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         for time in scrapes.coverage(window, DEFAULT_INTERVAL_MS)
     )
     unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
-    notes += [_scrape_gap_note(gap, window) for gap in unobserved]
+    if covered:  # otherwise the hour has no figures, and its reason says so
+        notes += [_scrape_gap_note(gap, window) for gap in unobserved]
     lifecycles = _node_lifecycles(observation, spans)
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(

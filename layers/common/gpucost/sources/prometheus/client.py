@@ -23,6 +23,7 @@ from gpucost.runtime.bounded_http import (
     BoundedHttp,
     HttpResponse,
     ResponseTooLargeError,
+    connection_problem,
     is_timeout,
     retry_after,
 )
@@ -67,6 +68,8 @@ class _RetryableFailure(NamedTuple):
 
     problem: str
     retry_after_seconds: float = 0.0
+    is_unreachable: bool = False
+    """Whether the server got no query, so that the query is not the reason."""
 
 
 class _NotJsonError(Exception):
@@ -204,7 +207,8 @@ class PrometheusClient:
         times = f", {attempt} times" if attempt > 1 else ""
         out_of_time = "" if has_time else ", and the time for all queries is used up"
         # The failure that canceled this query came first, so it is the one to report.
-        reason = self._deadline.cancel_reason or self._error_message(f"{failure.problem}{times}{out_of_time}", form)
+        problem = f"{failure.problem}{times}{out_of_time}"
+        reason = self._deadline.cancel_reason or self._error_message(problem, None if failure.is_unreachable else form)
         self.cancel(reason)
         raise MetricsUnavailableError(reason)
 
@@ -223,7 +227,7 @@ class PrometheusClient:
         except REQUEST_ERRORS as error:
             if is_timeout(error):
                 return _RetryableFailure(f"did not answer within {seconds:.3g} s")
-            return _RetryableFailure(f"could not be reached ({type(error).__name__})")
+            return _RetryableFailure(f"could not be reached: {connection_problem(error)}", is_unreachable=True)
         except _NotJsonError:
             return _RetryableFailure("answered 200 with incomplete or invalid JSON")
         except ResponseTooLargeError as error:
@@ -279,10 +283,13 @@ class PrometheusClient:
             budget.charge_series(result.series, response.body)
             return result
 
-    def _error_message(self, problem: str, form: Mapping[str, str]) -> str:
+    def _error_message(self, problem: str, form: Mapping[str, str] | None) -> str:
+        sentence = f"cluster {self._cluster}: Prometheus at {self._url} {problem}"
+        if form is None:
+            return sentence
         query = " ".join(form["query"].split())
         shown = query if len(query) <= _MAX_MESSAGE_TEXT else query[:_MAX_MESSAGE_TEXT] + "…"
-        return f"cluster {self._cluster}: Prometheus at {self._url} {problem} (query: {shown})"
+        return f"{sentence} (query: {shown})"
 
 
 def _response_data(document: Any, response: HttpResponse) -> Any:

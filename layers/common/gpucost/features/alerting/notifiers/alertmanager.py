@@ -23,7 +23,7 @@ from gpucost.features.alerting.notifiers.notification_text import (
     top_waster_lines,
 )
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, post_json
+from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, connection_problem, post_json
 
 FIRING_ALERT_LIFETIME = timedelta(hours=25)
 TIMEOUT_SECONDS = 13.0
@@ -81,7 +81,7 @@ class AlertmanagerNotifier:
         try:
             response = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
         except (*REQUEST_ERRORS, ResponseTooLargeError, ValueError) as error:
-            raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
+            raise SourceError(f"Alertmanager could not be reached: {connection_problem(error)}") from error
         if response.status != requests.codes.ok:
             raise SourceError(
                 f"Alertmanager refused the alerts: HTTP {response.status} {single_line(response.text(80))}"

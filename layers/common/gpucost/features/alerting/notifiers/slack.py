@@ -18,7 +18,14 @@ from gpucost.features.alerting.notifiers.notification_text import (
     summary,
     top_waster_lines,
 )
-from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, ResponseTooLargeError, post_json, retry_after
+from gpucost.runtime.bounded_http import (
+    REQUEST_ERRORS,
+    HttpResponse,
+    ResponseTooLargeError,
+    connection_problem,
+    post_json,
+    retry_after,
+)
 from gpucost.runtime.secret_destinations import origin_of
 
 MAX_ATTEMPTS = 3
@@ -113,7 +120,7 @@ class SlackNotifier:
         except (requests.RequestException, ResponseTooLargeError, ValueError) as error:
             return f"could not be called ({type(error).__name__})", None
         except REQUEST_ERRORS as error:
-            return f"could not be reached ({type(error).__name__})", backoff
+            return f"could not be reached: {connection_problem(error)}", backoff
         if response.status == requests.codes.ok:
             return None, None
         if response.status == requests.codes.too_many_requests:
