@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import requests
 
@@ -26,12 +28,16 @@ VICTORIA_METRICS_VARIABLE = "GPUCOST_VICTORIA_METRICS"
 
 
 @contextmanager
-def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags: str) -> Iterator[str]:
+def running_prometheus(
+    openmetrics: Path | Iterable[Path] | None = None, *flags: str, data: Path | None = None, port: int = 0
+) -> Iterator[str]:
     """Run Prometheus over the samples of OpenMetrics files. Yields its URL and stops it on exit.
 
     Args:
         openmetrics: one file, several (each loaded before the next is produced), or None for no samples.
         flags: further flags of Prometheus.
+        data: folder of its storage, which may contain blocks and remains; None: a temporary one.
+        port: where it listens; 0: any free port.
 
     Raises:
         GpuCostError: not installed, refuses the file, or does not start.
@@ -40,18 +46,19 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
     if other := os.environ.get(VICTORIA_METRICS_VARIABLE):
         from gpucost_devstack.victoria_metrics import running_victoria_metrics
 
-        with running_victoria_metrics(other, files) as url:
+        stored = sorted(data.glob("*.om")) if data else []
+        with running_victoria_metrics(other, [*files, *stored]) as url:
             yield url
         return
     with tempfile.TemporaryDirectory(prefix="gpucost-prometheus-") as folder:
         home = Path(folder)
-        data = home / "data"
-        data.mkdir()
+        data = data or home / "data"
+        data.mkdir(exist_ok=True)
         for file in files:
             create_blocks(file, data)
         config = home / "prometheus.yml"
         config.write_text("global: {}\n")
-        port = free_port()
+        port = port or free_port()
         url = f"http://127.0.0.1:{port}"
         with (home / "prometheus.log").open("wb") as log:
             process = subprocess.Popen(
@@ -75,11 +82,14 @@ def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags:
 
 
 def create_blocks(openmetrics: Path, data: Path) -> None:
-    """Turn an OpenMetrics file into blocks of Prometheus' storage.
+    """Turn an OpenMetrics file into blocks of Prometheus' storage. VictoriaMetrics reads the file itself.
 
     Raises:
         GpuCostError: promtool refuses the file. The message says why.
     """
+    if os.environ.get(VICTORIA_METRICS_VARIABLE):
+        shutil.copyfile(openmetrics, data / f"{uuid4()}.om")
+        return
     done = subprocess.run(
         [
             find_program("promtool"),
@@ -108,6 +118,18 @@ def refusing_url() -> Iterator[str]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def usable_port(preferred: int) -> int:
+    """A port on the loopback address that is free, if possible the preferred one."""
+    try:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", preferred))
+            port: int = listener.getsockname()[1]
+            return port
+    except OSError:
+        return free_port()
 
 
 def free_port() -> int:
