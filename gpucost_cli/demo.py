@@ -1,6 +1,8 @@
 """`gpucost demo`: runs simulated clusters through a real Prometheus and the real handlers."""
 
 import json
+import os
+import shutil
 import signal
 import socket
 import sys
@@ -42,6 +44,9 @@ TABLE = "local-Table-demo"
 """Name of the table that is kept. Without a cache, the stack chooses a name."""
 BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
 """With these, Prometheus does not merge blocks, which would take processor time in the background."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - the folder within it has a random name
+"""Where the database needs no disk, if there is enough memory. Otherwise every transaction would wait for the disk."""
+DATABASE_BYTES = 2 * 10**9
 SERVE_SECONDS = 0.5
 HISTORY_SECONDS = 0.1
 
@@ -133,9 +138,12 @@ def _started(
     start = end - timedelta(days=DAYS)
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-")))
-        work, data, database = (folder / name for name in ("segments", "prometheus", "database"))
-        for path in (work, data, database):
+        work, data = folder / "segments", folder / "prometheus"
+        for path in (work, data):
             path.mkdir()
+        _remove_abandoned_databases()
+        memory = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > DATABASE_BYTES else None
+        database = Path(running.enter_context(tempfile.TemporaryDirectory(prefix=f"gpucost-demo-{os.getpid()}-", dir=memory)))
         kept = cache.restore(database) if cache else {}
         metrics = DemoMetrics(data, work, cache, options.scale)
         missing = metrics.segments_without_samples(hours_between(start, end))
@@ -169,6 +177,13 @@ def _started(
         yield demo
 
 
+def _remove_abandoned_databases() -> None:
+    """Remove the databases of demos that were killed, because they take memory."""
+    for folder in MEMORY.glob("gpucost-demo-*"):
+        if not Path("/proc", folder.name.split("-")[2]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _attribute_hours(demo: RunningDemo, steps: Progress) -> None:
     """Backfill the older hours, then run the schedule for each of the last hours. Earlier demos' hours are kept."""
     recent = max(demo.end - SCHEDULED_HOURS * HOUR, demo.scheduled_until)
@@ -187,7 +202,7 @@ def _serve(demo: RunningDemo, history: History, console: Console) -> None:
     """Deliver the messages that other commands send, add the history, and run the schedule after every hour."""
     live = LiveHours(demo)
     if history.is_complete and history.day_count == 0 and demo.cache:
-        console.print(f"the {history.period} is there from an earlier start; gpucost demo --fresh computes it again")
+        console.print(f"the {history.period} is there from an earlier start. To compute it again: gpucost demo --fresh")
     with _history_progress(history) as show:
         while not history.is_complete:
             demo.stack.deliver_all()

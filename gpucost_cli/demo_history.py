@@ -49,7 +49,8 @@ class History:
         self.day_count = len(self._to_attribute)
         self._is_complete = bool(not days or (demo.cache and demo.cache.index.is_complete and not missing))
         self._process: SegmentProcess | None = None
-        self._polled_at = self._saved_at = time.monotonic()
+        self._polled_at = time.monotonic()
+        self._saved_at = -SAVE_EVERY_SECONDS  # the first step saves the summary's days
         self._is_saved = False
 
     @property
@@ -79,7 +80,7 @@ class History:
             self._add_events()
             self._is_complete = True
             self._is_saved = False
-        is_due = time.monotonic() - self._saved_at >= SAVE_EVERY_SECONDS or self._is_complete
+        is_due = self._is_complete or time.monotonic() - self._saved_at >= SAVE_EVERY_SECONDS
         if is_due and not self._is_saved:
             self.save()
 

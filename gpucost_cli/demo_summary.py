@@ -48,7 +48,9 @@ def read_summary(api: str, start: datetime, end: datetime) -> Summary:
 
 def print_summary(console: Console, summary: Summary, *, api: str = "") -> None:
     """Print the screen. Without an API that keeps serving, it has no links."""
+    width = console.width
     print_table(units_table(summary.units), console)
+    console.width = width  # a table that is wider widens the console
     console.print()
     console.print(identity_line(summary.units["totals"], summary.units["currency"]))
     for line in (*_waster_lines(summary.waste), _savings_line(summary.recommendations)):
@@ -63,7 +65,7 @@ def units_table(response: Mapping[str, Any]) -> Table:
     coverage, currency = response["coverage"], response["currency"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     title = f"{response['start']} to {response['end']}, {hours}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("business unit", overflow="fold")
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -114,7 +116,7 @@ def _links(summary: Summary, api: str) -> Iterator[str]:
 def print_alerts(console: Console, response: Mapping[str, Any]) -> None:
     """Print the newest alerts, one per line."""
     events = sorted(response["history"], key=lambda event: str(event["hour"]), reverse=True)
-    console.print(f"\n{len(events)} alerts of the last 24 hours, newest first")
+    console.print(f"\n{len(events)} alerts, newest first")
     for event in events[:ALERTS_SHOWN]:
         subject = event["subject"]
         name = subject["workload"] or subject["node_pool"] or subject["business_unit"]
