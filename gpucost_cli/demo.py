@@ -24,11 +24,11 @@ from gpucost_cli import demo_summary
 from gpucost_cli.aws_session import clear_aws_configuration
 from gpucost_cli.demo_history import History, LiveHours
 from gpucost_cli.running_demo import POSTS, RunningDemo
-from gpucost_devstack import demo_fleet
 from gpucost_devstack.aws import STACK
 from gpucost_devstack.demo_cache import DemoCache, cache_key, open_cache
 from gpucost_devstack.demo_metrics import DemoMetrics
 from gpucost_devstack.demo_records import registered_demo, running_demos
+from gpucost_devstack.fleet import demo as fleet
 from gpucost_devstack.loopback import listen
 from gpucost_devstack.prometheus import running_prometheus, usable_port
 from gpucost_devstack.slack import running_slack
@@ -83,6 +83,7 @@ def run_demo(options: DemoOptions) -> None:
         steps = running.enter_context(_progress_bar())
         demo = running.enter_context(_started(options, cache, end, listener, steps))
         demo.push_settings()
+        demo.add_spot_prices(demo.start - timedelta(days=options.history_days))
         _attribute_hours(demo, steps)
         steps.stop()
         api = demo.stack.outputs["ApiUrl"]
@@ -122,7 +123,7 @@ def _opened_cache(options: DemoOptions, end: datetime, console: Console) -> Iter
     if options.once or not options.history_days:
         yield None
         return
-    settings = demo_fleet.settings_document(dict.fromkeys(demo_fleet.CLUSTERS, ""))
+    settings = fleet.settings_document(dict.fromkeys(fleet.CLUSTERS, ""), scale=options.scale)
     key = cache_key(settings, options.scale, options.template)
     with open_cache(key, end - timedelta(days=DAYS), is_fresh=options.fresh) as cache:
         if cache is None:
@@ -147,7 +148,7 @@ def _started(
         kept = cache.restore(database) if cache else {}
         metrics = DemoMetrics(data, work, cache, options.scale)
         missing = metrics.segments_without_samples(hours_between(start, end))
-        simulating = steps.add_task(f"simulating {DAYS} days of {len(demo_fleet.CLUSTERS)} clusters", total=1.0)
+        simulating = steps.add_task(f"simulating {DAYS} days of {len(fleet.CLUSTERS)} clusters", total=1.0)
         starting = steps.add_task("starting AWS and the functions", total=1.0)
         threads = running.enter_context(ThreadPoolExecutor(1))
         simulation = threads.submit(metrics.simulate, missing, lambda done: steps.update(simulating, completed=done))
@@ -171,7 +172,7 @@ def _started(
         scheduled_until = parse_timestamp(cache.index.scheduled_until) if kept and cache else start
         demo = RunningDemo(
             stack=stack, metrics=metrics, slack=slack, cache=cache, database=database, start=start, end=end,
-            scheduled_until=scheduled_until, earlier_posts=json.loads(kept.get(POSTS, b"[]")),
+            scale=options.scale, scheduled_until=scheduled_until, earlier_posts=json.loads(kept.get(POSTS, b"[]")),
         )  # fmt: skip
         demo.restore_exports(kept)
         yield demo

@@ -13,7 +13,7 @@ from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.reprice import restate_messages
 from gpucost_cli.deployment import find_deployment
 from gpucost_cli.running_demo import SCHEDULE_DELAY, RunningDemo
-from gpucost_devstack import demo_fleet
+from gpucost_devstack.fleet import demo as fleet
 from gpucost_devstack.metrics_segment import Segment, SegmentProcess, segments_of
 
 SAVE_EVERY_SECONDS = 20.0
@@ -42,7 +42,7 @@ class History:
         self._to_simulate = demo.metrics.segments_without_samples(hours)
         missing = {
             hour
-            for cluster in demo_fleet.CLUSTERS
+            for cluster in fleet.CLUSTERS
             for hour in demo.missing_hours(cluster, self._begin, demo.start)
         }
         self._to_attribute = segments_of(sorted(missing))
@@ -116,7 +116,7 @@ class History:
         """Let happen what only a longer history shows: a restated hour, a review, and a closed month."""
         demo = self._demo
         container = find_deployment(self._stack).container()
-        cluster = demo_fleet.CLUSTERS[-1]
+        cluster = fleet.CLUSTERS[-1]
         hour = max(self._begin, floor_day(demo.start) - timedelta(days=RESTATED_DAYS_BEFORE)) + 12 * HOUR
         nodes, _ = demo.ledger.nodes_and_charges(cluster, hour)
         if nodes and not demo.ledger.restatements(cluster, hour, hour + HOUR):

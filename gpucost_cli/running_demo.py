@@ -1,21 +1,24 @@
 """A demo that runs: its stack, its metrics, and what it keeps for the next one."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import SettingsMissingError
-from gpucost.core.hours import HOUR, hours_between
+from gpucost.core.hours import HOUR, floor_day, hours_between
+from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
-from gpucost_devstack import demo_fleet
+from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.demo_cache import DemoCache
 from gpucost_devstack.demo_metrics import DemoMetrics
+from gpucost_devstack.fleet import demo as fleet
+from gpucost_devstack.fleet.demo.settings import SLACK_SECRET
 from gpucost_devstack.slack import SlackWebhook
 from gpucost_devstack.stack import LocalStack
 
@@ -43,12 +46,13 @@ class RunningDemo:
     start: datetime
     end: datetime
     scheduled_until: datetime
+    scale: int = 1
     earlier_posts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def ledger(self) -> Ledger:
         """The demo's ledger."""
-        return Ledger(local_client("dynamodb", self.stack.dynamodb), self.stack.outputs["TableName"])
+        return Ledger(*self._table)
 
     @property
     def posts(self) -> list[dict[str, Any]]:
@@ -57,9 +61,9 @@ class RunningDemo:
 
     def push_settings(self) -> None:
         """Put the demo's settings in force."""
-        webhook = {"Name": demo_fleet.SLACK_SECRET, "SecretString": self.slack.url}
+        webhook = {"Name": SLACK_SECRET, "SecretString": self.slack.url}
         local_client("secretsmanager", self.stack.endpoint).create_secret(**webhook)
-        text = settings_text(self.metrics.url)
+        text = settings_text(self.metrics.url, scale=self.scale)
         store = self._settings_store()
         try:
             is_current = store.current().text == text
@@ -67,6 +71,21 @@ class RunningDemo:
             is_current = False
         if not is_current:
             store.push(text, author="demo", now=datetime.now(UTC))
+
+    def add_spot_prices(self, start: datetime) -> None:
+        """Put the simulated spot prices from a time on into the price book, as the function that asks EC2 would."""
+        prices = [
+            Price(
+                source="spot",
+                unit="node-hour",
+                amount=price.hourly_usd,
+                applies_to={"instance_type": price.instance_type, "zone_id": price.zone_id},
+                valid_from=price.since,
+            )
+            for price in fleet.spot_prices(floor_day(start), self.end + HOUR)
+        ]
+        now = datetime.now(UTC).replace(microsecond=0)
+        PriceStore(*self._table).merge_prices("spot", prices, rated_until=floor_day(start), now=now)
 
     def missing_hours(self, cluster: str, start: datetime, end: datetime) -> list[datetime]:
         """Hours that are not in the ledger."""
@@ -77,7 +96,7 @@ class RunningDemo:
         """Send the hours that are not in the ledger to the backfill queue."""
         sqs = local_client("sqs", self.stack.endpoint)
         version = self._settings_store().current().version
-        for cluster in demo_fleet.CLUSTERS:
+        for cluster in fleet.CLUSTERS:
             missing = self.missing_hours(cluster, start, end)
             for message in due_messages(
                 cluster, missing, settings_version=version, origin="backfill", correlation_id="demo-backfill"
@@ -114,10 +133,13 @@ class RunningDemo:
                 yield EXPORTS + entry["Key"], s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
 
     def _settings_store(self) -> SettingsDocumentStore:
-        client = local_client("dynamodb", self.stack.dynamodb)
-        return SettingsDocumentStore(client, self.stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
+        return SettingsDocumentStore(*self._table, clock=lambda: datetime.now(UTC))
+
+    @property
+    def _table(self) -> tuple[Any, str]:
+        return local_client("dynamodb", self.stack.dynamodb), self.stack.outputs["TableName"]
 
 
-def settings_text(prometheus_url: str, clusters: Sequence[str] = demo_fleet.CLUSTERS) -> str:
+def settings_text(prometheus_url: str, *, scale: int = 1) -> str:
     """Return the demo's settings document."""
-    return json.dumps(demo_fleet.settings_document(dict.fromkeys(clusters, prometheus_url)), indent=2)
+    return json.dumps(fleet.settings_document(dict.fromkeys(fleet.CLUSTERS, prometheus_url), scale=scale), indent=2)

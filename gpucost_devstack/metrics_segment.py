@@ -9,23 +9,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
 from gpucost.core.errors import GpuCostError
 from gpucost.core.hours import HOUR, consecutive_runs, floor_day, format_timestamp
-from gpucost_devstack import demo_fleet
-from gpucost_devstack.fleet import openmetrics
-from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.fleet import demo, openmetrics
 from gpucost_devstack.prometheus import create_blocks
 
 HISTORY = "history"
-OUTAGE_EVERY_DAYS = 14
-OUTAGE_TIME = timedelta(hours=3)
-"""In the history, on every 14th day, Prometheus gets no samples of the first cluster from 03:00 to 04:00 UTC."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -62,7 +57,7 @@ class SegmentProcess:
         folder: the folder to create, with the blocks.
         segment: the period.
         scale: size of the fleet.
-        is_history: whether it is before the last days. Then it has the outage, and its process a low priority.
+        is_history: whether it is before the last days. Then its process has a low priority.
     """
 
     def __init__(self, folder: Path, segment: Segment, scale: int, *, is_history: bool = False) -> None:
@@ -98,41 +93,16 @@ class SegmentProcess:
         self._process.communicate()
 
 
-def write_segment(folder: Path, segment: Segment, scale: int, *, is_history: bool) -> None:
+def write_segment(folder: Path, segment: Segment, scale: int) -> None:
     """Simulate a segment into a new folder."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="partial-") as partial:
         metrics = Path(partial) / "metrics.om"
-        scenarios = demo_fleet.scenarios(segment.start, segment.end, scale=scale)
-        if is_history:
-            scenarios = list(_with_outage(scenarios, segment))
+        scenarios = demo.scenarios(segment.start, segment.end, scale=scale)
         openmetrics.write(scenarios, segment.start, metrics)
         blocks = Path(partial) / "blocks"
         blocks.mkdir()
         create_blocks(metrics, blocks)
         blocks.rename(folder)
-
-
-def outage_hour(day: datetime) -> datetime | None:
-    """The hour of a UTC day in which the first cluster's metrics are missing, or None."""
-    return day + OUTAGE_TIME if day.toordinal() % OUTAGE_EVERY_DAYS == 0 else None
-
-
-def _with_outage(scenarios: list[Scenario], segment: Segment) -> Iterator[Scenario]:
-    outage = outage_hour(segment.day)
-    for number, scenario in enumerate(scenarios):
-        if number or outage is None:
-            yield scenario
-            continue
-        minute = (outage - segment.start) / timedelta(minutes=1)
-        gap = (minute, minute + 60)
-        ksm = tuple(
-            replace(instance, scraping=replace(instance.scraping, gaps=(*instance.scraping.gaps, gap)))
-            for instance in scenario.ksm
-        )
-        dcgm = scenario.dcgm and replace(
-            scenario.dcgm, scraping=replace(scenario.dcgm.scraping, gaps=(*scenario.dcgm.scraping.gaps, gap))
-        )
-        yield replace(scenario, ksm=ksm, dcgm=dcgm)
 
 
 def link_blocks(folder: Path, data: Path) -> None:
@@ -154,7 +124,6 @@ def _link(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
-    IS_HISTORY = sys.argv[5] == HISTORY
-    os.nice(10 if IS_HISTORY else 0)
+    os.nice(10 if sys.argv[5] == HISTORY else 0)
     first, last = (datetime.fromisoformat(text).astimezone(UTC) for text in sys.argv[2:4])
-    write_segment(Path(sys.argv[1]), Segment(first, last), int(sys.argv[4]), is_history=IS_HISTORY)
+    write_segment(Path(sys.argv[1]), Segment(first, last), int(sys.argv[4]))

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost_devstack import demo_fleet
+from gpucost_devstack.fleet import demo as fleet
 from gpucost_devstack.fleet import truth
-from gpucost_devstack.metrics_segment import outage_hour
 from tests.listening_addresses import process_tree
 from tests.system.running_demo import Demo, running_demo
 
@@ -73,7 +72,7 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
     with running_demo(tmp_path, *FLAGS) as demo:
         wait_until(lambda: "from an earlier start" in (tmp_path / "out").read_text(), "the history is not reused")
         rows = demo.ask(f"/v1/hours?start={format_timestamp(start)}&end={format_timestamp(first_end)}")["rows"]
-        assert len(rows) == len(demo_fleet.CLUSTERS) * ((first_end - start) // HOUR)
+        assert len(rows) == len(fleet.CLUSTERS) * ((first_end - start) // HOUR)
         assert max(datetime.fromisoformat(row["published_at"]) for row in rows) < began
         assert "alerts, newest first" in demo.printed
 
@@ -84,11 +83,9 @@ def check_against_scenario(demo: Demo, start: datetime, end: datetime) -> None:
     rows = {
         (row["group"]["cluster"], row["start"]): row for row in demo.ask(f"/v1/costs?{query}&limit=1000")["rows"]
     }
-    for scenario in demo_fleet.scenarios(start, end):
+    for scenario in fleet.scenarios(start, end):
         for number in range((end - start) // HOUR):
             hour = start + number * HOUR
-            if scenario.name == demo_fleet.CLUSTERS[0] and hour == outage_hour(hour.replace(hour=0)):
-                continue
             lines = truth.true_hour(scenario, number).lines
             allocated = sum((line.allocated_gpu_hours.value for line in lines), Fraction(0))
             row = rows[scenario.name, format_timestamp(hour)]
