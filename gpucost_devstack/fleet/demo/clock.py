@@ -31,16 +31,17 @@ class Period:
         """Whether an interval has a minute in the period."""
         return start < self.end and end > self.start
 
-    def cycles(self, length: int, *, offset: int = 0, before: int = 0) -> range:
-        """The starts of all cycles (days, weeks) that overlap the period.
+    def cycles(self, length: int, *, offset: int = 0, before: int = 0, after: int = 0) -> range:
+        """The starts of all cycles (days, weeks) that overlap the period, and of some before and after it.
 
         Args:
             length: minutes of a cycle.
             offset: minutes by which the first cycle starts after the epoch.
             before: how many earlier cycles may still have pods in the period.
+            after: how many later cycles may have pods that wait in the period.
         """
         first = (self.start - offset) // length - before
-        return range(first * length + offset, self.end, length)
+        return range(first * length + offset, self.end + after * length, length)
 
 
 def absolute_minute(at: datetime) -> int:

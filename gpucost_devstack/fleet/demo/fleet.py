@@ -280,7 +280,7 @@ def _add_spot_nodes(cluster: _Cluster, copy: Copy) -> None:
     pool = Pool(128, "spot-batch", 10, "spot", zone="us-east-1a")
     render = Workload(copy.workload("render"), copy.namespace("render"), labels=_INTERRUPTIBLE)
     backfill = Workload(copy.workload("embedding-backfill"), copy.namespace("pipelines"), labels=_INTERRUPTIBLE)
-    for day in period.cycles(DAY, before=1):
+    for day in period.cycles(DAY, before=1, after=1):
         number = day // DAY % 20 * 12
         for half_day in range(2):
             begin = day + half_day * DAY // 2
@@ -316,7 +316,7 @@ def _add_spot_job(
 ) -> None:
     period = cluster.period
     joins, leaves = lifetime
-    if not period.overlaps(joins, leaves + 2 * HOUR):
+    if not period.overlaps(joins - HOUR, leaves + 2 * HOUR):
         return
     node = pool.gpu_node(number, "a10g-one", lifetime=interval_from(period, joins, leaves))
     if period.overlaps(joins, leaves):

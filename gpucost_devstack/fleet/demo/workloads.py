@@ -139,7 +139,7 @@ def queued_jobs(period: Period, queue: str, *, longest: int, pause: int = 40, we
         pause: the most minutes between two jobs.
         weekend: the part of jobs that is submitted on weekends, too.
     """
-    for day in period.cycles(DAY, before=1):
+    for day in period.cycles(DAY, before=1, after=1):
         at = day + 2 * int(30 * draw(queue, "first", day))
         last_end = day + DAY - 10
         for number in range(24):
