@@ -44,7 +44,7 @@ TABLE = "local-Table-demo"
 """Name of the table that is kept. Without a cache, the stack chooses a name."""
 BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
 """With these, Prometheus does not merge blocks, which would take processor time in the background."""
-MEMORY = Path("/dev/shm")  # noqa: S108 - the folder within it has a random name
+MEMORY = Path("/dev/shm")
 """Where the database needs no disk, if there is enough memory. Otherwise every transaction would wait for the disk."""
 DATABASE_BYTES = 2 * 10**9
 SERVE_SECONDS = 0.5
@@ -144,7 +144,9 @@ def _started(
             path.mkdir()
         _remove_abandoned_databases()
         memory = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > DATABASE_BYTES else None
-        database = Path(running.enter_context(tempfile.TemporaryDirectory(prefix=f"gpucost-demo-{os.getpid()}-", dir=memory)))
+        database = Path(
+            running.enter_context(tempfile.TemporaryDirectory(prefix=f"gpucost-demo-{os.getpid()}-", dir=memory))
+        )
         kept = cache.restore(database) if cache else {}
         metrics = DemoMetrics(data, work, cache, options.scale)
         missing = metrics.segments_without_samples(hours_between(start, end))

@@ -1,6 +1,7 @@
 """The demo's history: simulated and attributed day by day, newest first, while the API answers."""
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -40,11 +41,7 @@ class History:
         self._begin = floor_day(demo.start - timedelta(days=days)) if days else demo.start
         hours = hours_between(self._begin, demo.start)
         self._to_simulate = demo.metrics.segments_without_samples(hours)
-        missing = {
-            hour
-            for cluster in fleet.CLUSTERS
-            for hour in demo.missing_hours(cluster, self._begin, demo.start)
-        }
+        missing = {hour for cluster in fleet.CLUSTERS for hour in demo.missing_hours(cluster, self._begin, demo.start)}
         self._to_attribute = segments_of(sorted(missing))
         self.day_count = len(self._to_attribute)
         self._is_complete = bool(not days or (demo.cache and demo.cache.index.is_complete and not missing))
@@ -127,14 +124,10 @@ class History:
         month, _ = month_bounds(demo.end)
         if month > self._begin:
             ledger = container.ledger
-            months = MonthService(
-                container.settings_store, ledger, ledger.versions, container.rollups, container.clock
-            )
+            months = MonthService(container.settings_store, ledger, ledger.versions, container.rollups, container.clock)
             name = f"{month - HOUR:%Y-%m}"
-            try:
+            with suppress(ConflictError):  # an earlier demo closed it
                 months.close(name, author="demo", reason="closed for chargeback", force=True)
-            except ConflictError:
-                pass  # an earlier demo closed it
 
     def _correct_price(self, container: Container, cluster: str, hour: datetime, node: NodeHour) -> None:
         """Set the price of a node's instance type in one hour by hand, and restate the hour."""

@@ -79,7 +79,12 @@ class RunningDemo:
                 source="spot",
                 unit="node-hour",
                 amount=price.hourly_usd,
-                applies_to={"instance_type": price.instance_type, "zone_id": price.zone_id},
+                applies_to={
+                    "instance_type": price.instance_type,
+                    "zone_id": price.zone_id,
+                    "capacity_type": "spot",
+                    "operating_system": "linux",
+                },
                 valid_from=price.since,
             )
             for price in fleet.spot_prices(floor_day(start), self.end + HOUR)
@@ -101,9 +106,7 @@ class RunningDemo:
             for message in due_messages(
                 cluster, missing, settings_version=version, origin="backfill", correlation_id="demo-backfill"
             ):
-                sqs.send_message(
-                    QueueUrl=self.stack.outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json()
-                )
+                sqs.send_message(QueueUrl=self.stack.outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json())
 
     def run_schedule(self, hour: datetime) -> None:
         """Run the template's schedules as they run after an hour, and all that follows."""
@@ -122,9 +125,7 @@ class RunningDemo:
         """Keep the ledger for the next demo."""
         if self.cache is not None:
             files = {POSTS: json.dumps(self.posts).encode(), **dict(self._exports())}
-            self.cache.save(
-                self.database, files, scheduled_until=self.scheduled_until, is_complete=is_complete
-            )
+            self.cache.save(self.database, files, scheduled_until=self.scheduled_until, is_complete=is_complete)
 
     def _exports(self) -> Iterator[tuple[str, bytes]]:
         s3, bucket = local_client("s3", self.stack.endpoint), self.stack.outputs["ExportBucketName"]

@@ -127,13 +127,9 @@ class DemoCache:
         for path in (snapshot / "database").iterdir():
             shutil.copyfile(path, database / path.name)
         others = snapshot / "files"
-        return {
-            path.relative_to(others).as_posix(): path.read_bytes() for path in others.rglob("*") if path.is_file()
-        }
+        return {path.relative_to(others).as_posix(): path.read_bytes() for path in others.rglob("*") if path.is_file()}
 
-    def save(
-        self, database: Path, files: Mapping[str, bytes], *, scheduled_until: datetime, is_complete: bool
-    ) -> None:
+    def save(self, database: Path, files: Mapping[str, bytes], *, scheduled_until: datetime, is_complete: bool) -> None:
         """Keep a copy of the ledger, and other files by name, instead of the previous ones."""
         snapshot = Path(tempfile.mkdtemp(dir=self.folder, prefix="snapshot-"))
         (snapshot / "files").mkdir()

@@ -42,7 +42,15 @@ def running_dynamodb(package: Path | None = None, database: Path | None = None) 
     read_end, write_end = os.pipe()
     with tempfile.TemporaryFile() as log, open(read_end, "rb") as channel:  # noqa: PTH123 - a file descriptor
         process = subprocess.Popen(
-            [sys.executable, "-I", str(SERVER), str(jars[-1].parent), str(library), str(write_end), str(database or "")],
+            [
+                sys.executable,
+                "-I",
+                str(SERVER),
+                str(jars[-1].parent),
+                str(library),
+                str(write_end),
+                str(database or ""),
+            ],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

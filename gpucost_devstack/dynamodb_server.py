@@ -4,7 +4,8 @@ The engine's own command line has no option for the address and binds every inte
 its server in this process and sets the host of Jetty's connector before it starts.
 
 Arguments: the folder of `DynamoDBLocal.jar`, the JVM's library, the file descriptor to which the port is written once
-the server listens, and the folder of its database; the database is in memory if the folder is empty. It ends when its standard input is closed, so it does not outlive its parent process.
+the server listens, and the folder of its database; if it is empty, the database is in memory. It ends when its standard
+input is closed, so it does not outlive its parent process.
 """
 
 import os

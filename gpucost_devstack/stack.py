@@ -209,7 +209,7 @@ class LocalStack:
 
     def _pump_queue(self, queue: str, function: str, batch: int, sqs: Any) -> int:
         environments = [self.functions[function], *self._further.get(function, ())]
-        batches = []
+        batches: list[list[dict[str, Any]]] = []
         while len(batches) < len(environments):
             answer = sqs.receive_message(
                 QueueUrl=queue, MaxNumberOfMessages=batch, AttributeNames=["All"], MessageAttributeNames=["All"]

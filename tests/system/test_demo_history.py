@@ -80,9 +80,7 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
 def check_against_scenario(demo: Demo, start: datetime, end: datetime) -> None:
     """Compare the GPU-hours of every hour and cluster with the truth of the simulated clusters."""
     query = f"start={format_timestamp(start)}&end={format_timestamp(end)}&granularity=hour&group_by=cluster"
-    rows = {
-        (row["group"]["cluster"], row["start"]): row for row in demo.ask(f"/v1/costs?{query}&limit=1000")["rows"]
-    }
+    rows = {(row["group"]["cluster"], row["start"]): row for row in demo.ask(f"/v1/costs?{query}&limit=1000")["rows"]}
     for scenario in fleet.scenarios(start, end):
         for number in range((end - start) // HOUR):
             hour = start + number * HOUR

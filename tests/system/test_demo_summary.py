@@ -29,7 +29,7 @@ def summary(unit_count: int) -> Summary:
     period = {"start": "2026-11-20T20:00:00Z", "end": "2026-11-23T20:00:00Z", "currency": "USD"}
     units = [{"business_unit": f"team-{i:02}", **costs("98765.43", str(i))} for i in range(unit_count)]
     wasters = [
-        {"namespace": "chat", "workload": f"chat-{i}", "business_unit": "team-00", "cluster": "demo", **costs("10", "5")}
+        {"namespace": "chat", "workload": f"chat-{i}", "business_unit": "team-00", "cluster": "a", **costs("10", "5")}
         for i in range(3)
     ]
     alert = {
