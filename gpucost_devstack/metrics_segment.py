@@ -105,15 +105,15 @@ def write_segment(folder: Path, segment: Segment, scale: int) -> None:
         blocks.rename(folder)
 
 
-def link_blocks(folder: Path, data: Path) -> None:
-    """Add a segment's blocks to the data folder of Prometheus, which finds new blocks every minute."""
+def link_blocks(folder: Path, storage: Path) -> None:
+    """Add a segment's blocks to the storage of Prometheus, which finds new blocks every minute."""
     for block in folder.iterdir():
         if block.is_file():
-            _link(str(block), str(data / block.name))
+            _link(str(block), str(storage / block.name))
             continue
-        partial = data / f"{block.name}.tmp-for-creation"  # Prometheus removes such folders when it starts
+        partial = storage / f"{block.name}.tmp-for-creation"  # Prometheus removes such folders when it starts
         shutil.copytree(block, partial, copy_function=_link)
-        partial.rename(data / block.name)
+        partial.rename(storage / block.name)
 
 
 def _link(source: str, target: str) -> None:
