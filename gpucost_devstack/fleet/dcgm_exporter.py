@@ -125,9 +125,13 @@ def demand(
     for pod in scenario.pods if pods is None else pods:
         if pod.node is node and device_index in pod.devices and pod.run_interval[0] <= minute < pod.run_interval[1]:
             curve = pod.use_of(list(pod.devices).index(device_index))
-            position = bisect_right(curve, minute, key=lambda step: step[0])
+            position = bisect_right(curve, minute, key=_start_of_step)
             total += Fraction(curve[position - 1][1]) if position else 0
     return total
+
+
+def _start_of_step(step: tuple[Minutes, str]) -> Fraction:
+    return Fraction(step[0])
 
 
 def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 from gpucost_devstack.fleet.builders import mig_mixed_geometry, time_sliced_geometry
 from gpucost_devstack.fleet.demo.clock import (
@@ -35,6 +37,7 @@ from gpucost_devstack.fleet.scraping import Scraping
 PRODUCTION, RESEARCH, BATCH = "prod-us-east-1", "research-us-east-1", "batch-us-east-1"
 CLUSTERS = (PRODUCTION, RESEARCH, BATCH)
 SCRAPE_SECONDS = 120
+Amount = TypeVar("Amount", int, float)
 NEURON = "aws_amazon_com_neuron"
 A100_LAYOUTS = (
     ("3g.20gb", "2g.10gb", "1g.5gb"),
@@ -191,8 +194,7 @@ def _research(cluster: _Cluster, copy: Copy) -> None:
     )
     for workload, slots, longest in queues:
         for job in queued_jobs(period, f"{workload.namespace}/{workload.name}", longest=longest):
-            power = 0.82 + 0.15 * draw("power", job.name)
-            cluster.pods += job_pods(period, workload, slots, job, lambda at, power=power: power)  # type: ignore[misc]
+            cluster.pods += job_pods(period, workload, slots, job, _constant(0.82 + 0.15 * draw("power", job.name)))
     _add_slice_workloads(cluster, copy, sliced)
     for index, user in enumerate(("ana", "ben", "chloe", "dmitri")):
         workload = Workload(copy.workload(f"notebook-{user}"), copy.namespace("notebooks"), team="data-science")
@@ -200,9 +202,7 @@ def _research(cluster: _Cluster, copy: Copy) -> None:
             period, workload, (notebook_nodes[index], (0,)), _notebook_use(user, is_abandoned=user == "dmitri")
         )
     # The driver of the sliced node is updated on every third day, which takes its exporter 40 minutes.
-    gaps = tuple(
-        interval_from(period, day + 10 * HOUR + 10, day + 10 * HOUR + 50) for day in period.cycles(3 * DAY)
-    )
+    gaps = tuple(interval_from(period, day + 10 * HOUR + 10, day + 10 * HOUR + 50) for day in period.cycles(3 * DAY))
     cluster.exporter_by_node[sliced.name] = Scraping("dcgm-exporter", "", SCRAPE_SECONDS, gaps=gaps)
     cluster.quotas |= {pretraining: 16, tuning: 4, copy.namespace("notebooks"): 4}
 
@@ -222,7 +222,12 @@ def _add_slice_workloads(cluster: _Cluster, copy: Copy, node: Node) -> None:
     ):
         resource = resource_of_profile(profile) if profile else "nvidia_com_gpu"
         workload = Workload(copy.workload(name), namespace, resource=resource)
-        cluster.service(workload, slots(profile)[:count], lambda _, count=count: count, use)  # type: ignore[misc]
+        selected = slots(profile)[:count]
+        cluster.service(workload, selected, _constant(len(selected)), use)
+
+
+def _constant(amount: Amount) -> Callable[[int], Amount]:
+    return lambda _: amount
 
 
 def _notebook_use(user: str, *, is_abandoned: bool) -> Callable[[int], float]:
@@ -248,9 +253,9 @@ def _batch(cluster: _Cluster, copy: Copy) -> None:
             period,
             workload,
             (shared, (number % 4,)),
-            lambda at, number=number: 0.28 * draw("workspace", number, at) if is_working_hour(at) else 0.0,  # type: ignore[misc]
+            partial(_workspace_use, number),
             cycle=DAY,
-            runs=lambda day, number=number: _workspace_hours(day, number),  # type: ignore[misc]
+            runs=partial(_workspace_hours, number),
         )
     forecasting = Workload(copy.workload("nightly-forecast"), copy.namespace("forecasting"), resource=NEURON)
     for day in period.cycles(DAY, before=1):
@@ -267,7 +272,11 @@ def _batch(cluster: _Cluster, copy: Copy) -> None:
     cluster.quotas |= {copy.namespace("dev"): 12, copy.namespace("render"): 4}
 
 
-def _workspace_hours(day: int, number: int) -> tuple[int, int] | None:
+def _workspace_use(number: int, at: int) -> float:
+    return 0.28 * draw("workspace", number, at) if is_working_hour(at) else 0.0
+
+
+def _workspace_hours(number: int, day: int) -> tuple[int, int] | None:
     """The minutes of a day in which a developer's workspace exists: some are never stopped."""
     if number < 4:
         return (0, DAY)

@@ -26,9 +26,7 @@ class Pool:
     capacity_type: str = "on-demand"
     zone: str = "us-east-1a"
 
-    def gpu_node(
-        self, number: int, model: str, geometry: Geometry | None = None, lifetime: Interval = FOREVER
-    ) -> Node:
+    def gpu_node(self, number: int, model: str, geometry: Geometry | None = None, lifetime: Interval = FOREVER) -> Node:
         """A node with NVIDIA GPUs. Without a geometry, pods hold whole GPUs."""
         layouts: Sequence[Geometry] = (geometry or whole_gpus_geometry(model),)
         name = self.node_name(number)

@@ -37,10 +37,10 @@ def settings_document(urls: Mapping[str, str], *, scale: int = 1) -> dict[str, A
             "rules": [
                 {
                     "rule": "waste",
-                    "waste_usd_per_hour": 8,
+                    "waste_usd_per_hour": 3,
                     "waste_percent": 60,
                     "for_hours": 3,
-                    "keep_firing_hours": 3,
+                    "keep_firing_hours": 12,
                     "overrides": [{"business_unit": "assistant*", "waste_usd_per_hour": 60}],
                 },
                 {
@@ -48,10 +48,10 @@ def settings_document(urls: Mapping[str, str], *, scale: int = 1) -> dict[str, A
                     "gpus": 1,
                     "utilization_percent": 2,
                     "for_hours": 24,
-                    "keep_firing_hours": 3,
+                    "keep_firing_hours": 12,
                     "overrides": [{"namespace": "dev*", "gpus": 4}],
                 },
-                {"rule": "unallocated", "usd_per_hour": 40, "for_hours": 4, "keep_firing_hours": 4},
+                {"rule": "unallocated", "usd_per_hour": 40, "for_hours": 4, "keep_firing_hours": 12},
                 {
                     "rule": "budget",
                     "monthly_usd": 5_000,

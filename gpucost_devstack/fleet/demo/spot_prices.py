@@ -1,4 +1,4 @@
-"""Simulated spot prices of the demo: a daily price per instance type and zone, with a rise in the last month."""
+"""Simulated spot prices of the demo: one per day, instance type and zone. Their level changes every three weeks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from decimal import Decimal
 from gpucost_devstack.fleet.demo.clock import DAY, EPOCH, Period, draw
 from gpucost_devstack.fleet.demo.pools import ZONE_IDS
 
-NOTE = "Spot prices are simulated: 32 to 62% of the on-demand list price, changing daily."
+SPOT_PRICE_NOTE = "Spot prices are simulated: 32 to 58% of the on-demand list price, with daily changes."
 """Says to a user what the demo's spot prices are."""
 ON_DEMAND_USD: Mapping[str, Decimal] = {
     "g4dn.12xlarge": Decimal("3.912"),

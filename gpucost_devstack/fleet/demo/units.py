@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 GPUS_OF_A_COPY = 84
 """GPUs and Neuron devices of the fleet at scale 1, on a usual day."""
-REGIONAL_SUFFIXES = ("", "emea", "apac", "latam", "labs")
+REGIONAL_SUFFIXES = ("", "emea", "apac", "latam")
 
 
 @dataclass(frozen=True)
@@ -14,19 +14,18 @@ class BusinessUnit:
     name: str
     monthly_usd: int
     namespaces: tuple[str, ...]
-    email: str = ""
 
 
 BUSINESS_UNITS = (
-    BusinessUnit("assistant", 85_000, ("chat", "chat-training")),
-    BusinessUnit("search", 6_500, ("search",)),
+    BusinessUnit("assistant", 60_000, ("chat", "chat-training")),
+    BusinessUnit("search", 5_000, ("search",)),
     BusinessUnit("ads-ranking", 4_000, ("ads-ranking",)),
     BusinessUnit("content-moderation", 3_500, ("moderation",)),
-    BusinessUnit("fraud-detection", 2_500, ("fraud",)),
-    BusinessUnit("speech", 4_500, ("speech",)),
-    BusinessUnit("foundation-models", 12_000, ("pretraining",)),
-    BusinessUnit("vision-research", 9_000, ("vision",)),
-    BusinessUnit("data-science", 3_000, ("notebooks",)),
+    BusinessUnit("fraud-detection", 3_000, ("fraud",)),
+    BusinessUnit("speech", 4_000, ("speech",)),
+    BusinessUnit("foundation-models", 12_500, ("pretraining",)),
+    BusinessUnit("vision-research", 12_000, ("vision",)),
+    BusinessUnit("data-science", 3_500, ("notebooks",)),
     BusinessUnit("media", 900, ("render",)),
     BusinessUnit("data-platform", 600, ("pipelines",)),
     BusinessUnit("developer-platform", 2_000, ("dev",)),

@@ -45,7 +45,8 @@ def slots_of(node: Node, devices_per_pod: int = 1) -> list[Slot]:
     """A node's devices, divided among pods that hold the same number of them."""
     count = len(node.geometries[0].devices)
     return [
-        (node, range(first, first + devices_per_pod)) for first in range(0, count - devices_per_pod + 1, devices_per_pod)
+        (node, range(first, first + devices_per_pod))
+        for first in range(0, count - devices_per_pod + 1, devices_per_pod)
     ]
 
 
