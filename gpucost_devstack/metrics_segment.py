@@ -82,7 +82,7 @@ class SegmentProcess:
         Raises:
             GpuCostError: the process failed. The message says why.
         """
-        _, errors = self._process.communicate()
+        errors = self._end()
         if self._process.returncode:
             reason = errors.strip().rpartition("\n")[2]
             raise GpuCostError(f"simulating the metrics of {self.segment.name} failed: {reason[-300:]}")
@@ -90,7 +90,12 @@ class SegmentProcess:
     def stop(self) -> None:
         """End the process."""
         self._process.terminate()
-        self._process.communicate()
+        self._end()
+
+    def _end(self) -> str:
+        """Wait for the end of the process, and return what it wrote to its standard error."""
+        is_closed = self._process.stderr is None or self._process.stderr.closed
+        return "" if is_closed else self._process.communicate()[1]
 
 
 def write_segment(folder: Path, segment: Segment, scale: int) -> None:
