@@ -140,8 +140,8 @@ def _started(
     start = end - timedelta(days=DAYS)
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-")))
-        work, data = folder / "segments", folder / "prometheus"
-        for path in (work, data):
+        work, storage = folder / "segments", folder / "prometheus"
+        for path in (work, storage):
             path.mkdir()
         _remove_abandoned_databases()
         memory = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > DATABASE_BYTES else None
@@ -149,7 +149,7 @@ def _started(
             running.enter_context(tempfile.TemporaryDirectory(prefix=f"gpucost-demo-{os.getpid()}-", dir=memory))
         )
         kept = cache.restore(database) if cache else {}
-        metrics = DemoMetrics(data, work, cache, options.scale)
+        metrics = DemoMetrics(storage, work, cache, options.scale)
         missing = metrics.segments_without_samples(hours_between(start, end))
         simulating = steps.add_task(f"simulating {DAYS} days of {len(fleet.CLUSTERS)} clusters", total=1.0)
         starting = steps.add_task("starting AWS and the functions", total=1.0)
@@ -169,7 +169,7 @@ def _started(
         simulation.result()
         steps.update(simulating, completed=1.0)
         port = usable_port(cache.index.prometheus_port if cache else 0)
-        metrics.url = running.enter_context(running_prometheus(None, *BLOCK_FLAGS, data=data, port=port))
+        metrics.url = running.enter_context(running_prometheus(None, *BLOCK_FLAGS, storage=storage, port=port))
         if cache:
             cache.index.prometheus_port = port
         scheduled_until = parse_timestamp(cache.index.scheduled_until) if kept and cache else start

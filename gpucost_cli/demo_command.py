@@ -35,7 +35,8 @@ from gpucost.core.errors import GpuCostError
     default=1,
     show_default=True,
     type=click.IntRange(1, 5000),
-    help="Size of the fleet.",
+    help="About how many GPUs the fleet has; 1 is the standard fleet of about 100. 1000 needs 8 GB of memory and takes "
+    "about ten times as long.",
 )
 @click.option("--verbose", is_flag=True, help="Also print the alerts as Slack shows them.")
 def demo(

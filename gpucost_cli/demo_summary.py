@@ -99,8 +99,8 @@ def _savings_line(response: Mapping[str, Any]) -> str:
     count, saving = len(response["rows"]), response["totals"]["usd"]
     if not count:
         return "savings: no recommendations yet; the nightly review needs a week of history"
-    advised = f"{count} recommendations" if count > 1 else "1 recommendation"
-    return f"savings on offer: {money(saving)} per month from {advised}"
+    count_text = f"{count} recommendations" if count > 1 else "1 recommendation"
+    return f"savings on offer: {money(saving)} per month from {count_text}"
 
 
 def _links(summary: Summary, api: str) -> Iterator[str]:

@@ -19,14 +19,14 @@ class DemoMetrics:
     """Simulates periods and adds them to the storage of Prometheus.
 
     Args:
-        data: Prometheus' storage.
+        storage: Prometheus' storage.
         work: folder for segments without a cache.
         cache: keeps segments, if there is one.
         scale: size of the fleet.
     """
 
-    def __init__(self, data: Path, work: Path, cache: DemoCache | None, scale: int) -> None:
-        self.data = data
+    def __init__(self, storage: Path, work: Path, cache: DemoCache | None, scale: int) -> None:
+        self.storage = storage
         self.url = ""
         """Prometheus' address, once it runs."""
         self._work = work
@@ -34,7 +34,7 @@ class DemoMetrics:
         self._scale = scale
         self._segments = [] if cache is None else cache.segments()
         for segment in self._segments:
-            link_blocks(self._folder(segment), data)
+            link_blocks(self._folder(segment), storage)
 
     def segments_without_samples(self, hours: Iterable[datetime]) -> list[Segment]:
         """The segments to simulate, so that all of these hours have samples."""
@@ -54,7 +54,7 @@ class DemoMetrics:
         process.wait()
         segment = process.segment
         self._segments.append(segment)
-        link_blocks(process.folder, self.data)
+        link_blocks(process.folder, self.storage)
         if self._cache is not None:
             self._cache.add_segment(segment)
 

@@ -82,7 +82,7 @@ class SegmentProcess:
         Raises:
             GpuCostError: the process failed. The message says why.
         """
-        _, errors = self._process.communicate()
+        errors = self._end()
         if self._process.returncode:
             reason = errors.strip().rpartition("\n")[2]
             raise GpuCostError(f"simulating the metrics of {self.segment.name} failed: {reason[-300:]}")
@@ -90,7 +90,12 @@ class SegmentProcess:
     def stop(self) -> None:
         """End the process."""
         self._process.terminate()
-        self._process.communicate()
+        self._end()
+
+    def _end(self) -> str:
+        """Wait for the end of the process, and return what it wrote to its standard error."""
+        is_closed = self._process.stderr is None or self._process.stderr.closed
+        return "" if is_closed else self._process.communicate()[1]
 
 
 def write_segment(folder: Path, segment: Segment, scale: int) -> None:
@@ -105,15 +110,15 @@ def write_segment(folder: Path, segment: Segment, scale: int) -> None:
         blocks.rename(folder)
 
 
-def link_blocks(folder: Path, data: Path) -> None:
-    """Add a segment's blocks to the data folder of Prometheus, which finds new blocks every minute."""
+def link_blocks(folder: Path, storage: Path) -> None:
+    """Add a segment's blocks to the storage of Prometheus, which finds new blocks every minute."""
     for block in folder.iterdir():
         if block.is_file():
-            _link(str(block), str(data / block.name))
+            _link(str(block), str(storage / block.name))
             continue
-        partial = data / f"{block.name}.tmp-for-creation"  # Prometheus removes such folders when it starts
+        partial = storage / f"{block.name}.tmp-for-creation"  # Prometheus removes such folders when it starts
         shutil.copytree(block, partial, copy_function=_link)
-        partial.rename(data / block.name)
+        partial.rename(storage / block.name)
 
 
 def _link(source: str, target: str) -> None:

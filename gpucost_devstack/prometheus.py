@@ -30,14 +30,14 @@ VICTORIA_METRICS_VARIABLE = "GPUCOST_VICTORIA_METRICS"
 
 @contextmanager
 def running_prometheus(
-    openmetrics: Path | Iterable[Path] | None = None, *flags: str, data: Path | None = None, port: int = 0
+    openmetrics: Path | Iterable[Path] | None = None, *flags: str, storage: Path | None = None, port: int = 0
 ) -> Iterator[str]:
     """Run Prometheus over the samples of OpenMetrics files. Yields its URL and stops it on exit.
 
     Args:
         openmetrics: one file, several (each loaded before the next is produced), or None for no samples.
         flags: further flags of Prometheus.
-        data: folder of its storage, which may contain blocks and remains; None: a temporary one.
+        storage: folder of its storage, which may contain blocks and remains; None: a temporary one.
         port: where it listens; 0: any free port.
 
     Raises:
@@ -47,16 +47,16 @@ def running_prometheus(
     if other := os.environ.get(VICTORIA_METRICS_VARIABLE):
         from gpucost_devstack.victoria_metrics import running_victoria_metrics
 
-        stored = sorted(data.glob("*.om")) if data else []
+        stored = sorted(storage.glob("*.om")) if storage else []
         with running_victoria_metrics(other, [*files, *stored]) as url:
             yield url
         return
     with tempfile.TemporaryDirectory(prefix="gpucost-prometheus-") as folder:
         home = Path(folder)
-        data = data or home / "data"
-        data.mkdir(exist_ok=True)
+        storage = storage or home / "data"
+        storage.mkdir(exist_ok=True)
         for file in files:
-            create_blocks(file, data)
+            create_blocks(file, storage)
         config = home / "prometheus.yml"
         config.write_text("global: {}\n")
         port = port or free_port()
@@ -66,7 +66,7 @@ def running_prometheus(
                 [
                     find_program("prometheus"),
                     f"--config.file={config}",
-                    f"--storage.tsdb.path={data}",
+                    f"--storage.tsdb.path={storage}",
                     f"--storage.tsdb.retention.time={RETENTION}",
                     f"--web.listen-address=127.0.0.1:{port}",
                     *flags,
@@ -82,14 +82,14 @@ def running_prometheus(
                 process.wait()
 
 
-def create_blocks(openmetrics: Path, data: Path) -> None:
+def create_blocks(openmetrics: Path, folder: Path) -> None:
     """Turn an OpenMetrics file into blocks of Prometheus' storage. VictoriaMetrics reads the file itself.
 
     Raises:
         GpuCostError: promtool refuses the file. The message says why.
     """
     if os.environ.get(VICTORIA_METRICS_VARIABLE):
-        shutil.copyfile(openmetrics, data / f"{uuid4()}.om")
+        shutil.copyfile(openmetrics, folder / f"{uuid4()}.om")
         return
     done = subprocess.run(
         [
@@ -100,7 +100,7 @@ def create_blocks(openmetrics: Path, data: Path) -> None:
             f"--max-block-duration={BLOCK_DURATION}",
             "openmetrics",
             str(openmetrics),
-            str(data),
+            str(folder),
         ],
         capture_output=True,
         text=True,
