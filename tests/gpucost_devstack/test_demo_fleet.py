@@ -180,9 +180,9 @@ def test_spot_prices_are_lower_than_list_prices_and_change() -> None:
     assert {name: Fraction(amount) for name, amount in ON_DEMAND_USD.items()}.items() <= PRICES.items()
     for price in prices:
         assert 0.3 < Fraction(price.hourly_usd) / PRICES[price.instance_type] < 0.6
-    in_one_zone = [price for price in prices if (price.instance_type, price.zone_id) == ("g5.xlarge", "use1-az4")]
-    assert len(in_one_zone) == 35
-    assert len({price.hourly_usd for price in in_one_zone}) > 30
+    of_a_zone = [price for price in prices if (price.instance_type, price.zone_id) == ("g5.xlarge", "use1-az4")]
+    assert len(of_a_zone) == 35
+    assert len({price.hourly_usd for price in of_a_zone}) > 30
     later = {(price.instance_type, price.zone_id, price.since): price for price in demo.spot_prices(END - DAY, END)}
     assert later.items() <= {(price.instance_type, price.zone_id, price.since): price for price in prices}.items()
     assert "spot, simulated" in demo.PRICE_NOTE
@@ -217,7 +217,7 @@ def test_devices_are_held_by_a_single_pod_at_a_time() -> None:
                 assert end <= start, (cluster.name, key)
 
 
-def test_fleet_refuses_times_within_an_hour_and_scales_below_one() -> None:
+def test_fleet_refuses_times_within_an_hour_and_scales_below_1() -> None:
     with pytest.raises(ValueError, match="not a full hour"):
         demo.scenarios(START + timedelta(minutes=1), END)
     with pytest.raises(ValueError, match="less than 1"):

@@ -291,21 +291,21 @@ def _add_spot_nodes(cluster: _Cluster, copy: Copy) -> None:
     backfill = Workload(copy.workload("embedding-backfill"), copy.namespace("pipelines"), labels=_INTERRUPTIBLE)
     for day in period.cycles(DAY, before=1, after=1):
         number = day // DAY % 20 * 12
-        for half_day in range(2):
-            begin = day + half_day * DAY // 2
+        for part_of_day in range(2):
+            begin = day + part_of_day * DAY // 2
             count = 3 if hour_of_day(begin) == 12 and not is_weekend(day) else 2
             for index in range(count):
                 workload = render if index % 2 == 0 else backfill
                 end = begin + DAY // 2 - (2 * int(90 * draw("spot", copy.number, begin, index)) if index else 0)
                 lives = [(begin, end)]
-                if half_day and index == 1:
+                if part_of_day and index == 1:
                     reclaimed = begin + 2 * HOUR + 2 * int(60 * draw("reclaimed", copy.number, day))
                     lives = [(begin, reclaimed), (reclaimed + 6, end)]
                 for attempt, (joins, leaves) in enumerate(lives):
                     name = f"{begin // 720}-{index}{'-retry' * attempt}"
                     is_reclaimed = len(lives) == 2 and attempt == 0
                     _add_spot_job(
-                        cluster, pool, copy.number * 240 + number + half_day * 6 + index + 4 * attempt,
+                        cluster, pool, copy.number * 240 + number + part_of_day * 6 + index + 4 * attempt,
                         workload, name, (joins, leaves), is_reclaimed=is_reclaimed,
                     )  # fmt: skip
 
