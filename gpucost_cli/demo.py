@@ -90,6 +90,7 @@ def run_demo(options: DemoOptions) -> None:
         summary = demo_summary.read_summary(api, demo.start, end)
         console.print()
         demo_summary.print_summary(console, summary, api="" if options.once else api)
+        console.print(fleet.PRICE_NOTE)
         demo_summary.print_alerts(console, summary.alerts)
         if options.verbose:
             demo_summary.print_slack_messages(console, demo.posts)

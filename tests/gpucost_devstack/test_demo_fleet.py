@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import simplejson
 
-from gpucost.core.pricing.list_price_table import HOURLY_PRICES
+from gpucost.core.pricing.list_price_table import DAYS, HOURLY_PRICES
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.sources.prometheus import metrics_reader
@@ -185,7 +185,8 @@ def test_spot_prices_are_lower_than_list_prices_and_change() -> None:
     assert len({price.hourly_usd for price in in_one_zone}) > 30
     later = {(price.instance_type, price.zone_id, price.since): price for price in demo.spot_prices(END - DAY, END)}
     assert later.items() <= {(price.instance_type, price.zone_id, price.since): price for price in prices}.items()
-    assert "simulated" in demo.SPOT_PRICE_NOTE
+    assert "spot, simulated" in demo.PRICE_NOTE
+    assert f"{DAYS['us-east-1']}, us-east-1" in demo.PRICE_NOTE
 
 
 @pytest.mark.parametrize(("scale", "gpus", "units"), [(1, range(60, 91), 14), (1000, range(900, 1101), 56)])

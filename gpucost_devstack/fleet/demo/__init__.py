@@ -10,6 +10,6 @@ generated. Every random choice is a hash of names and absolute times.
 
 from gpucost_devstack.fleet.demo.fleet import CLUSTERS, scenarios
 from gpucost_devstack.fleet.demo.settings import settings_document
-from gpucost_devstack.fleet.demo.spot_prices import SPOT_PRICE_NOTE, SpotPrice, spot_prices
+from gpucost_devstack.fleet.demo.spot_prices import PRICE_NOTE, SpotPrice, spot_prices
 
-__all__ = ["CLUSTERS", "SPOT_PRICE_NOTE", "SpotPrice", "scenarios", "settings_document", "spot_prices"]
+__all__ = ["CLUSTERS", "PRICE_NOTE", "SpotPrice", "scenarios", "settings_document", "spot_prices"]

@@ -159,7 +159,7 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
     cluster.service(reranker, slots_of(l4_nodes[1])[:2], lambda _: 2, lambda at: 0.35 + 0.3 * traffic("rerank", at))
     ranker = Workload(copy.workload("ranker"), copy.namespace("ads-ranking"))
     cluster.service(ranker, slots_of(l4_nodes[2]), lambda _: 4, lambda at: 0.42 + 0.3 * traffic("ads", at))
-    # Of the fourth L4 node, nobody needs a GPU.
+    # No pod ever runs on the fourth L4 node: it can be removed.
     moderation = Workload(copy.workload("image-classifier"), copy.namespace("moderation"))
     cluster.service(moderation, slots_of(a10g_nodes[0])[:3], lambda _: 3, lambda at: 0.93 + 0.05 * draw("images", at))
     scoring = Workload(copy.workload("scoring"), copy.namespace("fraud"))

@@ -8,8 +8,8 @@ from decimal import Decimal
 from gpucost_devstack.fleet.demo.clock import DAY, EPOCH, Period, draw
 from gpucost_devstack.fleet.demo.pools import ZONE_IDS
 
-SPOT_PRICE_NOTE = "Spot prices are simulated: 32 to 58% of the on-demand list price, with daily changes."
-"""Says to a user what the demo's spot prices are."""
+PRICE_NOTE = "Prices: on-demand, AWS's list prices of 2026-07-20, us-east-1; spot, simulated."
+"""Says to a user where the demo's prices come from."""
 ON_DEMAND_USD: Mapping[str, Decimal] = {
     "g4dn.12xlarge": Decimal("3.912"),
     "g5.xlarge": Decimal("1.006"),
