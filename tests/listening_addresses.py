@@ -17,7 +17,11 @@ def process_tree(pid: int) -> Iterator[int]:
     """A process and its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
+        try:
+            children = (task / "children").read_text().split()
+        except FileNotFoundError:  # the thread ended since it was listed
+            continue
+        for child in children:
             yield from process_tree(int(child))
 
 

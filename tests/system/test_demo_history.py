@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +32,8 @@ def wait_until(is_true: Callable[[], bool], failure: str, seconds: float = 180) 
 def kill(demo: Demo) -> None:
     """Kill the demo, and the servers that it started, which are of no use without it."""
     for process in list(process_tree(demo.process.pid)):
-        os.kill(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended since it was listed
+            os.kill(process, signal.SIGKILL)
     demo.process.wait()
 
 
