@@ -54,7 +54,7 @@ def fill(cache: DemoCache, database: Path) -> None:
     cache.save(database, {"exports/rows": b"row"}, scheduled_until=SEGMENT.end, is_complete=True)
 
 
-def test_next_demo_restores_what_was_kept(caches: Path) -> None:
+def test_next_demo_restores_the_kept_state(caches: Path) -> None:
     with open_cache("key", DAY) as cache:
         assert cache is not None
         fill(cache, caches / "database")
@@ -112,7 +112,7 @@ def test_cache_with_a_damaged_index_is_discarded(caches: Path, damage: Callable[
 
 
 @pytest.mark.parametrize(("oldest", "is_fresh"), [(SEGMENT.end + HOUR, False), (DAY, True)])
-def test_old_cache_and_fresh_start_discard_what_was_kept(caches: Path, oldest: datetime, is_fresh: bool) -> None:
+def test_old_cache_and_fresh_start_discard_the_kept_state(caches: Path, oldest: datetime, is_fresh: bool) -> None:
     with open_cache("key", DAY) as cache:
         assert cache is not None
         fill(cache, caches / "database")

@@ -91,7 +91,7 @@ def test_cost_identity_holds_to_the_last_digit(running: Demo) -> None:
     assert totals["residual_usd"] == 0
 
 
-def test_printed_summary_fits_one_screen_and_matches_api(running: Demo) -> None:
+def test_printed_summary_fits_a_screen_and_matches_api(running: Demo) -> None:
     screen = running.printed.partition(" alerts, newest first")[0].strip().splitlines()[:-1]
     assert len(screen) <= 24
     assert all(len(line) <= 100 for line in screen if "http" not in line)

@@ -54,7 +54,7 @@ def printed(shown: Summary, width: int) -> list[str]:
 
 @pytest.mark.parametrize("unit_count", [1, 7, 8, 200])
 @pytest.mark.parametrize("width", [80, 100])
-def test_summary_of_any_fleet_fits_one_screen(unit_count: int, width: int) -> None:
+def test_summary_of_any_fleet_fits_a_screen(unit_count: int, width: int) -> None:
     lines = printed(summary(unit_count), width)
     assert len(lines) <= SCREEN_LINES
     assert all(len(line) <= width for line in lines if "http" not in line)
@@ -68,7 +68,7 @@ def test_summary_shows_units_with_most_waste_and_counts_others() -> None:
     assert "savings on offer: $1,234.50 per month from 2 recommendations" in lines
 
 
-def test_alerts_take_one_line_each_and_others_are_counted() -> None:
+def test_alerts_take_a_line_each_and_others_are_counted() -> None:
     text = StringIO()
     print_alerts(Console(file=text, width=80), summary(1).alerts)
     lines = text.getvalue().splitlines()
