@@ -5,6 +5,7 @@ figures of the fleet are metrics, figures of a cluster are in the log.
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from aws_lambda_powertools.metrics import Metrics
 
 METRICS_NAMESPACE = "GpuCost"
 
-logger = Logger()
+logger = Logger(stream=sys.stdout if "AWS_LAMBDA_FUNCTION_NAME" in os.environ else sys.stderr)
+"""Functions log to stdout. Commands log to stderr, because their stdout contains results."""
 metrics = Metrics(namespace=METRICS_NAMESPACE)
 if stack := os.environ.get("GPUCOST_STACK"):  # two stacks in an account and region must not share alarms
     metrics.set_default_dimensions(stack=stack)

@@ -19,7 +19,6 @@ from gpucost.features.alerting.ports import AlertStateStore, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
 from gpucost.features.alerting.settings.rules import RuleSettings
 from gpucost.features.alerting.state_machine import FiringPolicy, Transition, advance, reevaluate
-from gpucost.runtime.observability import logger
 
 HISTORY_RECEIVER = "history"
 """The receiver that records every notification. It comes before all other receivers."""
@@ -179,7 +178,6 @@ class ScopeUpdate:
         return saved
 
     def _outbox_entries(self, notification: Notification, history_only: bool) -> Iterable[OutboxEntry]:
-        logger.info("alert changed", notification=notification.id)
         yield OutboxEntry(HISTORY_RECEIVER, notification)
         if not history_only:
             receivers = self._settings.receiver_keys(self._rules[notification.rule])

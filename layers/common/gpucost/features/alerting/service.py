@@ -192,6 +192,8 @@ class _HistoryNotifier:
         self._scope = scope
 
     def send(self, notifications: Sequence[Notification]) -> None:
+        for notification in notifications:
+            logger.info("alert changed", notification=notification.id)
         self._history.add(self._scope, notifications)
 
 
