@@ -51,23 +51,32 @@ def errors_of_schema(text: str) -> list[str]:
 
 
 def documents() -> Iterator[tuple[str, str]]:
-    """Every settings document in the repository, also parts, completed with a price and the clusters that they name."""
+    """Every settings document in the repository, also parts, completed with a price and the clusters that they name.
+
+    Pages about clusters also show parameters of manifests, with which tests/documentation renders manifests. The
+    sections of settings.md are checked below.
+    """
     yield "cluster/settings.yaml", (REPOSITORY / "cluster" / "settings.yaml").read_text()
     pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
     for path in pages:
         for index, match in enumerate(_BLOCK.finditer(path.read_text())):
             text = match[1] or match[2]
             content = yaml.safe_load(text)
-            if isinstance(content, dict) and set(content) <= set(SettingsDocument.model_fields):
-                names = re.findall(r"(?:cluster|unused_commitments_to): ([a-z-]+)", text) or ["prod-eu"]
-                prometheus = {"url": "http://127.0.0.1:9090"}
-                rest = {
-                    "clusters": [{"name": name, "prometheus": dict(prometheus)} for name in dict.fromkeys(names)],
-                    "pricing": {"source": "constant", "gpu_hourly_usd": 1},
-                }
-                missing = {key: part for key, part in rest.items() if key not in content}
-                completed = text + yaml.safe_dump(missing) if missing else text
-                yield f"{path.relative_to(REPOSITORY)}#{index}", completed
+            if not set(content) <= set(SettingsDocument.model_fields):
+                if path.parent.name == "clusters" or path.name == "settings.md":
+                    continue
+                # A part of a section, or a key with a typing error, which must not leave the block unchecked
+                text = "pricing:\n  source: constant\n  gpu_hourly_usd: 1\n" * text.startswith(" ") + text
+                content = yaml.safe_load(text)
+            names = re.findall(r"(?:cluster|unused_commitments_to): ([a-z-]+)", text) or ["prod-eu"]
+            prometheus = {"url": "http://127.0.0.1:9090"}
+            rest = {
+                "clusters": [{"name": name, "prometheus": dict(prometheus)} for name in dict.fromkeys(names)],
+                "pricing": {"source": "constant", "gpu_hourly_usd": 1},
+            }
+            missing = {key: part for key, part in rest.items() if key not in content}
+            completed = text + yaml.safe_dump(missing) if missing else text
+            yield f"{path.relative_to(REPOSITORY)}#{index}", completed
 
 
 DOCUMENTS = dict(documents())

@@ -61,6 +61,14 @@ EKSCTL = {("create", "cluster"), ("create", "podidentityassociation"), ("create"
           ("create", "iamserviceaccount"), ("delete", "iamserviceaccount"), ("delete", "accessentry"),
           ("create", "addon"), ("utils", "associate-iam-oidc-provider")}  # fmt: skip
 
+OPTIONS = {
+    "kubectl": {"-A", "-L", "-c", "-f", "-l", "-n", "-o", "--all", "--raw", "--replicas"},
+    "helm": {"-f", "-n", "-o", "--create-namespace", "--install", "--reuse-values", "--version", "--wait"},
+    "eksctl": {"-f", "--cluster", "--disable-nodegroup-eviction", "--install-nvidia-plugin", "--name", "--namespace",
+               "--permission-policy-arns", "--principal-arn", "--region", "--service-account-name", "--type", "--wait"},
+}  # fmt: skip
+"""Options that the documentation of kubectl and Helm, and the sources of eksctl (`pkg/ctl`), have."""
+
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has_commands(page)])
 def test_commands_of_the_page_run_from_top_to_bottom(
@@ -109,7 +117,8 @@ def check_aws(call: Call) -> None:
     service, operation, *rest = call.arguments
     if (service, operation) in WRITTEN_BY_HAND:
         return
-    model = AWS.get_service_model(service.removesuffix("api"))  # the AWS CLI's s3api is the service s3
+    service = service.replace("s3api", "s3")
+    model = AWS.get_service_model(service)
     if operation == "wait":
         waiters = AWS.get_component("data_loader").load_service_model(service, "waiters-2")["waiters"]
         named = {xform_name(name, "-"): waiter["operation"] for name, waiter in waiters.items()}
@@ -142,17 +151,25 @@ def check_sam(call: Call) -> None:
     subprocess.run([python, "-c", SAM_PARSER], input=json.dumps([call.arguments]), text=True, check=True)
 
 
+def check_options(call: Call) -> None:
+    options = {argument.partition("=")[0] for argument in call.arguments if argument.startswith("-")}
+    assert options <= OPTIONS[call.program], f"{call}: {options - OPTIONS[call.program]}"
+
+
 def check_kubectl(call: Call) -> None:
+    check_options(call)
     verbs = [argument for argument in call.arguments if argument in KUBECTL]
     assert verbs, str(call)
 
 
 def check_eksctl(call: Call) -> None:
+    check_options(call)
     assert tuple(call.arguments[:2]) in EKSCTL, str(call)
 
 
 def check_helm(call: Call) -> None:
     """Charts are installed in a version that cluster/versions.yaml has."""
+    check_options(call)
     words = call.arguments
     assert words[0] in {"list", "get", "repo", "upgrade", "uninstall", "install", "rollback", "show"}, str(call)
     versions = (REPOSITORY / "cluster/versions.yaml").read_text()
@@ -182,6 +199,10 @@ CHECKS: dict[str, Callable[[Call], None]] = {
     "uv": check_package, "uvx": check_package,
 }  # fmt: skip
 
+MENTION_CHECKS = CHECKS | dict.fromkeys(OPTIONS, check_options)
+QUOTES = {"docs/explanation/seeds.md"}
+"""Pages that quote commands with errors, to correct them."""
+
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_has_a_language(page: str) -> None:
@@ -201,11 +222,16 @@ def test_commands_in_the_text_exist(page: str) -> None:
     for token in tokens(page):
         if token.type != "code_inline":
             continue
-        program, _, rest = token.content.partition(" ")
+        command = re.split(r" \| | && | -- ", token.content)[0]
+        program, _, rest = command.partition(" ")
         if program.rpartition("/")[2] == "gpucost" and rest:
-            _check_mention(rest.split(), f"{page}: {token.content}")
-        elif program == "make" and rest:
-            check_make(Call("make", shlex.split(rest.replace("…", "x")), ran=False, missing=[]))
+            _check_mention(rest.split(), f"{page}: {command}")
+        elif program.startswith("gpucost["):
+            check_package(Call("pipx", [program], ran=False, missing=[]))
+        elif rest and program in MENTION_CHECKS and page not in QUOTES:
+            arguments = shlex.split(rest.replace("…", "x"))
+            if program != "sam" or "--" in rest:
+                MENTION_CHECKS[program](Call(program, arguments, ran=False, missing=[]))
 
 
 def _check_mention(words: Sequence[str], where: str) -> None:

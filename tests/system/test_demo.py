@@ -2,35 +2,34 @@
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import duckdb
 import pytest
 import requests
 import simplejson
 
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost_cli.demo import DAYS
 from gpucost_cli.demo_summary import PARTS, UNITS_SHOWN
-from gpucost_devstack.aws import local_client
-from gpucost_devstack.demo_records import running_demos
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Pod
 from gpucost_devstack.loopback import listen
-from tests.browser.test_sign_in import injected_recommendation
 from tests.documentation.shell_commands import PAGES, script
-from tests.documentation.stack_commands import REFUSED, documented_commands, for_demo
+from tests.documentation.test_commands import HOST
 from tests.listening_addresses import listening_addresses
+from tests.system.documented_stack_commands import check_run, runs_for_demo, write_settings_files
 from tests.system.running_demo import GPUCOST, Demo, running_demo
-from tests.system.test_cli import in_this_process
 from tests.system.test_demo_records import another_demo
 
 
@@ -266,58 +265,23 @@ def test_exported_days_sum_to_api_totals(running: Demo, tmp_path: Path) -> None:
 
 
 def test_every_curl_example_runs_as_written(running: Demo) -> None:
-    """`gpucost dashboard` listens on 8081 and answers as the API does."""
-    address = re.compile(r"http://127\.0\.0\.1:808[01]")
+    """Requests to a deployment, too, without signatures and tokens, which the demo does not have."""
     examples = [
-        line for page in PAGES for line in script(page).splitlines() if "curl " in line and address.search(line)
+        line
+        for page in PAGES
+        for line in script(page).splitlines()
+        if re.match(r"(aws)?curl ", line) and HOST.search(line)
     ]
-    assert len(examples) >= 20
+    assert len(examples) >= 25
+    environment = {**running.environment, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
     for example in examples:
-        command = address.sub(running.url, example) + " --silent --show-error --fail-with-body"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+        signer = r"^awscurl --service execute-api --region \S+|^curl -H \"Authorization: [^\"]*\""
+        request = re.sub(signer, "curl", HOST.sub(running.url + "/", example))
+        done = subprocess.run(
+            ["bash", "-c", f"{request} --silent --show-error --fail-with-body"],
+            capture_output=True, text=True, check=False, timeout=60, env=environment,
+        )  # fmt: skip
         assert done.returncode == 0, (example, done.stdout[-500:], done.stderr)
-
-
-def test_documented_commands_run_on_a_stack(running: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IDs, dates, and the name of the stack are the demo's."""
-    monkeypatch.setenv("XDG_CACHE_HOME", running.environment["XDG_CACHE_HOME"])
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "settings.json").write_text(in_this_process("settings", "show", "--stack", "local").stdout)
-    for _version in range(2):  # a page rolls back to version 3
-        in_this_process("settings", "push", "settings.json", "--stack", "local")
-    commands = documented_commands()
-    assert len(commands) > 30
-    recommendation = stored_recommendation()
-    for page, words in commands:
-        identifier = recommendation if words[0] == "recommendations" else usable_id(words)
-        done = in_this_process(*for_demo(words, identifier, running.end))
-        if refusal := REFUSED.get((words[0], words[1])):
-            assert refusal in done.stderr, (page, words)
-        else:
-            assert done.returncode == 0, (page, words, done.stderr)
-
-
-def stored_recommendation() -> str:
-    """Store a recommendation in the demo's table, because three days are too few for the review. Return its ID."""
-    (demo_record,) = running_demos()
-    client = local_client("dynamodb", demo_record.dynamodb)
-    (table,) = client.list_tables()["TableNames"]
-    recommendation = injected_recommendation()
-    return DynamoRecommendations(client, table).put(recommendation).id
-
-
-def usable_id(words: Sequence[str]) -> str:
-    """The ID of a firing alert, a silence, or a price, for commands that take one."""
-    listing, key = {
-        ("alerts", "acknowledge"): (["alerts", "list"], "rows"),
-        ("alerts", "silence"): (["alerts", "silence", "list"], "rows"),
-        ("prices", "drop"): (["prices", "list"], "prices"),
-    }.get((words[0], words[1]), ([], ""))
-    if not listing:
-        return ""
-    rows = simplejson.loads(in_this_process(*listing, "--stack", "local", "--format", "json").stdout)[key]
-    usable = [row["id"] for row in rows if row.get("phase", "firing") == "firing"]
-    return str(usable[0]) if usable else ""
 
 
 def test_terminal_report_by_workload_matches_api(running: Demo) -> None:
@@ -359,3 +323,35 @@ def test_node_pools_are_compared_with_karpenters_limits(running: Demo) -> None:
     rows = running.ask("/v1/nodepools?window=24h")["rows"]
     assert all(0 <= row["used"] <= row["limit"] for row in rows)
     assert {row["cluster"] for row in rows if row["used"]} == set(demo.CLUSTERS)
+
+
+def test_dashboard_command_serves_the_demo(running: Demo) -> None:
+    command = ["env", "--default-signal=INT", GPUCOST, "dashboard", "--stack", "local", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=running.environment) as process:
+        try:
+            assert process.stderr is not None
+            (address,) = re.findall(r"Forwarding (\S+) to", process.stderr.readline())
+            assert requests.get(address + "/v1/hours?window=24h", timeout=30).status_code == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+
+
+def test_replay_prints_nothing_but_json(running: Demo) -> None:
+    """In a new process: the log must not go to stdout."""
+    period = ["--from", f"{running.hours[0]:%Y-%m-%d}", "--to", f"{running.end:%Y-%m-%d}"]
+    done = run_to_end(["alerts", "replay", *period, "--stack", "local", "--format", "json"], running.environment)
+    assert simplejson.loads(done.stdout)["rows"]
+    assert done.stderr.startswith("would have fired: ")
+
+
+def test_every_documented_command_for_a_stack_runs_against_the_demo(running: Demo, tmp_path: Path) -> None:
+    """The last test of the demo, because the commands change its settings, prices and hours."""
+    runs = runs_for_demo(running.end)
+    assert len(runs) >= 60
+    with patch.dict(os.environ, running.environment), chdir(tmp_path):
+        write_settings_files(tmp_path)
+        for page, arguments in runs:
+            if arguments[0] != "dashboard":  # it runs until Ctrl-C
+                with patch.dict(os.environ):
+                    check_run(page, arguments)
