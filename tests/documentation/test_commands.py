@@ -63,7 +63,7 @@ EKSCTL = {("create", "cluster"), ("create", "podidentityassociation"), ("create"
 
 OPTIONS = {
     "kubectl": {"-A", "-L", "-c", "-f", "-l", "-n", "-o", "--all", "--raw", "--replicas"},
-    "helm": {"-f", "-n", "-o", "--create-namespace", "--install", "--reuse-values", "--version", "--wait"},
+    "helm": {"-A", "-f", "-n", "-o", "--create-namespace", "--install", "--reuse-values", "--version", "--wait"},
     "eksctl": {"-f", "--cluster", "--disable-nodegroup-eviction", "--install-nvidia-plugin", "--name", "--namespace",
                "--permission-policy-arns", "--principal-arn", "--region", "--service-account-name", "--type", "--wait"},
 }  # fmt: skip
