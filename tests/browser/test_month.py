@@ -53,6 +53,10 @@ DAYS_OF_A_FORECAST = 352 * HOUR
 MISSING = {END - HOUR * number for number in range(30, 36)}
 """Hours without metrics of cluster west."""
 UNPRICED = END - 20 * HOUR
+INCOMPLETE = END - 33 * HOUR
+"""One of the missing hours, which has a note."""
+RESTATED = END - 15 * HOUR
+NOTE = "no scrape of the allocation source was seen in this hour"
 PATCH = "kind: Deployment\nmetadata: {name: '<b>app</b>'}"
 EAST = 10 * HOUR
 """Age of cluster east, which has one business unit, on a pool with the same name as in west."""
@@ -103,6 +107,9 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         ledger = Ledger(client, table)
         for record in records(length):
             ledger.publish(record, replacing=None, settings_version=1, now=datetime.now(UTC))
+        for record, reason in replacements():
+            newest = ledger.newest_version_of_hour(record.cluster, record.hour)
+            ledger.publish(record, replacing=newest, settings_version=2, now=datetime.now(UTC), reason=reason)
         store = DynamoRecommendations(client, table)
         for recommendation in recommendations():
             store.put(recommendation)
@@ -125,6 +132,12 @@ def records(length: timedelta) -> Iterator[HourRecord]:
             yield record(lines, hour=hour, cluster="west")
         if hour >= END - EAST:
             yield record([line(pod="e")._replace(node="e1")], hour=hour, cluster="east")
+
+
+def replacements() -> Iterator[tuple[HourRecord, str]]:
+    """A restated hour, and an hour that stays incomplete."""
+    yield record([line(usd="3.5")], hour=RESTATED, cluster="west"), "the price of g5 changed"
+    yield record(hour=INCOMPLETE, cluster="west", status="incomplete", notes=(NOTE,)), ""
 
 
 def unpriced(line: Line) -> Line:
@@ -158,7 +171,24 @@ def recommendations() -> list[Recommendation]:
     pool = replace(
         recommendations[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs
     )
-    return [*recommendations, *(Recommendation(content, "open", END, END, END) for content in (other, pool))]
+    open_ones = [*recommendations, *(Recommendation(content, "open", END, END, END) for content in (other, pool))]
+    return [*open_ones, *(closed(open_ones[1].content, **fields) for fields in CLOSED)]
+
+
+CLOSED: tuple[dict[str, Any], ...] = (
+    {"state": "dismissed", "reason": "needed for the launch", "author": "ana"},
+    {"state": "applied", "applied_at": END - 20 * HOUR},
+    {"state": "verified", "applied_at": END - 200 * HOUR, "verified_usd": Decimal("950.25")},
+    {"state": "verified", "applied_at": END - 200 * HOUR, "verified_usd": Decimal("100.5")},
+    {"state": "withdrawn", "reason": "used more than 30% since"},
+)
+
+
+def closed(content: RecommendationContent, **fields: Any) -> Recommendation:
+    """A recommendation that is not open, for a workload named after its fields."""
+    about = content.subject._replace(workload=f"was-{fields['state']}-{fields.get('verified_usd', '')}")
+    content = replace(content, subject=about, summary=f"Scale {about.workload} to none")
+    return Recommendation(content, since=END, first_recommended=END, last_recommended=END, **fields)
 
 
 @pytest.fixture
@@ -263,6 +293,120 @@ def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], si
     expect(table).to_have_count(len(rows))
     expect(table.last).to_contain_text("Add a node to pool gpu")
     expect(table.last).to_contain_text("costs $70.00")
+
+
+def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "savings?zone=utc")
+    rows, totals = site.ask("recommendations?state=all")["rows"], site.ask("recommendations")["totals"]
+    assert page.get_by_test_id("on-offer").inner_text() == usd(totals["savings"]["usd"])
+    assert page.get_by_test_id("added").inner_text() == usd(totals["costs"]["usd"]) == "$70.00"
+    verified = sum(row["verified_usd"] for row in rows if row["state"] == "verified")
+    assert page.get_by_test_id("verified").inner_text() == usd(verified) == "$1,050.75"
+    for state in ("open", "applied", "verified", "dismissed", "withdrawn"):
+        expected = [row for row in rows if row["state"] == state]
+        page.get_by_role("navigation", name="States").get_by_role(
+            "link", name=re.compile(f"{state} {len(expected)}", re.IGNORECASE)
+        ).click()
+        cards = page.get_by_test_id("savings").locator("> li")
+        expect(cards).to_have_count(len(expected))
+        expect(cards.locator(".state")).to_have_text([state] * len(expected))
+        assert expected
+        for card, row in zip(cards.all(), expected, strict=True):
+            saving = row["saving"]["usd"]
+            for text in (row["summary"], usd(saving) if saving >= 0 else f"costs {usd(-saving)}", row["confidence"]):
+                expect(card).to_contain_text(text)
+            if state == "verified":
+                expect(card).to_contain_text(f"{usd(row['verified_usd'])} verified")
+        if state == "dismissed":
+            expect(cards).to_contain_text("by ana: needed for the launch")
+            page.get_by_text("Evidence, risk and commands").click()
+            expect(cards).to_contain_text(f"gpucost recommendations reopen {expected[0]['id']} --stack NAME")
+        if state == "withdrawn":
+            expect(cards).to_contain_text("used more than 30% since")
+    assert page.locator("main img, main b").count() == 0
+
+
+def test_savings_are_filtered_by_kind_and_unit(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "savings?zone=utc")
+    page.get_by_label("Kind").select_option("mig-slice")
+    page.get_by_label("Business unit").select_option("research")
+    page.wait_for_url(re.compile("unit=research"))
+    settled(page)
+    response = site.ask("recommendations?business_unit=research&kind=mig-slice")
+    assert page.get_by_test_id("on-offer").inner_text() == usd(response["totals"]["savings"]["usd"]) == "$512.00"
+    card = page.get_by_test_id("savings").locator("> li")
+    expect(card).to_have_count(1)
+    card.get_by_text("Evidence, risk and commands").click()
+    expect(card.locator("pre")).to_have_text(PATCH)
+    for text in (
+        "starts take a minute", "40 observed, 0 without figures", "25.0% on average, 30.0% in the busiest hour",
+        f'gpucost recommendations dismiss {response["rows"][0]["id"]} --stack NAME --reason "…"',
+        f"gpucost recommendations show {response['rows'][0]['id']} --stack NAME --patch",
+    ):  # fmt: skip
+        expect(card).to_contain_text(text)
+    check_layouts(page)
+
+
+def test_savings_without_recommendations_say_what_to_do(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "savings?cluster=east")
+    expect(page.locator("main .empty")).to_contain_text("gpucost recommendations run --stack NAME")
+    page = visit(site, "savings?state=applied&kind=mig-slice")
+    expect(page.locator("main .empty")).to_contain_text("No recommendation is applied. Select another state.")
+
+
+def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
+    period = f"start={at(END - 40 * HOUR)}&end={at(END)}"
+    page = visit(site, f"health?{period}&zone=utc")
+    rows = site.ask(f"hours?{period}")["rows"]
+    restatements = site.ask(f"restatements?{period}")["rows"]
+    statuses = [row["status"] for row in rows]
+    for status in ("missing", "incomplete"):
+        assert page.get_by_test_id(f"hours-{status}").inner_text() == str(statuses.count(status))
+    assert statuses.count("incomplete") == 1
+    assert page.get_by_test_id("hours-restated").inner_text() == str(len(restatements)) == "1"
+    totals = site.ask(f"costs?{period}&granularity=total")["totals"]
+    assert Decimal(page.get_by_test_id("unpriced-hours").inner_text()) == round(totals["unpriced_gpu_hours"], 6) > 0
+    expect(page.get_by_test_id("note-groups")).to_contain_text(NOTE)
+    findings = page.get_by_test_id("findings")
+    for cluster in ("east", "west"):
+        missing = sum(row["cluster"] == cluster and row["status"] == "missing" for row in rows)
+        expect(findings).to_contain_text(f"{cluster}: {missing} hours have no result")
+        expect(findings).to_contain_text("at most 1.2% of an hour's")
+    expect(findings).to_contain_text("The doctor's check: kube_node_labels")
+    expect(page.locator("main")).to_contain_text("gpucost doctor --settings FILE")
+    table = page.get_by_test_id("restatements").locator("tbody tr")
+    row = restatements[0]
+    for text in ("the price of g5 changed", usd(row["before"]["allocated_usd"]), usd(row["after"]["allocated_usd"])):
+        expect(table).to_contain_text(text)
+    expect(page.get_by_test_id("unpriced").locator("tbody tr")).to_have_count(1)
+    strip = page.get_by_test_id("coverage-strip").filter(has_text="west")
+    strip.get_by_role("application").focus()
+    page.keyboard.press("ArrowRight")
+    readout = strip.locator(".readout")
+    for hour in range(40):
+        (status,) = (
+            entry["status"]
+            for entry in rows
+            if entry["cluster"] == "west" and entry["hour"] == at(END - (40 - hour) * HOUR)
+        )
+        shown = "restated" if END - (40 - hour) * HOUR == RESTATED else status
+        expect(readout).to_contain_text(f" {shown}: ")
+        page.keyboard.press("ArrowRight")
+    check_layouts(page)
+
+
+def test_complete_period_has_nothing_to_check(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"health?start={at(END - 5 * HOUR)}&end={at(END)}&zone=utc&cluster=east")
+    assert page.get_by_test_id("hours-complete").inner_text() == "100.0%"
+    expect(page.get_by_role("region", name="Restatements")).to_contain_text("No hour of this period was restated.")
+    expect(page.get_by_role("region", name="Notes on hours")).to_contain_text("No hour of this period has a note.")
+
+
+def test_workloads_link_to_their_recommendation(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "unit/research?window=48h&cluster=west")
+    page.get_by_test_id("workloads").get_by_role("link", name="off-hours, $1,024.00").click()
+    settled(page)
+    expect(page.get_by_test_id("savings").locator("> li")).to_contain_text("Scale app to none from 20:00 to 06:00")
 
 
 def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site: Site) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from gpucost_cli.signing_proxy import serve_proxy
 from tests.browser.layout_checks import check_layouts
-from tests.browser.tabs import Tabs, settled
+from tests.browser.tabs import Tabs, settled, violations
 from tests.system.running_demo import Demo, running_demo
 
 DATA_COLOURS = {(3, 163, 121), (191, 62, 7), (62, 212, 250)}
@@ -164,7 +164,11 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
         assert page.get_by_test_id(name).inner_text() == usd(answer[f"{name}_usd"])
     workloads = demo.ask(f"/v1/business-units/research/workloads?{day(demo)}")["rows"]
     assert [(row["Workload"], row["Allocated"], row["Waste"]) for row in cells(page, "workloads")] == [
-        (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"])) for row in workloads
+        (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"]))
+        for row in sorted(workloads, key=lambda row: -row["waste_usd"])
+    ]
+    assert [row["Waste per month"] for row in cells(page, "workloads")] == [
+        usd(row["waste_usd"] / 24 * 730) for row in sorted(workloads, key=lambda row: -row["waste_usd"])
     ]
     unit_path = f"/v1/costs?{day(demo)}&business_unit=research"
     page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
@@ -310,10 +314,119 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
 
 
 @pytest.mark.parametrize(
-    "view", ["overview", "unit/research", "nodes", "nodes?pool=inference&node=inference-2", "hour"]
+    "view",
+    [
+        "overview",
+        "unit/research",
+        "nodes",
+        "nodes?pool=inference&node=inference-2",
+        "hour",
+        "savings",
+        "health",
+    ],
 )
 def test_every_view_works_on_all_screens(visit: Callable[..., Page], view: str) -> None:
     check_layouts(visit(view))
+
+
+def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("unit/research")
+    totals = demo.ask(f"/v1/business-units/research?{day(demo)}&granularity=total")["totals"]
+    page.evaluate(WATCH_DIALOGS)
+    page.get_by_role("link", name=f"Why {usd(totals['waste_usd'])} waste?").click()
+    panel = page.get_by_test_id("figure")
+    expect(panel.get_by_test_id("figure-total")).to_contain_text(usd(totals["waste_usd"]))
+    assert page.evaluate("window.dialogs") == [True], "the dialog is open before a key is pressed"
+    formula = panel.get_by_test_id("figure-formula").inner_text()
+    terms = [Decimal(amount.replace(",", "")) for amount in re.findall(r"\$([\d,.]+)", formula)]
+    assert terms[0] - terms[1] - terms[2] == terms[3] == round(totals["waste_usd"], 6)
+    hours = demo.ask(f"/v1/costs?{day(demo)}&business_unit=research")["rows"]
+    shown = [
+        Decimal(amount.replace(",", ""))
+        for amount in re.findall(r"\$([\d,.]+)", panel.get_by_test_id("figure-periods").inner_text())
+    ]
+    assert shown[:8] == sorted((round(row["waste_usd"], 2) for row in hours), reverse=True)[:8]
+    assert abs(sum(shown) - totals["waste_usd"]) < Decimal("0.1"), "the hours and the others add up to the sum"
+    panel.get_by_test_id("figure-periods").get_by_role("link").nth(2).click()
+    page.wait_for_url(re.compile("why-at="))
+    settled(page)
+    at = unquote(page.url.split("why-at=")[1].split("&")[0])
+    lines = demo.ask(f"/v1/lines?start={at}&end={day_after(at)}&business_unit=research")["rows"]
+    rows = cells(page, "figure-pods")
+    assert sorted(row["waste"] for row in rows) == sorted(usd(line["waste_usd"]) for line in lines if line["waste_usd"])
+    held = sum(line["allocated_gpu_hours"] for line in lines)
+    expect(panel.get_by_test_id("figure-prices")).to_contain_text(
+        f"$12.00 per GPU-hour, source constant, split policy gpu-bears-all: {len(lines)} pods, {held:.3f} GPU-hours"
+    )
+    expect(panel).to_contain_text("version 1, settings version 1")
+    panel.get_by_test_id("figure-pods").get_by_role("link").first.click()
+    explanation = page.get_by_test_id("why")
+    expect(explanation).to_contain_text('kube_pod_container_resource_requests{namespace="notebooks", pod="notebook-')
+    expect(explanation).to_contain_text("Figures: version 1 of the hour (complete)")
+
+
+def day_after(hour: str) -> str:
+    return f"{datetime.fromisoformat(hour) + timedelta(hours=1):%Y-%m-%dT%H:00:00Z}"
+
+
+@pytest.mark.parametrize("figure", ["node_cost_usd", "waste_usd"])
+def test_fleet_sums_are_explained(visit: Callable[..., Page], demo: Demo, figure: str) -> None:
+    page = visit("overview", viewport={"width": 360, "height": 800})
+    total = demo.ask(f"/v1/fleet?{day(demo)}")["totals"][figure]
+    name = figure.removesuffix("_usd").replace("_", " ")
+    page.get_by_role("link", name=f"Why {usd(total)} {name}?").click()
+    expect(page.get_by_test_id("figure-total")).to_contain_text(usd(total))
+    settled(page)
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert cells(page, "figure-nodes" if figure == "node_cost_usd" else "figure-pods")
+    page.keyboard.press("Escape")
+    expect(page).not_to_have_url(re.compile("why="))
+    expect(page.get_by_test_id("figure")).to_have_count(0)
+
+
+def test_long_period_is_explained_by_days(visit: Callable[..., Page], demo: Demo) -> None:
+    start, end = demo.end - timedelta(hours=71), demo.end
+    period = f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
+    page = visit("unit/research")
+    page.goto(f"{demo.url}/#/unit/research?{period}&zone=utc&why=allocated_usd&why-unit=research")
+    settled(page)
+    days = demo.ask(f"/v1/costs?{period}&business_unit=research&granularity=day")["rows"]
+    shown = page.get_by_test_id("figure-periods").locator("li span").all_inner_texts()
+    assert sorted(shown) == sorted(usd(row["allocated_usd"]) for row in days)
+    page.get_by_test_id("figure-periods").get_by_role("link").first.click()
+    expect(page.get_by_test_id("figure-pods")).to_be_visible()
+
+
+def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("nodes")
+    answer = demo.ask(f"/v1/nodes?{day(demo)}")["rows"]
+    newest = max(row["hour"] for row in answer)
+    expected = {}
+    for node in {row["node"] for row in answer if row["hour"] == newest}:
+        rows = [row for row in answer if row["node"] == node]
+        empty = sum(not row["holders"] for row in rows)
+        cost = sum((row["node_cost_usd"] for row in rows), Decimal(0))
+        free = sum((row["unallocated_usd"] for row in rows), Decimal(0))
+        expected[node] = (f"{empty} of {len(rows)}", usd(free), usd(cost / len(rows) * 730))
+    shown = cells(page, "removals")
+    assert {
+        row["Node"]: (row["Hours without pods"], row["Unallocated"], row["Node cost per month"]) for row in shown
+    } == expected
+    held = [Decimal(row["GPUs held"].rstrip("%")) for row in shown]
+    assert held == sorted(held), "no node of the demo is empty, so the least used is first"
+
+
+def test_touch_shows_details_before_it_opens_the_hour(visit: Callable[..., Page]) -> None:
+    page = visit("nodes", has_touch=True, viewport={"width": 360, "height": 800})
+    strip = page.get_by_test_id("strip").filter(has_text="inference-2")
+    cells_of = strip.get_by_role("application")
+    cells_of.scroll_into_view_if_needed()
+    cells_of.tap(position={"x": 4, "y": 6})
+    expect(strip.locator(".readout")).to_contain_text("notebook-0 in notebooks (research)")
+    assert "#/nodes" in page.url
+    cells_of.tap(position={"x": 4, "y": 6})
+    page.wait_for_url(re.compile("#/hour/"))
 
 
 def test_explanation_works_on_all_screens(visit: Callable[..., Page]) -> None:

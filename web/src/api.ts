@@ -20,10 +20,12 @@ export type LinesResponse = Schemas["LinesResponse"];
 export type NodeRow = Schemas["NodeRowModel"];
 export type NodesResponse = Schemas["NodesResponse"];
 export type Recommendation = Schemas["RecommendationRow"];
+export type RestatementsResponse = Schemas["RestatementsResponse"];
 export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
 /** The routes that the page reads. */
-export type Path = PagedPath | "v1/alerts" | "v1/fleet" | "v1/forecasts" | "v1/hours" | "v1/recommendations";
+export type Path =
+  PagedPath | "v1/alerts" | "v1/fleet" | "v1/forecasts" | "v1/hours" | "v1/recommendations" | "v1/restatements";
 type PagedPath = "v1/costs" | "v1/lines" | "v1/nodes";
 
 type Operation<Route extends Path> = paths[`/${Route}`]["get"];

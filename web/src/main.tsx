@@ -9,12 +9,17 @@ import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
 import { ErrorMessage } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
 import "./style.css";
+import "./pages.css";
+import { Figure } from "./views/figure";
+import { Health } from "./views/health";
 import { Hour } from "./views/hour";
 import { Nodes } from "./views/nodes";
 import { Overview } from "./views/overview";
+import { Savings } from "./views/savings";
 import { Unit } from "./views/unit";
 
-const VIEWS = { overview: Overview, unit: Unit, nodes: Nodes, hour: Hour };
+const VIEWS = { overview: Overview, unit: Unit, nodes: Nodes, hour: Hour, savings: Savings, health: Health };
+const VIEW_NAMES = { overview: "Overview", savings: "Savings", nodes: "Nodes", hour: "Hour", health: "Data health" };
 const WINDOWS: Record<string, string> = {
   "24h": "Last 24 hours",
   "48h": "Last 48 hours",
@@ -44,9 +49,9 @@ function App() {
       <header class="top">
         <nav aria-label="Views">
           <strong>GPU cost</strong>
-          {(["overview", "nodes", "hour"] as const).map((view) => (
+          {(["overview", "savings", "nodes", "hour", "health"] as const).map((view) => (
             <a key={view} href={linkTo(route, view)} aria-current={route.view === view ? "page" : undefined}>
-              {{ overview: "Overview", nodes: "Nodes", hour: "Hour" }[view]}
+              {VIEW_NAMES[view]}
             </a>
           ))}
           <a href="docs">API</a>
@@ -57,6 +62,7 @@ function App() {
       <main id="main" tabIndex={-1}>
         <Guarded key={`${route.view} ${route.name}`}>
           <View />
+          <Figure />
         </Guarded>
       </main>
     </RouteContext.Provider>
@@ -79,7 +85,7 @@ function Choices({ route }: { route: Route }) {
   const isFixed = start !== undefined && end !== undefined;
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
-  const hasPeriod = route.view !== "hour";
+  const hasPeriod = route.view !== "hour" && route.view !== "savings";
   return (
     <div class="choices">
       {hasPeriod && (
@@ -98,7 +104,7 @@ function Choices({ route }: { route: Route }) {
           </select>
         </label>
       )}
-      {hasPeriod && route.view !== "nodes" && (
+      {hasPeriod && route.view !== "nodes" && route.view !== "health" && (
         <label>
           Granularity
           <select value={grain ?? ""} onChange={(event) => set({ grain: value(event) })}>

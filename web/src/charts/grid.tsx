@@ -1,8 +1,9 @@
 // Rows of cells over time on a canvas: the heat map of business units, and the strips of GPUs.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
+import { shortened } from "../removal";
 import { hatch, styleColor } from "./colors";
 
 export interface Painted {
@@ -23,7 +24,7 @@ export interface GridProps {
   /** Draws a line after every so many rows. */
   lineEvery?: number;
   paint: (row: number, column: number) => Painted;
-  /** Labels inside the grid, drawn if they fit. */
+  /** Labels inside the grid, shortened in the middle until they fit. */
   texts?: readonly { row: number; rows: number; from: number; to: number; text: string }[];
   describe: (row: number, column: number) => ComponentChildren;
   onOpen: (row: number, column: number) => void;
@@ -107,6 +108,15 @@ export function Grid(props: GridProps) {
       : key === "PageUp" || (key === "ArrowUp" && row === 0)
         ? -1
         : 0;
+  /** The first tap shows the cell, the second opens it. */
+  const tappedRef = useRef("");
+  const click = (event: MouseEvent) => {
+    const cell = cellOf(event);
+    const isTap = (event as PointerEvent).pointerType === "touch" && tappedRef.current !== cell.join();
+    tappedRef.current = cell.join();
+    if (isTap) setAt(cell);
+    else props.onOpen(...cell);
+  };
   const mark = at === null ? null : markOf(at, width / columns, rowHeight);
   return (
     <div class={props.labels === undefined ? "grid" : "grid labelled"}>
@@ -130,7 +140,7 @@ export function Grid(props: GridProps) {
         onMouseMove={(event) => setAt(cellOf(event))}
         onMouseLeave={() => setAt(null)}
         onBlur={() => setAt(null)}
-        onClick={(event) => props.onOpen(...cellOf(event))}
+        onClick={click}
       >
         <canvas aria-hidden="true" />
         {mark && <span class="mark" style={mark} />}
@@ -186,9 +196,11 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   pen.fillStyle = "#fff";
   for (const { row, rows: tall, from, to, text } of props.texts ?? []) {
     const room = (to - from) * cell - 8;
-    if (tall * rowHeight < 11 || pen.measureText(text).width > room) continue;
-    pen.strokeText(text, from * cell + 4, (row + tall / 2) * rowHeight);
-    pen.fillText(text, from * cell + 4, (row + tall / 2) * rowHeight);
+    if (tall * rowHeight < 11) continue;
+    const shown = shortened(text, (candidate) => pen.measureText(candidate).width <= room);
+    if (shown === null) continue;
+    pen.strokeText(shown, from * cell + 4, (row + tall / 2) * rowHeight);
+    pen.fillText(shown, from * cell + 4, (row + tall / 2) * rowHeight);
   }
 }
 

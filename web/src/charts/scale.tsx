@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { HatchSwatch } from "../parts";
 import { useColor } from "./colors";
 
-export function Scale({ children }: { children?: ComponentChildren }) {
+export function Scale({ kind = "utilization", children }: { kind?: string; children?: ComponentChildren }) {
   const steps = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
   return (
     <p class="scale">
@@ -14,7 +14,7 @@ export function Scale({ children }: { children?: ComponentChildren }) {
           <rect key={step} x={index} width="1.02" height="1" fill={useColor(step)} />
         ))}
       </svg>
-      100% utilization; <HatchSwatch /> missing or unmeasured {children}
+      100% {kind}; <HatchSwatch /> missing or unmeasured {children}
     </p>
   );
 }

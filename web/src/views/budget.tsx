@@ -53,6 +53,14 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
   return burn;
 }
 
+/** Spend, and what the projection exceeds or leaves. */
+function budgetNote({ spent_usd: spent, budget_usd: budget, projected_usd: projected, currency }: Forecast): string {
+  const share = `${percent(ratio(spent, budget))} spent`;
+  if (projected === null || budget === null) return share;
+  const over = projected - budget;
+  return `${share}; the projection is ${money(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
+}
+
 export function Budget({ month }: { month: Month }) {
   const zone = useZone();
   const { forecast } = month;
@@ -79,15 +87,22 @@ export function Budget({ month }: { month: Month }) {
         <Stat
           name="Budget"
           value={money(budget, currency)}
-          note={budget === null ? "no alert rule sets a budget" : `${percent(ratio(forecast.spent_usd, budget))} spent`}
+          note={budget === null ? "no alert rule sets a budget" : budgetNote(forecast)}
           testId="month-budget"
         />
         <Stat
           name="Coverage"
           value={percent(ratio(knownHours, endedHours))}
-          note={`${gpuHours(knownHours, 0)} of ${gpuHours(endedHours, 0)} hours`}
+          note={`${gpuHours(knownHours, 0)} of ${gpuHours(endedHours, 0)} hours known`}
+          testId="month-coverage"
         />
       </dl>
+      {budget === null && (
+        <p class="note">
+          To set a budget, add <code>{"- {rule: budget, monthly_usd: 5000}"}</code> to <code>alerts.rules</code> in the
+          settings, and run <code>gpucost settings push</code>.
+        </p>
+      )}
       {burn.points.length === 0 ? (
         <Empty>No GPU costs this month yet.</Empty>
       ) : (

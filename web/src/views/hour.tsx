@@ -6,6 +6,7 @@ import {
   fetchAll,
   fetchIfAllowed,
   type FleetResponse,
+  type HourRow,
   type HoursResponse,
   type Line,
   type LinesResponse,
@@ -179,7 +180,7 @@ function Shown(props: ViewData) {
           )
         }
       </Optional>
-      {open && <Why line={open} notes={notesOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
+      {open && <Why line={open} hour={hourOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
     </>
   );
 }
@@ -193,9 +194,8 @@ function keptQuery(route: Route): Record<string, string> {
   return Object.fromEntries(Object.entries(route.query).filter(([key]) => key in FILTERS || key === "hours"));
 }
 
-function notesOf({ hours }: ViewData, line: Line): string[] | null {
-  if (hours === null) return null;
-  return hours.rows.find((row) => row.hour === line.hour && row.cluster === line.cluster)?.notes ?? [];
+function hourOf({ hours }: ViewData, line: Line): HourRow | undefined {
+  return hours?.rows.find((row) => row.hour === line.hour && row.cluster === line.cluster);
 }
 
 function Filters() {

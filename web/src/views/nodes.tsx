@@ -8,6 +8,7 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
 import { Empty, Name, ClusterSuffix, Section, Swatch, Table, Loaded } from "../parts";
+import { freeReason, type Removal, removalsOf, strandedReason, sumOf } from "../removal";
 import { linkTo, periodOf, type Route } from "../route";
 import { bucketsOf, endOf, ticksOf } from "../series";
 import { Scale } from "../charts/scale";
@@ -89,6 +90,11 @@ function Shown(props: ViewData) {
       <Section title="Node pools">
         <Pools rows={nodes} />
       </Section>
+      {node === undefined && (
+        <Section title="Which node to remove">
+          <Removals rows={pool === undefined ? nodes : chosen} />
+        </Section>
+      )}
       <Section
         title="GPUs by hour"
         aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All node pools</a>}
@@ -130,11 +136,11 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
     name: poolRows[0]?.node_pool ?? "",
     cluster: poolRows[0]?.cluster ?? "",
     nodes: new Set(poolRows.map((row) => `${row.cluster}/${row.node}`)).size,
-    capacity: sum(poolRows.map((row) => row.capacity_gpu_hours)),
-    unallocated: sum(poolRows.map((row) => row.unallocated_gpu_hours)),
-    stranded: sum(poolRows.map((row) => row.stranded_gpu_hours)),
-    cost: sum(poolRows.map((row) => row.node_cost_usd)),
-    waste: sum(poolRows.map((row) => row.waste_usd)),
+    capacity: sumOf(poolRows.map((row) => row.capacity_gpu_hours)),
+    unallocated: sumOf(poolRows.map((row) => row.unallocated_gpu_hours)),
+    stranded: sumOf(poolRows.map((row) => row.stranded_gpu_hours)),
+    cost: sumOf(poolRows.map((row) => row.node_cost_usd)),
+    waste: sumOf(poolRows.map((row) => row.waste_usd)),
   }));
   return (
     <Table
@@ -162,14 +168,57 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
   );
 }
 
-/** The sum; null if a value is unknown. */
-function sum(values: readonly (number | null)[]): number | null {
-  let total = 0;
-  for (const value of values) {
-    if (value === null) return null;
-    total += value;
-  }
-  return total;
+function Removals({ rows }: { rows: readonly NodeRow[] }) {
+  const route = useRoute();
+  const zone = useZone();
+  const removals = removalsOf(rows);
+  const currency = rows[0]?.currency ?? "USD";
+  if (removals.length === 0) return <Empty>No node of this period exists in its last hour.</Empty>;
+  return (
+    <>
+      <p class="note">
+        Nodes of the last hour: those without pods first, then those whose GPUs pods held least. A node with pods has to
+        be drained, and its pods need room on others:{" "}
+        <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a> has the pools in which they fit.
+      </p>
+      <Table
+        name="removals"
+        caption="Nodes by hours without pods"
+        sort=""
+        most={10}
+        rows={removals}
+        rowKey={({ node }) => `${node.cluster} ${node.node}`}
+        columns={[
+          nameColumn(
+            "node",
+            "Node",
+            ({ node }: Removal) => node.node,
+            ({ node }: Removal) => changed(route, { node: node.node, cluster: node.cluster }),
+          ),
+          nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
+          ...clusterColumns(removals, ({ node }) => node.cluster),
+          {
+            key: "empty",
+            title: "Hours without pods",
+            isFigure: true,
+            cell: ({ emptyHours, hours }) => `${emptyHours} of ${hours}`,
+            by: ({ emptyHours, hours }) => emptyHours / hours,
+          },
+          {
+            key: "last",
+            title: "Last pod",
+            cell: ({ lastHeld }) => (lastHeld === null ? "none in this period" : moment(lastHeld, zone)),
+            by: ({ lastHeld }) => lastHeld ?? "",
+          },
+          figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
+          moneyColumn("unallocatedUsd", "Unallocated", currency),
+          moneyColumn("monthlyUsd", "Node cost per month", currency),
+          nameColumn("type", "Instance type", ({ node }: Removal) => node.instance_type),
+          nameColumn("capacity", "Capacity type", ({ node }: Removal) => node.capacity_type),
+        ]}
+      />
+    </>
+  );
 }
 
 function Strips({ rows, start, end }: ViewData) {
@@ -269,6 +318,8 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
   return (
     <>
       <strong>{when}</strong> {words[cell.kind]}
+      {row !== undefined && cell.kind === "free" && `: ${freeReason(row)}`}
+      {row !== undefined && cell.kind === "stranded" && `: ${strandedReason(row)}`}
     </>
   );
 }

@@ -22,6 +22,7 @@ import { MAX_FIGURES } from "../pages";
 import { periodOf, type Route } from "../route";
 import { type Grain, grainOf } from "../series";
 import { Alerts } from "./alerts";
+import { WhyLink } from "./figure";
 import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
 import { Recommendations } from "./recommendations";
@@ -133,13 +134,26 @@ function Shown(props: ViewData) {
         <Stat
           name="This period"
           value={money(cost(totals), fleet.currency)}
-          note={<Period start={fleet.start} end={fleet.end} />}
+          note={
+            <>
+              <Period start={fleet.start} end={fleet.end} />{" "}
+              <WhyLink
+                figure={isFleet ? "node_cost_usd" : "allocated_usd"}
+                amount={money(cost(totals), fleet.currency)}
+              />
+            </>
+          }
           testId="cost-period"
         />
         <Stat
           name="Waste"
           value={money(totals.waste_usd, fleet.currency)}
-          note={`${percent(ratio(totals.waste_usd, totals.allocated_usd))} of allocated cost`}
+          note={
+            <>
+              {percent(ratio(totals.waste_usd, totals.allocated_usd))} of allocated cost{" "}
+              <WhyLink figure="waste_usd" amount={money(totals.waste_usd, fleet.currency)} />
+            </>
+          }
           testId="waste"
         />
         <Stat

@@ -77,7 +77,7 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
 }
 
 /** Formats savings. Negative savings are costs, for example of more GPUs. */
-function saved(usd: number, currency: string): string {
+export function saved(usd: number, currency: string): string {
   return usd < 0 ? `costs ${money(-usd, currency)}` : money(usd, currency);
 }
 

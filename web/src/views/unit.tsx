@@ -15,6 +15,7 @@ import {
   type Settled,
 } from "../api";
 import { StackedChart } from "../charts/stacked";
+import type { FigureKey } from "../explain";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
@@ -30,10 +31,11 @@ import {
   UnpricedNote,
   Loaded,
 } from "../parts";
-import { exactly, periodOf, type Route } from "../route";
+import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
 import { fetchMonth, Budget, type Month } from "./budget";
+import { WhyLink } from "./figure";
 import { Hardware } from "./hardware";
 import { Gaps } from "./gaps";
 import { openAt } from "./over-time";
@@ -146,28 +148,45 @@ function Shown(props: ViewData) {
       </>
     );
   }
+  const recommended = "response" in props.recommendations ? (props.recommendations.response?.rows ?? []) : [];
+  const why = (figure: keyof typeof total & FigureKey) => (
+    <WhyLink figure={figure} amount={money(total[figure], currency)} scope={{ unit: route.name }} />
+  );
   return (
     <>
+      <ThisMonth month={month} />
       <dl class="stats">
         <Stat
           name="Allocated"
           value={money(total.allocated_usd, currency)}
-          note={`${change(since)} vs previous period`}
+          note={
+            <>
+              {change(since)} vs previous period {why("allocated_usd")}
+            </>
+          }
           testId="allocated"
         />
-        <Stat name="Effective" value={money(total.effective_usd, currency)} testId="effective" />
+        <Stat
+          name="Effective"
+          value={money(total.effective_usd, currency)}
+          note={why("effective_usd")}
+          testId="effective"
+        />
         <Stat
           name="Waste"
           value={money(total.waste_usd, currency)}
-          note={`${percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost`}
+          note={
+            <>
+              {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
+            </>
+          }
           testId="waste"
         />
-        <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} />
+        <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
         <Stat name="GPU-hours" value={gpuHours(total.allocated_gpu_hours)} testId="gpu-hours" />
         <Stat name="Utilization" value={percent(utilization(total))} note="of measured GPU-hours" />
       </dl>
       <UnpricedNote totals={total} />
-      <OverTime {...props} />
       <Section
         title="Workloads"
         aside={
@@ -186,19 +205,22 @@ function Shown(props: ViewData) {
           />
         }
       >
-        <Workloads whole={whole} rows={props.workloads.rows} />
+        <Workloads whole={whole} rows={props.workloads.rows} hours={props.hours} recommendations={recommended} />
       </Section>
-      <Section title="GPU models and node pools">
-        <Hardware rows={props.hardware.rows} currency={currency} />
-      </Section>
-      <ThisMonth month={month} />
-      <Section title="Recommendations">
+      <Section
+        title="Recommendations"
+        aside={<a href={linkTo(route, "savings", "", { unit: route.name })}>All states, evidence and commands</a>}
+      >
         <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
       </Section>
       <Section title="Active alerts">
         <Optional side={props.alerts}>
           {(alerts) => <Alerts alerts={alerts.filter((alert) => alert.subject["business_unit"] === route.name)} />}
         </Optional>
+      </Section>
+      <OverTime {...props} />
+      <Section title="GPU models and node pools">
+        <Hardware rows={props.hardware.rows} currency={currency} />
       </Section>
     </>
   );

@@ -1,8 +1,9 @@
 // Shows how a line's cost was calculated.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
-import type { Line } from "../api";
-import { exactMoney, gpuHours, moment, percent } from "../format";
+import type { HourRow, Line } from "../api";
+import { queriesOf } from "../explain";
+import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
 import { Name } from "../parts";
 
@@ -18,7 +19,7 @@ export function lineKey(line: Line): string {
   return `${line.hour} ${line.uid} ${line.resource} ${line.business_unit}`;
 }
 
-export function Why({ line, notes, close }: { line: Line; notes: string[] | null; close: () => void }) {
+export function Why({ line, hour, close }: { line: Line; hour: HourRow | undefined; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const zone = useZone();
   // Open before the first paint, so that keys pressed when it becomes visible reach it.
@@ -80,11 +81,29 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
           </li>
         )}
       </ol>
-      {notes !== null && notes.length > 0 && (
+      <h3>Samples</h3>
+      <p>
+        The ledger keeps hourly figures, not samples. To see the samples, run these queries in the Prometheus of cluster{" "}
+        <Name>{line.cluster}</Name>, from {moment(line.hour, zone)} to {moment(Date.parse(line.hour) + HOUR, zone)}:
+      </p>
+      <ul>
+        {queriesOf(line).map(({ title, query }) => (
+          <li key={title}>
+            {title}: <code class="command">{query}</code>
+          </li>
+        ))}
+      </ul>
+      {hour !== undefined && hour.version !== null && (
+        <p>
+          Figures: version {hour.version} of the hour ({hour.status}), settings version {hour.settings_version}
+          {hour.published_at !== null && `, published ${moment(hour.published_at, zone)}`}.
+        </p>
+      )}
+      {hour !== undefined && hour.notes.length > 0 && (
         <>
           <h3>Notes on this hour</h3>
           <ul>
-            {notes.map((note) => (
+            {hour.notes.map((note) => (
               <li key={note}>{note}</li>
             ))}
           </ul>

@@ -1,16 +1,28 @@
 // A business unit's workloads with allocated and effective costs.
 
-import type { CostRow, CostsResponse } from "../api";
-import { clusterColumns, gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
+import type { CostRow, CostsResponse, HoursResponse, Recommendation } from "../api";
+import { clusterColumns, figureColumn, gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
 import { HOUR, instant, money } from "../format";
 import { useRoute } from "../hooks";
 import { Table } from "../parts";
 import { linkTo } from "../route";
+import { openFor } from "../savings";
+import { pricedShare } from "../series";
+import { hoursByCluster, monthlyWaste } from "../waste";
+import { saved } from "./recommendations";
+import { WhyLink } from "./figure";
 
 /** The API returns lines of at most 48 hours. For longer periods, the last day is shown. */
 const MAX_LINE_HOURS = 48;
 
-export function Workloads({ whole, rows }: { whole: CostsResponse; rows: readonly CostRow[] }) {
+interface Props {
+  whole: CostsResponse;
+  rows: readonly CostRow[];
+  hours: HoursResponse | null;
+  recommendations: readonly Recommendation[];
+}
+
+export function Workloads({ whole, rows, hours: statuses, recommendations }: Props) {
   const route = useRoute();
   const { currency } = whole;
   const hours = (Date.parse(whole.end) - Date.parse(whole.start)) / HOUR;
@@ -24,11 +36,24 @@ export function Workloads({ whole, rows }: { whole: CostsResponse; rows: readonl
       workload: row.group["workload"] ?? "",
       cluster: row.group["cluster"] ?? "",
     });
+  const complete = hoursByCluster(statuses?.rows ?? null);
+  const clusters = new Set(rows.map((row) => row.group["cluster"])).size;
+  const ignored = (row: CostRow) => {
+    const single = clusters === 1 ? whole.coverage.hours_complete : 0;
+    const hours = complete?.get(row.group["cluster"] ?? "") ?? single;
+    return monthlyWaste(row.waste_usd, hours * pricedShare(row));
+  };
+  const recommendationOf = (row: CostRow) =>
+    openFor(recommendations, {
+      cluster: row.group["cluster"] ?? "",
+      namespace: row.group["namespace"] ?? "",
+      workload: row.group["workload"] ?? "",
+    });
   return (
     <Table
       name="workloads"
-      caption="Workloads by allocated cost"
-      sort="-allocated_usd"
+      caption="Workloads by waste. Waste per month: what it costs to ignore it, at this period's rate"
+      sort="-waste_usd"
       rows={rows}
       rowKey={(row) => Object.values(row.group).join("\n")}
       columns={[
@@ -50,7 +75,39 @@ export function Workloads({ whole, rows }: { whole: CostsResponse; rows: readonl
         moneyColumn("effective_usd", "Effective", currency),
         useColumn(),
         moneyColumn("waste_usd", "Waste", currency),
+        figureColumn("ignored", "Waste per month", ignored, (usd) => money(usd, currency)),
+        {
+          key: "recommendation",
+          title: "Recommendation",
+          cell: (row) => {
+            const top = recommendationOf(row);
+            return top === undefined ? (
+              "–"
+            ) : (
+              <a href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
+                {top.kind}, {saved(top.saving.usd, top.currency)}
+              </a>
+            );
+          },
+          by: (row) => recommendationOf(row)?.saving.usd ?? null,
+        },
         gpuHoursColumn(),
+        {
+          key: "why",
+          title: "Why",
+          cell: (row) => (
+            <WhyLink
+              figure="waste_usd"
+              amount={`${row.group["workload"] ?? ""}: ${money(row.waste_usd, currency)}`}
+              scope={{
+                unit: route.name,
+                cluster: row.group["cluster"],
+                namespace: row.group["namespace"],
+                workload: row.group["workload"],
+              }}
+            />
+          ),
+        },
       ]}
     />
   );

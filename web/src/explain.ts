@@ -1,0 +1,107 @@
+// The path from a sum to its sources: the formula, its largest periods, and the prices of an hour.
+
+import { exactMoney } from "./format";
+import { PARTS, type PartKey } from "./identity";
+
+export type FigureKey = PartKey | "allocated_usd" | "node_cost_usd";
+
+const KEYS: readonly FigureKey[] = ["node_cost_usd", "allocated_usd", ...PARTS.map((part) => part.key)];
+
+export function figureOf(text: string | undefined): FigureKey | null {
+  return KEYS.find((key) => key === text) ?? null;
+}
+
+/** Figures that pods have; the others belong to nodes. */
+export function isOfPods(key: FigureKey): boolean {
+  return ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"].includes(key);
+}
+
+export function nameOf(key: FigureKey): string {
+  return key === "node_cost_usd" ? "node cost" : key.replace("_usd", "");
+}
+
+export type Amounts = Partial<Record<FigureKey, number | null>>;
+
+/** How the figure follows from others of the same row, with amounts. */
+export function formulaOf(key: FigureKey, row: Amounts, currency: string): string {
+  const term = (name: FigureKey) => `${nameOf(name)} ${exactMoney(row[name], currency)}`;
+  const total = term(key);
+  if (key === "waste_usd")
+    return `${term("allocated_usd")} − ${term("effective_usd")} − ${term("unmeasured_usd")} = ${total}`;
+  if (key === "allocated_usd")
+    return `${term("effective_usd")} + ${term("waste_usd")} + ${term("unmeasured_usd")} = ${total}`;
+  if (key === "node_cost_usd")
+    return `${PARTS.filter((part) => row[part.key])
+      .map((part) => term(part.key))
+      .join(" + ")} = ${total}`;
+  const part = PARTS.find((candidate) => candidate.key === key);
+  return `${total}: ${part?.meaning ?? ""}`;
+}
+
+/** The largest rows, and the sum of the others. */
+export function largest<Row extends Amounts>(
+  rows: readonly Row[],
+  key: FigureKey,
+  most: number,
+): { shown: Row[]; others: number; rest: number } {
+  const sorted = rows.filter((row) => row[key]).sort((left, right) => (right[key] ?? 0) - (left[key] ?? 0));
+  const others = sorted.slice(most);
+  return {
+    shown: sorted.slice(0, most),
+    others: others.length,
+    rest: others.reduce((sum, row) => sum + (row[key] ?? 0), 0),
+  };
+}
+
+export interface Price {
+  source: string;
+  split: string;
+  /** Per GPU-hour; null without a price. */
+  amount: number | null;
+  rows: number;
+  gpuHours: number;
+}
+
+interface Priced {
+  price_source: string;
+  split_policy: string;
+  gpu_hourly_usd: number | null;
+  allocated_gpu_hours: number;
+}
+
+/** The prices behind pods, most GPU-hours first. */
+export function pricesOf(rows: readonly Priced[]): Price[] {
+  const prices = new Map<string, Price>();
+  for (const { price_source: source, split_policy: split, gpu_hourly_usd: amount, allocated_gpu_hours } of rows) {
+    const key = `${source} ${split} ${amount}`;
+    const price = prices.get(key) ?? { source, split, amount, rows: 0, gpuHours: 0 };
+    price.rows++;
+    price.gpuHours += allocated_gpu_hours;
+    prices.set(key, price);
+  }
+  return [...prices.values()].sort((left, right) => right.gpuHours - left.gpuHours);
+}
+
+interface Pod {
+  namespace: string;
+  pod: string;
+  resource: string;
+}
+
+const SIGNALS =
+  "DCGM_FI_PROF_GR_ENGINE_.+|DCGM_FI_PROF_SM_.+|DCGM_FI_DEV_GPU_UTIL.*|dcgm_.+util.*|neuroncore_utilization_ratio";
+
+/** Queries that show the samples of a pod: its requests, and its devices' utilization. */
+export function queriesOf({ namespace, pod, resource }: Pod): { title: string; query: string }[] {
+  const exposed = resource.replace(/[^A-Za-z0-9]/g, "_"); // as kube-state-metrics writes resource names
+  const label = (name: string, text: string) => `${name}=${JSON.stringify(text)}`;
+  const devices = (prefix: string) =>
+    `{${label("__name__", SIGNALS).replace("=", "=~")}, ${label(`${prefix}namespace`, namespace)}, ${label(`${prefix}pod`, pod)}}`;
+  return [
+    {
+      title: "Requested GPUs",
+      query: `kube_pod_container_resource_requests{${label("namespace", namespace)}, ${label("pod", pod)}, ${label("resource", exposed)}}`,
+    },
+    { title: "Utilization", query: `${devices("exported_")} or ${devices("")}` },
+  ];
+}

@@ -1,0 +1,106 @@
+// Which node to remove, and why GPUs are not held.
+
+import type { NodeRow } from "./api";
+import { ratio } from "./format";
+
+const HOURS_PER_MONTH = 730;
+
+export interface Removal {
+  node: NodeRow;
+  /** Hours with figures, and those in which no pod held a GPU. */
+  hours: number;
+  emptyHours: number;
+  /** Share of its GPU-hours that pods held; null if its capacity is unknown. */
+  heldShare: number | null;
+  /** The newest hour with a pod; null if there is none. */
+  lastHeld: string | null;
+  /** Cost of its unallocated GPUs in the period; null if a price is unknown. */
+  unallocatedUsd: number | null;
+  /** At the period's mean cost per hour; null if a price is unknown. */
+  monthlyUsd: number | null;
+}
+
+/** Nodes of the newest hour: the most hours without pods first, then the smallest held share, then the most expensive. */
+export function removalsOf(rows: readonly NodeRow[]): Removal[] {
+  const newest = rows.reduce((latest, row) => (row.hour > latest ? row.hour : latest), "");
+  const byNode = new Map<string, NodeRow[]>();
+  for (const row of rows) {
+    if (row.kind !== "node" || row.holders === null) continue;
+    const key = `${row.cluster}\n${row.node}`;
+    byNode.set(key, [...(byNode.get(key) ?? []), row]);
+  }
+  const removals: Removal[] = [];
+  for (const hours of byNode.values()) {
+    const empty = hours.filter((row) => row.holders?.length === 0);
+    const node = hours.find((row) => row.hour === newest);
+    if (node === undefined) continue;
+    const held = hours.filter((row) => (row.holders?.length ?? 0) > 0).map((row) => row.hour);
+    const cost = sumOf(hours.map((row) => row.node_cost_usd));
+    const capacity = sumOf(hours.map((row) => row.capacity_gpu_hours));
+    const allocated = hours.flatMap((row) => row.holders ?? []).reduce((sum, pod) => sum + pod.allocated_gpu_hours, 0);
+    removals.push({
+      node,
+      hours: hours.length,
+      emptyHours: empty.length,
+      lastHeld: held.sort().at(-1) ?? null,
+      heldShare: ratio(allocated, capacity),
+      unallocatedUsd: sumOf(hours.map((row) => row.unallocated_usd)),
+      monthlyUsd: cost === null ? null : (cost / hours.length) * HOURS_PER_MONTH,
+    });
+  }
+  const share = ({ emptyHours, hours }: Removal) => emptyHours / hours;
+  return removals.sort(
+    (left, right) =>
+      share(right) - share(left) ||
+      (left.heldShare ?? 1) - (right.heldShare ?? 1) ||
+      (right.monthlyUsd ?? 0) - (left.monthlyUsd ?? 0),
+  );
+}
+
+/** The sum; null if a value is unknown. */
+export function sumOf(values: readonly (number | null)[]): number | null {
+  let sum = 0;
+  for (const value of values) {
+    if (value === null) return null;
+    sum += value;
+  }
+  return sum;
+}
+
+/** The likely reason why GPUs of a node-hour were stranded. The ledger has one figure for all reasons. */
+export function strandedReason(row: NodeRow): string {
+  const stranded = row.stranded_gpu_hours ?? 0;
+  const capacity = row.capacity_gpu_hours ?? 0;
+  const areSlices = (row.holders ?? []).some((holder) => holder.gpu_share < 0.999);
+  if (stranded >= capacity - 1e-6)
+    return "the node offered no GPUs: it was starting, its device plugin did not run, MIG was being reconfigured, or it was billed outside Kubernetes";
+  if (areSlices) return "probably the MIG geometry: its slices leave a part of the GPU that no pod can request";
+  if (Math.abs(stranded - Math.round(stranded)) < 1e-6)
+    return "probably unhealthy: the node has these GPUs, but does not offer them to pods. Check `kubectl describe node`";
+  return "probably not ready for a part of the hour, or slices that leave a part of the GPU unused";
+}
+
+/** Why GPUs of a node-hour were unallocated. */
+export function freeReason(row: NodeRow): string {
+  if (row.holders?.length === 0) return "no pod held a GPU of this node. It can be removed if this stays so";
+  return "the node offered it, and no pod requested it. Pods on this node keep it running";
+}
+
+/** A text with its middle left out, as long as fits; null if not even a few characters fit. */
+export function shortened(text: string, fits: (text: string) => boolean): string | null {
+  if (fits(text)) return text;
+  let [low, high] = [0, text.length - 1];
+  const cut = (length: number) => {
+    const tail = Math.ceil(length / 2);
+    return `${text.slice(0, length - tail)}…${text.slice(text.length - tail)}`;
+  };
+  while (low < high) {
+    const length = Math.ceil((low + high) / 2);
+    if (fits(cut(length))) low = length;
+    else high = length - 1;
+  }
+  return low < MIN_CHARACTERS ? null : cut(low);
+}
+
+/** Fewer characters do not identify a pod. */
+const MIN_CHARACTERS = 6;

@@ -1,0 +1,60 @@
+// Recommendations by state: selection, sums and the commands that change them.
+
+import type { Recommendation } from "./api";
+
+export type State = Recommendation["state"];
+
+export const STATES: readonly { state: State; name: string; meaning: string }[] = [
+  { state: "open", name: "Open", meaning: "The newest figures support the recommendation." },
+  { state: "applied", name: "Applied", meaning: "The figures show the change. The saving is measured after a week." },
+  { state: "verified", name: "Verified", meaning: "A week after the change, the saving was measured." },
+  { state: "dismissed", name: "Dismissed", meaning: "A person dismissed it. It stays dismissed until it is reopened." },
+  { state: "withdrawn", name: "Withdrawn", meaning: "Newer figures no longer support it." },
+];
+
+export interface Selection {
+  kind?: string | undefined;
+  unit?: string | undefined;
+}
+
+/** Recommendations of a kind and a business unit, in every state. */
+export function selected(rows: readonly Recommendation[], { kind, unit }: Selection): Recommendation[] {
+  return rows.filter(
+    (row) => (!kind || row.kind === kind) && (unit === undefined || (row.subject.business_unit ?? "") === unit),
+  );
+}
+
+/** Sum of the measured savings; null if none was measured or the currencies differ.
+ *
+ * Rows that another row already counts are left out, as in the API's totals. */
+export function verifiedTotal(rows: readonly Recommendation[]): number | null {
+  const counted = rows.filter((row) => row.state === "verified" && row.verified_usd !== null && row.part_of === null);
+  if (counted.length === 0 || new Set(counted.map((row) => row.currency)).size > 1) return null;
+  return counted.reduce((sum, row) => sum + (row.verified_usd ?? 0), 0);
+}
+
+/** What a person can do next, with the exact command. */
+export function commandsOf(row: Pick<Recommendation, "id" | "state" | "patch">): { title: string; command: string }[] {
+  const command = (verb: string, options = "") => `gpucost recommendations ${verb} ${row.id} --stack NAME${options}`;
+  const show = { title: "Print the manifest", command: command("show", " --patch") };
+  const dismiss = { title: "Dismiss it", command: command("dismiss", ' --reason "…"') };
+  const reopen = { title: "Reopen it", command: command("reopen") };
+  return [
+    ...(row.patch === null || row.state !== "open" ? [] : [show]),
+    ...(row.state === "open" ? [dismiss] : []),
+    ...(row.state === "dismissed" ? [reopen] : []),
+  ];
+}
+
+/** The open recommendation of a workload or node pool with the largest saving. */
+export function openFor(
+  rows: readonly Recommendation[],
+  subject: Partial<Recommendation["subject"]>,
+): Recommendation | undefined {
+  const fits = rows.filter(
+    (row) =>
+      row.state === "open" &&
+      Object.entries(subject).every(([key, value]) => row.subject[key as keyof Recommendation["subject"]] === value),
+  );
+  return fits.sort((left, right) => right.saving.usd - left.saving.usd)[0];
+}

@@ -1,0 +1,322 @@
+// "Why this figure?": from a sum to its hours, pods, prices and their sources. The URL says which figure.
+
+import { useLayoutEffect, useRef } from "preact/hooks";
+import {
+  type CostRow,
+  fetchAll,
+  fetchIfAllowed,
+  fetchJson,
+  type FleetTotals,
+  type HoursResponse,
+  type Line,
+  type NodeRow,
+} from "../api";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
+import {
+  type Amounts,
+  type FigureKey,
+  figureOf,
+  formulaOf,
+  isOfPods,
+  largest,
+  nameOf,
+  type Price,
+  pricesOf,
+} from "../explain";
+import { exactMoney, gpuHours, HOUR, instant, money, moment, percent, utcDay } from "../format";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
+import { exactly, linkTo, periodOf, type Route } from "../route";
+import { lineKey } from "./why";
+
+const NONE = { why: "", "why-unit": "", "why-namespace": "", "why-workload": "", "why-cluster": "", "why-at": "" };
+/** Longest period whose rows are hours: the API's limit for pods. */
+const MAX_HOURS = 48;
+const MAX_DAYS = 100;
+const MOST = 8;
+
+/** Which part of the costs a figure covers. */
+export interface Scope {
+  unit?: string | undefined;
+  cluster?: string | undefined;
+  namespace?: string | undefined;
+  workload?: string | undefined;
+}
+
+/** A link that explains a figure of the selected period. */
+export function WhyLink({ figure, amount, scope = {} }: { figure: FigureKey; amount: string; scope?: Scope }) {
+  const route = useRoute();
+  const query = Object.fromEntries(Object.entries(scope).map(([key, name]) => [`why-${key}`, name ?? ""]));
+  return (
+    <a
+      class="why"
+      href={changed(route, { ...NONE, ...query, why: figure })}
+      aria-label={`Why ${amount} ${nameOf(figure)}?`}
+    >
+      Why?
+    </a>
+  );
+}
+
+interface Explained {
+  total: CostRow | FleetTotals | undefined;
+  currency: string;
+  start: string;
+  end: string;
+  grain: "hour" | "day" | "month";
+  rows: (CostRow | (FleetTotals & { start: string; end: string }))[];
+  at: string | null;
+  hours: HoursResponse | null;
+  lines: Line[];
+  nodes: NodeRow[];
+}
+
+async function explain(route: Route, figure: FigureKey): Promise<Explained> {
+  const { query } = route;
+  const unit = query["why-unit"];
+  const cluster = query["why-cluster"] ?? query["cluster"];
+  const filters = {
+    cluster: cluster === undefined || cluster === query["cluster"] ? cluster : exactly(cluster),
+    ...(unit === undefined ? {} : { business_unit: exactly(unit) }),
+    ...(query["why-namespace"] === undefined ? {} : { namespace: exactly(query["why-namespace"]) }),
+    ...(query["why-workload"] === undefined ? {} : { workload: exactly(query["why-workload"]) }),
+  };
+  // The fleet's sums are read faster, and those of a unit have no node cost.
+  const ofPods = unit !== undefined || query["why-workload"] !== undefined;
+  const get = async (period: Record<string, string>, granularity: "total" | "hour" | "day" | "month") => {
+    if (!ofPods) return fetchJson("v1/fleet", { ...period, cluster: filters.cluster, granularity });
+    return fetchAll("v1/costs", { ...period, ...filters, granularity });
+  };
+  const whole = await get(periodOf(route), "total");
+  const { start, end, currency } = whole;
+  const length = (Date.parse(end) - Date.parse(start)) / HOUR;
+  const grain = length <= MAX_HOURS ? "hour" : length <= MAX_DAYS * 24 ? "day" : "month";
+  const { rows } = await get({ start, end }, grain);
+  const total = ofPods ? whole.rows[0] : (whole as unknown as { totals: FleetTotals }).totals;
+  const top = largest<(typeof rows)[number]>(rows, figure, 1).shown[0];
+  const at = grain !== "hour" ? null : (query["why-at"] ?? top?.start ?? null);
+  const explained = { total, currency, start, end, grain, rows, at, hours: null, lines: [], nodes: [] } as Explained;
+  if (at === null) return explained;
+  const hour = { start: at, end: instant(Date.parse(at) + HOUR) };
+  const [hours, lines, nodes] = await Promise.all([
+    fetchIfAllowed("v1/hours", { ...hour, cluster: filters.cluster }),
+    isOfPods(figure) ? fetchAll("v1/lines", { ...hour, ...filters, limit: "2000" }, 3) : null,
+    isOfPods(figure) ? null : fetchIfAllowed("v1/nodes", { ...hour, cluster: filters.cluster, limit: "2000" }),
+  ]);
+  return { ...explained, hours, lines: lines?.rows ?? [], nodes: nodes?.rows ?? [] };
+}
+
+/** The panel; nothing unless the URL names a figure. */
+export function Figure() {
+  const route = useRoute();
+  const figure = figureOf(route.query["why"]);
+  return figure === null ? null : <Panel figure={figure} />;
+}
+
+function Panel({ figure }: { figure: FigureKey }) {
+  const route = useRoute();
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    const element = dialog.current;
+    if (element !== null && !element.open) element.showModal();
+  }, []);
+  const key = Object.keys(NONE).map((name) => route.query[name]);
+  const requestKey = JSON.stringify([periodOf(route), route.query["cluster"], key]);
+  const request = useFetch(requestKey, () => explain(route, figure));
+  return (
+    <dialog ref={dialog} aria-labelledby="figure" onClose={() => go(changed(route, NONE))} data-testid="figure">
+      <h2 id="figure">
+        How the {nameOf(figure)} of <ScopeName /> is calculated
+      </h2>
+      <Loaded request={request}>{(explained) => <Shown {...explained} figure={figure} />}</Loaded>
+      <button type="button" onClick={() => dialog.current?.close()}>
+        Close
+      </button>
+    </dialog>
+  );
+}
+
+function ScopeName() {
+  const { query } = useRoute();
+  const names = (["workload", "namespace", "unit", "cluster"] as const).filter((key) => query[`why-${key}`]);
+  if (names.length === 0) return <>{query["cluster"] === undefined ? "all clusters" : `cluster ${query["cluster"]}`}</>;
+  return (
+    <>
+      {names.map((key, index) => (
+        <span key={key}>
+          {index > 0 && ", "}
+          {key === "unit" ? "business unit" : key} <Name>{query[`why-${key}`] ?? ""}</Name>
+        </span>
+      ))}
+    </>
+  );
+}
+
+function Shown(props: Explained & { figure: FigureKey }) {
+  const { figure, total, currency, start, end } = props;
+  const zone = useZone();
+  const amounts: Amounts = total ?? {};
+  if (total === undefined || amounts[figure] === undefined)
+    return <Empty>This period has no such figure. Select another period.</Empty>;
+  return (
+    <>
+      <p>
+        {moment(start, zone)} to {moment(end, zone)}:{" "}
+        <strong data-testid="figure-total">{exactMoney(amounts[figure], currency)}</strong>
+      </p>
+      <UnpricedNote totals={total} />
+      <ol class="path">
+        <li>
+          <h3>Sum</h3>
+          <p data-testid="figure-formula">{formulaOf(figure, amounts, currency)}</p>
+        </li>
+        <Periods {...props} />
+        {props.at !== null && <HourDetails {...props} at={props.at} />}
+      </ol>
+    </>
+  );
+}
+
+function Periods({ figure, rows, grain, at, currency }: Explained & { figure: FigureKey }) {
+  const route = useRoute();
+  const zone = useZone();
+  const { shown, others, rest } = largest<(typeof rows)[number]>(rows, figure, MOST);
+  const to = (row: (typeof rows)[number]) =>
+    grain === "hour"
+      ? changed(route, { "why-at": row.start })
+      : changed(route, { start: row.start, end: row.end, window: "" });
+  return (
+    <li>
+      <h3>{{ hour: "Hours", day: "Days", month: "Months" }[grain]}</h3>
+      <p class="note">
+        {grain === "hour" ? "Select an hour to see its pods." : "Select one to see its hours and pods."}
+      </p>
+      <ul class="amounts-list" data-testid="figure-periods">
+        {shown.map((row) => (
+          <li key={row.start}>
+            <a href={to(row)} aria-current={row.start === at ? "true" : undefined}>
+              {grain === "hour" ? moment(row.start, zone) : utcDay(row.start)}
+            </a>{" "}
+            <span>{money((row as Amounts)[figure], currency)}</span>
+          </li>
+        ))}
+        {others > 0 && (
+          <li>
+            {others} others <span>{money(rest, currency)}</span>
+          </li>
+        )}
+      </ul>
+    </li>
+  );
+}
+
+function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & { figure: FigureKey; at: string }) {
+  const route = useRoute();
+  const zone = useZone();
+  const ofPods = isOfPods(figure);
+  const prices = pricesOf(ofPods ? lines : nodes.map(priceOfNode));
+  const { shown, others, rest } = ofPods ? largest<Line>(lines, figure, MOST) : { shown: [], others: 0, rest: 0 };
+  const topNodes = ofPods ? null : largest<NodeRow>(nodes, figure, MOST);
+  return (
+    <>
+      <li>
+        <h3>
+          {ofPods ? "Pods" : "Nodes"} of {moment(at, zone)}
+        </h3>
+        {ofPods ? (
+          <Table
+            name="figure-pods"
+            caption={`The pods with the largest ${nameOf(figure)}. Select one to see its calculation and samples`}
+            sort=""
+            rows={shown}
+            rowKey={(line) => `${line.cluster} ${lineKey(line)}`}
+            columns={[
+              nameColumn(
+                "pod",
+                "Pod",
+                (line: Line) => line.pod,
+                (line: Line) => linkTo(route, "hour", line.hour, { cluster: line.cluster, line: lineKey(line) }),
+              ),
+              ...clusterColumns(shown, (line: Line) => line.cluster),
+              moneyColumn(figure as "waste_usd", nameOf(figure), currency),
+              figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, gpuHours),
+              figureColumn(
+                "price",
+                "Price per GPU-hour",
+                (line: Line) => line.gpu_hourly_usd,
+                (usd) => exactMoney(usd, currency),
+              ),
+              figureColumn("utilization", "Utilization", (line: Line) => line.utilization, percent),
+              { key: "source", title: "Measured by", cell: (line) => line.utilization_source },
+            ]}
+          />
+        ) : (
+          <Table
+            name="figure-nodes"
+            caption={`The nodes with the largest ${nameOf(figure)}`}
+            sort=""
+            rows={topNodes?.shown ?? []}
+            rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
+            columns={[
+              nameColumn(
+                "node",
+                "Node",
+                (row: NodeRow) => row.node,
+                (row: NodeRow) => linkTo(route, "nodes", "", { node: row.node, cluster: row.cluster }),
+              ),
+              nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
+              moneyColumn(figure as "node_cost_usd", nameOf(figure), currency),
+              { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
+            ]}
+          />
+        )}
+        {(others > 0 || (topNodes?.others ?? 0) > 0) && (
+          <p class="note">
+            {others || topNodes?.others} others: {money(ofPods ? rest : (topNodes?.rest ?? 0), currency)}
+          </p>
+        )}
+      </li>
+      <li>
+        <h3>Prices</h3>
+        <Prices prices={prices} currency={currency} ofPods={ofPods} />
+      </li>
+      <li>
+        <h3>Version of the hour</h3>
+        <ul>
+          {(hours?.rows ?? []).map((row) => (
+            <li key={row.cluster}>
+              <Name>{row.cluster}</Name>: {row.status}
+              {row.version !== null && `, version ${row.version}`}
+              {row.settings_version !== null && `, settings version ${row.settings_version}`}
+              {row.published_at !== null && `, published ${moment(row.published_at, zone)}`}
+              {row.notes.length > 0 && `. ${row.notes.join(". ")}`}
+            </li>
+          ))}
+        </ul>
+        <a href={linkTo(route, "health")}>Restatements and coverage</a>
+      </li>
+    </>
+  );
+}
+
+function priceOfNode(row: NodeRow) {
+  const capacity = row.capacity_gpu_hours ?? 0;
+  const amount = row.node_cost_usd === null || capacity === 0 ? null : row.node_cost_usd / capacity;
+  const { price_source, split_policy } = row;
+  return { price_source, split_policy, gpu_hourly_usd: amount, allocated_gpu_hours: capacity };
+}
+
+function Prices({ prices, currency, ofPods }: { prices: readonly Price[]; currency: string; ofPods: boolean }) {
+  return (
+    <ul data-testid="figure-prices">
+      {prices.slice(0, MOST).map((price) => (
+        <li key={`${price.source} ${price.split} ${price.amount}`}>
+          {price.amount === null ? "No price" : `${exactMoney(price.amount, currency)} per GPU-hour`}
+          {!ofPods && price.amount !== null && " (node cost ÷ GPU-hours)"}, source {price.source || "none"}, split
+          policy {price.split || "none"}: {price.rows} {ofPods ? "pods" : "nodes"}, {gpuHours(price.gpuHours)} GPU-hours
+        </li>
+      ))}
+      {prices.length > MOST && <li>and {prices.length - MOST} more prices</li>}
+    </ul>
+  );
+}

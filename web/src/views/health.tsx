@@ -1,0 +1,390 @@
+// Data health: which hours and sources are complete, what is missing from the figures, and what to check.
+
+import {
+  type CostRow,
+  type CostsResponse,
+  fetchAll,
+  fetchHours,
+  fetchIfAllowed,
+  fetchJson,
+  type HourRow,
+  type HoursResponse,
+  type RestatementsResponse,
+  type Settled,
+  settle,
+} from "../api";
+import { PART_COLORS, useColor } from "../charts/colors";
+import { Grid, type Painted } from "../charts/grid";
+import { Scale } from "../charts/scale";
+import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
+import { gpuHours, instant, money, moment, percent, ratio, tick } from "../format";
+import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
+import { go, useFetch, useRoute, useZone } from "../hooks";
+import { ClusterSuffix, Empty, HatchSwatch, Loaded, Name, Optional, Section, Stat, Swatch, Table } from "../parts";
+import { linkTo, periodOf } from "../route";
+import { bucketsOf, ticksOf } from "../series";
+
+interface ViewData {
+  clusters: CostsResponse;
+  unmeasured: CostRow[];
+  unpriced: CostRow[];
+  hours: HoursResponse | null;
+  restatements: Settled<RestatementsResponse | null>;
+}
+
+const MOST_NOTES = 30;
+const MOST_STRIPS = 20;
+const WORST = 20;
+
+export function Health() {
+  const route = useRoute();
+  const { cluster } = route.query;
+  const requestKey = JSON.stringify([periodOf(route), cluster]);
+  const request = useFetch(requestKey, async (): Promise<ViewData> => {
+    const clusters = await fetchJson("v1/costs", {
+      ...periodOf(route),
+      cluster,
+      granularity: "total",
+      group_by: "cluster",
+    });
+    const period = { start: clusters.start, end: clusters.end, cluster };
+    const worst = async (group_by: string, figure: "unmeasured_gpu_hours" | "unpriced_gpu_hours") => {
+      if (!clusters.totals[figure]) return [];
+      const query = { ...period, granularity: "total", group_by, sort: `-${figure}`, limit: `${WORST}` } as const;
+      return (await fetchAll("v1/costs", query, 1)).rows.filter((row) => row[figure] > 0);
+    };
+    const [unmeasured, unpriced, hours, restatements] = await Promise.all([
+      worst("cluster,business_unit,namespace,workload", "unmeasured_gpu_hours"),
+      worst("cluster,node_pool,instance_type,capacity_type", "unpriced_gpu_hours"),
+      fetchHours(period, clusters.coverage),
+      settle(fetchIfAllowed("v1/restatements", period)),
+    ]);
+    return { clusters, unmeasured, unpriced, hours, restatements };
+  });
+  return (
+    <>
+      <h1>
+        Data health
+        <ClusterSuffix />
+      </h1>
+      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
+    </>
+  );
+}
+
+function Shown(props: ViewData) {
+  const route = useRoute();
+  const { clusters, hours, restatements } = props;
+  const { coverage, totals } = clusters;
+  const rows = hours?.rows ?? [];
+  const restated = restatedOf(
+    ("response" in restatements ? (restatements.response?.rows ?? []) : []).filter((row) => !row.adjustment),
+  );
+  const counts = countsOf(rows, restated);
+  return (
+    <>
+      <dl class="stats">
+        <Stat
+          name="Hours with figures"
+          value={percent(ratio(coverage.hours_complete, coverage.hours_expected))}
+          note={`${coverage.hours_complete} of ${coverage.hours_expected} cluster-hours`}
+          testId="hours-complete"
+        />
+        {(["missing", "incomplete", "provisional", "restated"] as const).map((status) => (
+          <Stat
+            key={status}
+            name={`${status[0]?.toUpperCase()}${status.slice(1)} hours`}
+            value={hours === null ? "–" : String(counts[status])}
+            note={STATUSES[status]}
+            testId={`hours-${status}`}
+          />
+        ))}
+        <Stat
+          name="Unmeasured GPU-hours"
+          value={gpuHours(totals.unmeasured_gpu_hours)}
+          note={`${money(totals.unmeasured_usd, clusters.currency)}, neither effective nor waste`}
+          testId="unmeasured-hours"
+        />
+        <Stat
+          name="Unpriced GPU-hours"
+          value={gpuHours(totals.unpriced_gpu_hours)}
+          note="no amount includes them"
+          testId="unpriced-hours"
+        />
+      </dl>
+      <Section title="Coverage by hour and source">
+        {hours === null ? (
+          <Empty>
+            Your role may not see hours, or the period has more than 10,000 cluster-hours. Select a shorter one.
+          </Empty>
+        ) : rows.length === 0 ? (
+          <Empty>No hour of this period has ended. Select an earlier period.</Empty>
+        ) : (
+          <Coverage {...hours} restated={restated} />
+        )}
+      </Section>
+      <Doctor rows={rows} clusters={clusters.rows} />
+      <Section title="Notes on hours">
+        <Notes rows={rows} />
+      </Section>
+      <Missing {...props} />
+      <Section title="Restatements">
+        <Optional side={restatements}>{(list) => <Restatements list={list} />}</Optional>
+      </Section>
+      <p class="note">
+        <a href={linkTo(route, "hour")}>The newest hour, pod by pod</a>
+      </p>
+    </>
+  );
+}
+
+const FILLS = {
+  complete: PART_COLORS.effective_usd,
+  provisional: PART_COLORS.unmeasured_usd,
+  restated: PART_COLORS.host_usd,
+  incomplete: PART_COLORS.waste_usd,
+  missing: "missing",
+};
+
+function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Restated }) {
+  const route = useRoute();
+  const zone = useZone();
+  const buckets = bucketsOf(start, end, "hour");
+  const clusters = [...new Set(rows.map((row) => row.cluster))].sort();
+  return (
+    <>
+      <p class="scale">
+        {(["complete", "provisional", "restated", "incomplete"] as const).map((status) => (
+          <span key={status}>
+            <Swatch color={FILLS[status]} /> {status}
+          </span>
+        ))}
+        <span>
+          <HatchSwatch /> missing
+        </span>
+      </p>
+      <Scale kind="of the expected scrapes" />
+      {clusters.slice(0, MOST_STRIPS).map((cluster) => {
+        const byHour = new Map(
+          rows.filter((row) => row.cluster === cluster).map((row) => [Date.parse(row.hour), row] as const),
+        );
+        const at = (column: number) => byHour.get(buckets.starts[column] ?? 0);
+        return (
+          <article class="node" key={cluster} data-testid="coverage-strip">
+            <h3>
+              Cluster <Name>{cluster}</Name>
+            </h3>
+            <Grid
+              label={`Coverage of cluster ${cluster} by hour: status, allocation, utilization`}
+              rows={3}
+              columns={buckets.starts.length}
+              rowHeight={20}
+              dataKey={rows}
+              hint="Point at an hour, or focus the strip and use the arrow keys."
+              labels={["Status", "Allocation", "Utilization"]}
+              ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
+              paint={(row, column) => paint(row, at(column), restated)}
+              describe={(_row, column) => (
+                <Described row={at(column)} restated={restated} when={moment(buckets.starts[column] ?? 0, zone)} />
+              )}
+              onOpen={(_row, column) => go(linkTo(route, "hour", instant(buckets.starts[column] ?? 0), { cluster }))}
+            />
+          </article>
+        );
+      })}
+      {clusters.length > MOST_STRIPS && <p class="note">{clusters.length - MOST_STRIPS} more. Select a cluster.</p>}
+    </>
+  );
+}
+
+function paint(source: number, row: HourRow | undefined, restated: Restated): Painted {
+  if (row === undefined) return { fill: null };
+  if (source === 0) return { fill: FILLS[statusOf(row, restated)] };
+  const share = source === 1 ? row.coverage?.allocation : row.coverage?.utilization;
+  return { fill: share === null || share === undefined ? "missing" : useColor(share) };
+}
+
+function Described({ row, restated, when }: { row: HourRow | undefined; restated: Restated; when: string }) {
+  if (row === undefined) return <>{when}: not expected</>;
+  const status = statusOf(row, restated);
+  return (
+    <>
+      <strong>{when}</strong> {status}: {STATUSES[status]}. Allocation (kube-state-metrics):{" "}
+      {percent(row.coverage?.allocation)}, utilization (GPU exporter): {percent(row.coverage?.utilization)}
+      {row.version !== null && `, version ${row.version}`}
+      {row.notes.length > 0 && `. ${row.notes.join(". ")}`}
+    </>
+  );
+}
+
+/** Which of the doctor's checks to look at first. */
+function Doctor({ rows, clusters }: { rows: readonly HourRow[]; clusters: readonly CostRow[] }) {
+  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])));
+  return (
+    <Section title="What to check">
+      {findings.length === 0 ? (
+        <Empty>Nothing is missing in this period: every hour has all scrapes, a measurement and a price.</Empty>
+      ) : (
+        <ul class="notes" data-testid="findings">
+          {findings.map(({ cluster, check, finding }) => (
+            <li key={`${cluster} ${check}`}>
+              <Name>{cluster}</Name>: {finding} The doctor's check: <strong>{check}</strong>.
+            </li>
+          ))}
+        </ul>
+      )}
+      <p>
+        To check the metrics of every cluster now: <code class="command">gpucost doctor --settings FILE</code>
+      </p>
+    </Section>
+  );
+}
+
+function Notes({ rows }: { rows: readonly HourRow[] }) {
+  const route = useRoute();
+  const zone = useZone();
+  const groups = noteGroups(rows);
+  if (groups.length === 0) return <Empty>No hour of this period has a note.</Empty>;
+  return (
+    <ul class="notes" data-testid="note-groups">
+      {groups.slice(0, MOST_NOTES).map((group) => {
+        const open = { cluster: group.cluster };
+        const first = <a href={linkTo(route, "hour", instant(group.first), open)}>{moment(group.first, zone)}</a>;
+        return (
+          <li key={`${group.cluster} ${group.note}`}>
+            <Name>{group.cluster}</Name>, {group.hours === 1 ? "1 hour" : `${group.hours} hours`}, {first}
+            {group.hours > 1 && ` to ${moment(endOfGroup(group), zone)}`}: {group.note}
+          </li>
+        );
+      })}
+      {groups.length > MOST_NOTES && <li>and {groups.length - MOST_NOTES} more</li>}
+    </ul>
+  );
+}
+
+function Missing({ clusters, unmeasured, unpriced }: ViewData) {
+  const { currency } = clusters;
+  return (
+    <>
+      <Section title="Unmeasured GPU-hours">
+        {unmeasured.length === 0 ? (
+          <Empty>Every allocated GPU-hour has a utilization measurement.</Empty>
+        ) : (
+          <>
+            <p class="note">
+              No series of the GPU exporter names these pods, or its samples are missing. Amounts count as unmeasured,
+              neither effective nor waste. Causes: the exporter does not run on the node, does not map its devices to
+              pods, or its signal does not work for MIG slices. The notes above name the hours.
+            </p>
+            <Table
+              name="unmeasured"
+              caption="Workloads with unmeasured GPU-hours"
+              sort="-unmeasured_gpu_hours"
+              rows={unmeasured}
+              rowKey={(row) => Object.values(row.group).join("\n")}
+              columns={[
+                groupColumn("workload", "Workload"),
+                groupColumn("namespace", "Namespace"),
+                groupColumn("business_unit", "Business unit"),
+                groupColumn("cluster", "Cluster"),
+                figureColumn("unmeasured_gpu_hours", "GPU-hours", (row: CostRow) => row.unmeasured_gpu_hours, gpuHours),
+                moneyColumn("unmeasured_usd", "Unmeasured", currency),
+              ]}
+            />
+          </>
+        )}
+      </Section>
+      <Section title="GPU-hours without a price">
+        {unpriced.length === 0 ? (
+          <Empty>Every allocated GPU-hour has a price.</Empty>
+        ) : (
+          <>
+            <p class="note">
+              No price source knows these nodes. Set a price with <code>gpucost prices set</code>, or give the nodes
+              their instance type, zone and capacity type as labels. The hours are rated again when a price arrives.
+            </p>
+            <Table
+              name="unpriced"
+              caption="Nodes without a price"
+              sort="-unpriced_gpu_hours"
+              rows={unpriced}
+              rowKey={(row) => Object.values(row.group).join("\n")}
+              columns={[
+                groupColumn("instance_type", "Instance type"),
+                groupColumn("capacity_type", "Capacity type"),
+                groupColumn("node_pool", "Node pool"),
+                groupColumn("cluster", "Cluster"),
+                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, gpuHours),
+              ]}
+            />
+          </>
+        )}
+      </Section>
+    </>
+  );
+}
+
+type RestatementRow = RestatementsResponse["rows"][number];
+
+function Restatements({ list }: { list: RestatementsResponse | null }) {
+  const route = useRoute();
+  const zone = useZone();
+  if (list === null) return <Empty>Your role may not see restatements.</Empty>;
+  if (list.rows.length === 0) return <Empty>No hour of this period was restated.</Empty>;
+  const cost = (totals: RestatementRow["after"]) => totals.node_cost_usd ?? totals.allocated_usd;
+  const currency = list.rows[0]?.currency ?? "USD";
+  return (
+    <Table
+      name="restatements"
+      caption="Hours whose figures were replaced"
+      sort="-restated_at"
+      rows={list.rows}
+      rowKey={(row) => `${row.cluster} ${row.hour} ${row.version}`}
+      columns={[
+        {
+          key: "hour",
+          title: "Hour",
+          cell: (row) => (
+            <a href={linkTo(route, "hour", row.hour, { cluster: row.cluster })}>{moment(row.hour, zone)}</a>
+          ),
+          by: (row) => row.hour,
+        },
+        nameColumn("cluster", "Cluster", (row: RestatementRow) => row.cluster),
+        { key: "version", title: "Version", isFigure: true, cell: (row) => row.version, by: (row) => row.version },
+        {
+          key: "restated_at",
+          title: "Restated",
+          cell: (row) => moment(row.restated_at, zone),
+          by: (row) => row.restated_at,
+        },
+        {
+          key: "reason",
+          title: "Reason",
+          cell: (row) => (
+            <span class="wide">
+              <Name>{row.reason}</Name>
+              {row.adjustment && " (pending adjustment of a closed month, in no figure)"}
+            </span>
+          ),
+        },
+        figureColumn(
+          "before",
+          "Cost before",
+          (row: RestatementRow) => cost(row.before),
+          (usd) => money(usd, currency),
+        ),
+        figureColumn(
+          "after",
+          "Cost after",
+          (row: RestatementRow) => cost(row.after),
+          (usd) => money(usd, currency),
+        ),
+        {
+          key: "units",
+          title: "Business units",
+          cell: (row) => <Name>{row.business_units.map((unit) => unit.business_unit).join(", ")}</Name>,
+        },
+      ]}
+    />
+  );
+}

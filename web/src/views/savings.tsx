@@ -1,0 +1,269 @@
+// Recommendations by state: what they save, on what evidence, and the commands that change them.
+
+import type { ComponentChildren } from "preact";
+import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
+import { gpuHours, money, moment, percent } from "../format";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { ClusterSuffix, Empty, Loaded, Name, Section, Stat } from "../parts";
+import { exactly, linkTo } from "../route";
+import { commandsOf, selected, type State, STATES, verifiedTotal } from "../savings";
+import { saved } from "./recommendations";
+
+interface ViewData {
+  /** All states, kinds and units. */
+  all: RecommendationsResponse;
+  /** The open ones of the selected kind and unit, with the API's totals. */
+  open: RecommendationsResponse;
+}
+
+const MOST = 50;
+
+export function Savings() {
+  const route = useRoute();
+  const { cluster, kind, unit } = route.query;
+  const request = useFetch(JSON.stringify([cluster, kind, unit]), async (): Promise<ViewData | null> => {
+    const units = unit === undefined ? {} : { business_unit: exactly(unit) };
+    const [all, open] = await Promise.all([
+      fetchIfAllowed("v1/recommendations", { cluster, state: "all" }),
+      fetchIfAllowed("v1/recommendations", { cluster, kind: kind as Recommendation["kind"] | undefined, ...units }),
+    ]);
+    return all === null || open === null ? null : { all, open };
+  });
+  return (
+    <>
+      <h1>
+        Savings
+        <ClusterSuffix />
+      </h1>
+      <Loaded request={request}>
+        {(viewData) =>
+          viewData === null ? <Empty>Your role may not see recommendations.</Empty> : <Shown {...viewData} />
+        }
+      </Loaded>
+    </>
+  );
+}
+
+function Shown({ all, open }: ViewData) {
+  const route = useRoute();
+  const zone = useZone();
+  const { state = "open", kind, unit } = route.query;
+  const rows = selected(all.rows, { kind, unit });
+  const shown = state === "all" ? rows : rows.filter((row) => row.state === state);
+  const currency = all.rows[0]?.currency ?? "USD";
+  const count = (name: string) => rows.filter((row) => row.state === name).length;
+  const { savings, costs } = open.totals;
+  const reviewed = all.reviews.map((review) => review.reviewed_at).sort();
+  const verified = verifiedTotal(rows);
+  return (
+    <>
+      <dl class="stats">
+        <Stat
+          name="On offer"
+          value={money(savings.usd, currency)}
+          note={`a month, from ${count("open")} open recommendations`}
+          testId="on-offer"
+        />
+        <Stat
+          name="Verified"
+          value={money(verified, currency)}
+          note={
+            verified === null ? "No saving is measured yet. It takes a week." : "a month, measured after the change"
+          }
+          testId="verified"
+        />
+        <Stat
+          name="Cost of added GPUs"
+          value={money(costs.usd, currency)}
+          note="a month, where work waits for GPUs"
+          testId="added"
+        />
+        <Stat
+          name="Last review"
+          value={reviewed.length === 0 ? "–" : moment(reviewed[0] ?? "", zone)}
+          note="reviews run every night at 04:10 UTC"
+        />
+      </dl>
+      <p class="note">
+        On offer leaves out savings that another recommendation includes, and commitments. Savings are for a month of
+        730 hours.
+      </p>
+      <Section title="Recommendations" aside={<Filters all={all.rows} />}>
+        <nav class="chips" aria-label="States">
+          {[...STATES, { state: "all", name: "All", meaning: "Every state" }].map((entry) => (
+            <a
+              key={entry.state}
+              href={changed(route, { state: entry.state === "open" ? "" : entry.state })}
+              aria-current={state === entry.state ? "page" : undefined}
+              title={entry.meaning}
+            >
+              {entry.name} {entry.state === "all" ? rows.length : count(entry.state)}
+            </a>
+          ))}
+        </nav>
+        {shown.length === 0 ? (
+          <Nothing state={state} isReviewed={reviewed.length > 0} isEmpty={rows.length === 0} />
+        ) : (
+          <ul class="cards" data-testid="savings">
+            {shown.slice(0, MOST).map((row) => (
+              <Card key={row.id} row={row} />
+            ))}
+          </ul>
+        )}
+        {shown.length > MOST && (
+          <p class="note">
+            {shown.length - MOST} more. Select a kind or a business unit, or run{" "}
+            <code>gpucost recommendations list</code>.
+          </p>
+        )}
+      </Section>
+    </>
+  );
+}
+
+function Nothing({ state, isReviewed, isEmpty }: { state: string; isReviewed: boolean; isEmpty: boolean }) {
+  if (!isEmpty) return <Empty>No recommendation is {state}. Select another state.</Empty>;
+  if (!isReviewed)
+    return (
+      <Empty>
+        No review has run yet. Reviews run every night at 04:10 UTC and need a week of hours. To run one now:{" "}
+        <code>gpucost recommendations run --stack NAME</code>
+      </Empty>
+    );
+  return <Empty>The last review recommends nothing here. Remove a filter, or see Data health.</Empty>;
+}
+
+function Filters({ all }: { all: readonly Recommendation[] }) {
+  const route = useRoute();
+  const { kind, unit } = route.query;
+  const kinds = [...new Set([...all.map((row) => row.kind as string), ...(kind ? [kind] : [])])].sort();
+  const units = [...new Set([...all.map((row) => row.subject.business_unit ?? ""), ...(unit ? [unit] : [])])].sort();
+  const select = (name: string, title: string, value: string | undefined, names: readonly string[]) => (
+    <label>
+      {title}
+      <select value={value ?? ""} onChange={(event) => go(changed(route, { [name]: event.currentTarget.value }))}>
+        <option value="">All</option>
+        {names
+          .filter((text) => text !== "")
+          .map((text) => (
+            <option key={text} value={text}>
+              {text}
+            </option>
+          ))}
+      </select>
+    </label>
+  );
+  return (
+    <span class="filters-of">
+      {select("kind", "Kind", kind, kinds)} {select("unit", "Business unit", unit, units)}
+    </span>
+  );
+}
+
+function Card({ row }: { row: Recommendation }) {
+  const route = useRoute();
+  const zone = useZone();
+  const { subject, saving, evidence, currency } = row;
+  const facts: [string, ComponentChildren][] = [
+    ["Confidence", row.confidence],
+    ["Risk", `${row.risk}: ${row.risk_note}`],
+    ["Effort", row.effort],
+    ["GPUs", `${gpuHours(row.current_gpus, 0)} now, ${gpuHours(row.recommended_gpus, 0)} after`],
+    ["Range", `${saved(saving.low_usd, currency)} to ${saved(saving.high_usd, currency)} a month`],
+    ["Cash savings", saving.cash_usd === null ? "not known from the ledger" : saved(saving.cash_usd, currency)],
+    ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
+    ["Hours", `${evidence.hours_observed} observed, ${evidence.hours_unknown} without figures`],
+    [
+      "Utilization",
+      `${percent(evidence.mean_utilization)} on average, ${percent(evidence.peak_utilization)} in the busiest hour`,
+    ],
+    ["Measured", `${percent(evidence.coverage)} of the allocated GPU-hours`],
+    ...Object.entries(evidence.facts).map(([key, text]): [string, ComponentChildren] => [key, text]),
+    ["ID", <code key="id">{row.id}</code>],
+  ];
+  return (
+    <li>
+      <h3>
+        <span class={`state ${row.state}`}>{row.state}</span> <Name>{row.summary}</Name>
+      </h3>
+      <p class="amounts">
+        <strong>{saved(saving.usd, currency)}</strong> a month
+        {row.state === "verified" && row.verified_usd !== null && (
+          <>
+            {" "}
+            estimated, <strong>{saved(row.verified_usd, currency)}</strong> verified
+          </>
+        )}{" "}
+        · {row.kind} · confidence {row.confidence} · risk {row.risk}
+      </p>
+      <p>
+        {subject.business_unit !== null && (
+          <>
+            Business unit{" "}
+            <a href={linkTo(route, "unit", subject.business_unit)}>
+              <Name>{subject.business_unit}</Name>
+            </a>
+            ,{" "}
+          </>
+        )}
+        {subject.workload !== null && (
+          <>
+            {subject.workload_kind} <Name>{subject.workload}</Name> in <Name>{subject.namespace ?? ""}</Name>,{" "}
+          </>
+        )}
+        {subject.node_pool !== null && (
+          <>
+            node pool{" "}
+            <a href={linkTo(route, "nodes", "", { pool: subject.node_pool, cluster: subject.cluster })}>
+              <Name>{subject.node_pool}</Name>
+            </a>
+            ,{" "}
+          </>
+        )}
+        cluster <Name>{subject.cluster}</Name>
+      </p>
+      <History row={row} />
+      <details>
+        <summary>Evidence, risk and commands</summary>
+        <dl class="facts">
+          {facts.map(([key, text]) => (
+            <div key={key}>
+              <dt>{key}</dt>
+              <dd>{text}</dd>
+            </div>
+          ))}
+        </dl>
+        {row.patch !== null && (
+          <>
+            <h4>Manifest</h4>
+            <pre tabIndex={0}>{row.patch}</pre>
+          </>
+        )}
+        {commandsOf(row).map(({ title, command }) => (
+          <p key={command}>
+            {title}: <code class="command">{command}</code>
+          </p>
+        ))}
+      </details>
+    </li>
+  );
+}
+
+/** Why the recommendation is in its state. */
+function History({ row }: { row: Recommendation }) {
+  const zone = useZone();
+  const since = moment(row.since, zone);
+  const texts: Record<State, string> = {
+    open: `Open since ${since}.`,
+    applied: `The figures show the change from ${row.applied_at === null ? since : moment(row.applied_at, zone)}. The saving is measured after a week.`,
+    verified: `Applied ${row.applied_at === null ? "" : moment(row.applied_at, zone)}, measured ${since}.`,
+    dismissed: `Dismissed ${since} by ${row.author ?? "an unknown person"}: ${row.reason ?? "no reason"}`,
+    withdrawn: `Withdrawn ${since}: ${row.reason ?? "newer figures no longer support it"}`,
+  };
+  return (
+    <p class="note">
+      {texts[row.state]}
+      {row.part_of !== null && ` Its saving is included in ${row.part_of}.`}
+    </p>
+  );
+}

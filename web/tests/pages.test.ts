@@ -1,0 +1,189 @@
+import { expect, test } from "vitest";
+import type { HourRow, NodeRow, Recommendation } from "../src/api";
+import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
+import { countsOf, findingsOf, noteGroups, restatedOf } from "../src/health";
+import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
+import { commandsOf, openFor, selected, verifiedTotal } from "../src/savings";
+import { hoursByCluster, monthlyWaste } from "../src/waste";
+
+function recommendation(fields: Partial<Recommendation>): Recommendation {
+  return {
+    state: "open",
+    kind: "idle",
+    currency: "USD",
+    part_of: null,
+    verified_usd: null,
+    saving: { usd: 1 },
+    subject: { business_unit: "research" },
+    ...fields,
+  } as Recommendation;
+}
+
+test("verified savings leave out open rows and rows that others include", () => {
+  const rows = [
+    recommendation({ state: "verified", verified_usd: 100 }),
+    recommendation({ state: "verified", verified_usd: -30, kind: "pending" }),
+    recommendation({ state: "verified", verified_usd: 40, part_of: "mig-geometry-1" }),
+    recommendation({ state: "applied", verified_usd: 7 }),
+  ];
+  expect(verifiedTotal(rows)).toBe(70);
+  expect(verifiedTotal(rows.slice(3))).toBeNull();
+  expect(verifiedTotal([...rows, recommendation({ state: "verified", verified_usd: 1, currency: "EUR" })])).toBeNull();
+});
+
+test("recommendations are selected by kind and business unit", () => {
+  const pool = recommendation({ kind: "consolidate", subject: { business_unit: null } as Recommendation["subject"] });
+  const rows = [recommendation({}), pool];
+  expect(selected(rows, { unit: "research" })).toEqual([rows[0]]);
+  expect(selected(rows, { kind: "consolidate" })).toEqual([pool]);
+  expect(selected(rows, {})).toEqual(rows);
+});
+
+test("only commands that the state allows are offered", () => {
+  const verbs = (state: Recommendation["state"], patch: string | null = "kind: Pod") =>
+    commandsOf({ id: "idle-1", state, patch }).map(({ command }) => command.split(" ")[2]);
+  expect(verbs("open")).toEqual(["show", "dismiss"]);
+  expect(verbs("open", null)).toEqual(["dismiss"]);
+  expect(verbs("dismissed")).toEqual(["reopen"]);
+  expect(verbs("verified")).toEqual([]);
+});
+
+test("a workload's open recommendation with the largest saving is shown", () => {
+  const subject = { workload: "app", cluster: "west" } as Recommendation["subject"];
+  const rows = [
+    recommendation({ subject, saving: { usd: 5 } as Recommendation["saving"] }),
+    recommendation({ subject, saving: { usd: 9 } as Recommendation["saving"] }),
+    recommendation({ subject, saving: { usd: 99 } as Recommendation["saving"], state: "dismissed" }),
+  ];
+  expect(openFor(rows, { workload: "app", cluster: "west" })).toBe(rows[1]);
+  expect(openFor(rows, { workload: "app", cluster: "east" })).toBeUndefined();
+});
+
+function hour(number: number, fields: Partial<HourRow> = {}): HourRow {
+  const at = `2026-11-20T${String(number).padStart(2, "0")}:00:00Z`;
+  const coverage = { allocation: 1, utilization: 1 };
+  return { cluster: "west", hour: at, status: "complete", version: 1, notes: [], coverage, ...fields } as HourRow;
+}
+
+test("a missing hour is not restated, and a restated hour is not complete", () => {
+  const rows = [hour(1), hour(2), hour(3, { status: "missing" }), hour(4, { status: "incomplete" })];
+  const restated = restatedOf([hour(2), hour(3), hour(2, { cluster: "east" })]);
+  expect(countsOf(rows, restated)).toEqual({ complete: 1, provisional: 0, restated: 1, incomplete: 1, missing: 1 });
+});
+
+test("notes that differ in numbers only are one group with the newest text", () => {
+  const groups = noteGroups([
+    hour(2, { notes: ["coverage of allocation is 40.0%"] }),
+    hour(5, { notes: ["coverage of allocation is 50.5%", "other"] }),
+    hour(3, { notes: ["coverage of allocation is 45%"], cluster: "east" }),
+  ]);
+  expect(groups.map(({ cluster, note, hours }) => [cluster, note, hours])).toEqual([
+    ["west", "coverage of allocation is 50.5%", 2],
+    ["west", "other", 1],
+    ["east", "coverage of allocation is 45%", 1],
+  ]);
+});
+
+test("each gap names the doctor's check, and complete hours need none", () => {
+  const none = new Map([["west", { unmeasured_gpu_hours: 0, unpriced_gpu_hours: 0 }]]);
+  expect(findingsOf([hour(1), hour(2, { coverage: { allocation: 1, utilization: null } })], none)).toEqual([]);
+  const some = new Map([["west", { unmeasured_gpu_hours: 2, unpriced_gpu_hours: 1 }]]);
+  const rows = [
+    hour(1, { status: "missing", coverage: null }),
+    hour(2, { coverage: { allocation: 0.5, utilization: 0 } }),
+  ];
+  expect(findingsOf(rows, some).map(({ check }) => check.split(",")[0])).toEqual([
+    "Prometheus",
+    "kube-state-metrics now",
+    "GPU exporter now",
+    "pods of devices",
+    "kube_node_labels",
+  ]);
+});
+
+function nodeHour(node: string, at: string, held: number, fields: Partial<NodeRow> = {}): NodeRow {
+  const holders = held > 0 ? [{ allocated_gpu_hours: held, gpu_share: 1, units: held }] : [];
+  return {
+    kind: "node",
+    cluster: "west",
+    node,
+    hour: at,
+    holders,
+    node_cost_usd: 8,
+    unallocated_usd: 8 - 2 * held,
+    capacity_gpu_hours: 4,
+    stranded_gpu_hours: 0,
+    ...fields,
+  } as NodeRow;
+}
+
+test("nodes to remove begin with those that held no pod, then those held least", () => {
+  const rows = ["01", "02"].flatMap((at) => [
+    nodeHour("full", at, 4),
+    nodeHour("empty", at, 0),
+    nodeHour("partly", at, 1),
+    nodeHour("late", at, at === "01" ? 0 : 4),
+  ]);
+  const removals = removalsOf([...rows, nodeHour("gone", "01", 0), nodeHour("unknown", "02", 0, { holders: null })]);
+  expect(removals.map(({ node }) => node.node)).toEqual(["empty", "late", "partly", "full"]);
+  expect(removals[0]).toMatchObject({ hours: 2, emptyHours: 2, heldShare: 0, lastHeld: null, unallocatedUsd: 16 });
+  expect(removals[0]?.monthlyUsd).toBe(8 * 730);
+  expect(removals[1]).toMatchObject({ emptyHours: 1, lastHeld: "02", heldShare: 0.5 });
+  expect(removalsOf([nodeHour("a", "01", 0, { node_cost_usd: null })])[0]?.monthlyUsd).toBeNull();
+});
+
+test("the reason of a stranded GPU follows from what the node offered", () => {
+  expect(strandedReason(nodeHour("a", "01", 0, { stranded_gpu_hours: 4 }))).toContain("offered no GPUs");
+  expect(strandedReason(nodeHour("a", "01", 2, { stranded_gpu_hours: 1 }))).toContain("unhealthy");
+  const slice = { gpu_share: 2 / 7, allocated_gpu_hours: 2 / 7, units: 1 } as NonNullable<NodeRow["holders"]>[number];
+  expect(strandedReason(nodeHour("a", "01", 0, { holders: [slice], stranded_gpu_hours: 1 / 7 }))).toContain("geometry");
+  expect(freeReason(nodeHour("a", "01", 0))).toContain("can be removed");
+  expect(freeReason(nodeHour("a", "01", 1))).not.toContain("can be removed");
+});
+
+test("long names lose their middle, and short room shows none", () => {
+  const within = (most: number) => (text: string) => text.length <= most;
+  expect(shortened("train-22", within(8))).toBe("train-22");
+  expect(shortened("research-training-7f9c-x2k4p", within(11))).toBe("resea…x2k4p");
+  expect(shortened("research-training-7f9c-x2k4p", within(5))).toBeNull();
+  expect(shortened("research-training-7f9c-x2k4p", within(0))).toBeNull();
+});
+
+test("formulas name the parts with their amounts", () => {
+  const row = { allocated_usd: 10, effective_usd: 4, unmeasured_usd: 1, waste_usd: 5, node_cost_usd: 12, host_usd: 2 };
+  expect(formulaOf("waste_usd", row, "USD")).toBe(
+    "allocated $10.00 − effective $4.00 − unmeasured $1.00 = waste $5.00",
+  );
+  expect(formulaOf("node_cost_usd", row, "USD")).toBe(
+    "effective $4.00 + waste $5.00 + unmeasured $1.00 + host $2.00 = node cost $12.00",
+  );
+});
+
+test("the rows that are not shown are added up", () => {
+  const rows = [3, 1, null, 4, 0].map((usd) => ({ waste_usd: usd }));
+  expect(largest(rows, "waste_usd", 1)).toEqual({ shown: [{ waste_usd: 4 }], others: 2, rest: 4 });
+});
+
+test("prices are grouped by source, split and amount", () => {
+  const line = { price_source: "cur", split_policy: "vcpu", gpu_hourly_usd: 3, allocated_gpu_hours: 2 };
+  expect(pricesOf([line, { ...line, gpu_hourly_usd: null, allocated_gpu_hours: 9 }, line])).toEqual([
+    { source: "cur", split: "vcpu", amount: null, rows: 1, gpuHours: 9 },
+    { source: "cur", split: "vcpu", amount: 3, rows: 2, gpuHours: 4 },
+  ]);
+});
+
+test("queries name the pod and escape its names", () => {
+  const queries = queriesOf({ namespace: 'a"b', pod: "p-0", resource: "nvidia.com/mig-1g.10gb" });
+  expect(queries[0]?.query).toBe(
+    'kube_pod_container_resource_requests{namespace="a\\"b", pod="p-0", resource="nvidia_com_mig_1g_10gb"}',
+  );
+  expect(queries[1]?.query).toContain('exported_pod="p-0"');
+});
+
+test("the waste of a month counts only hours with figures", () => {
+  const rows = ["complete", "provisional", "missing"].map((status) => hour(1, { status: status as HourRow["status"] }));
+  expect(hoursByCluster(rows)?.get("west")).toBe(2);
+  expect(monthlyWaste(4, 2)).toBe(1460);
+  expect(monthlyWaste(4, 0)).toBeNull();
+  expect(monthlyWaste(null, 2)).toBeNull();
+});
