@@ -317,6 +317,8 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
     "view",
     [
         "overview",
+        "explore",
+        "explore?by=workload&f.business_unit=assistant&trail=business_unit&compare=1",
         "unit/research",
         "nodes",
         "nodes?pool=inference&node=inference-2",
@@ -415,6 +417,51 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     } == expected
     held = [Decimal(row["GPUs held"].rstrip("%")) for row in shown]
     assert held == sorted(held), "no node of the demo is empty, so the least used is first"
+
+
+def test_explore_matches_the_api(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("explore?by=workload&measure=waste_usd&f.business_unit=assistant")
+    answer = demo.ask(
+        f"/v1/costs?{day(demo)}&granularity=total&group_by=workload&business_unit=assistant&sort=-waste_usd"
+    )
+    shown = cells(page, "explore")
+    assert [row["Workload"] for row in shown] == [row["group"]["workload"] for row in answer["rows"]]
+    for row, expected in zip(shown, answer["rows"], strict=True):
+        assert row["Allocated"] == usd(expected["allocated_usd"])
+        assert row["Effective"] == usd(expected["effective_usd"])
+    selected = answer["totals"]["waste_usd"] - answer["filtered_out"]["waste_usd"]
+    assert page.get_by_test_id("explore-total").text_content() == usd(selected)
+
+
+def test_explore_is_drilled_down_and_back_by_keyboard(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("explore")
+    unit = cells(page, "explore")[0]["Business unit"]
+    page.get_by_test_id("explore").get_by_role("link", name=unit).focus()
+    page.keyboard.press("Enter")
+    settled(page)
+    assert cells(page, "explore")[0].keys() > {"Workload"}
+    address = page.url
+    expect(page.get_by_role("group", name="Filters")).to_contain_text(f"Business unit is {unit}")
+    page.get_by_role("navigation", name="Trail").get_by_role("link").focus()
+    page.keyboard.press("Enter")
+    settled(page)
+    assert cells(page, "explore")[0]["Business unit"] == unit
+    page.goto(address)
+    page.reload()
+    settled(page)
+    expect(page.get_by_role("group", name="Filters")).to_contain_text(f"Business unit is {unit}")
+    page.get_by_role("button", name=f"Remove the filter Business unit {unit}").press("Enter")
+    settled(page)
+    assert len(cells(page, "explore")) == len(
+        demo.ask(f"/v1/costs?{day(demo)}&granularity=total&group_by=workload")["rows"]
+    )
+
+
+def test_explore_says_what_the_api_cannot_answer(visit: Callable[..., Page]) -> None:
+    page = visit("explore?by=pod&start=&end=&window=7d")
+    expect(page.get_by_text("Costs by pod are kept for reports of at most 48 hours.")).to_be_visible()
+    page = visit("explore?f.namespace=nothing-has-this-name")
+    expect(page.get_by_text("Nothing matches these filters")).to_be_visible()
 
 
 def test_touch_shows_details_before_it_opens_the_hour(visit: Callable[..., Page]) -> None:

@@ -11,6 +11,7 @@ import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
 import "./style.css";
 import "./pages.css";
 import { Figure } from "./views/figure";
+import { Explore } from "./views/explore";
 import { Health } from "./views/health";
 import { Hour } from "./views/hour";
 import { Nodes } from "./views/nodes";
@@ -18,8 +19,23 @@ import { Overview } from "./views/overview";
 import { Savings } from "./views/savings";
 import { Unit } from "./views/unit";
 
-const VIEWS = { overview: Overview, unit: Unit, nodes: Nodes, hour: Hour, savings: Savings, health: Health };
-const VIEW_NAMES = { overview: "Overview", savings: "Savings", nodes: "Nodes", hour: "Hour", health: "Data health" };
+const VIEWS = {
+  overview: Overview,
+  unit: Unit,
+  nodes: Nodes,
+  hour: Hour,
+  savings: Savings,
+  health: Health,
+  explore: Explore,
+};
+const VIEW_NAMES = {
+  overview: "Overview",
+  explore: "Explore",
+  savings: "Savings",
+  nodes: "Nodes",
+  hour: "Hour",
+  health: "Data health",
+};
 const WINDOWS: Record<string, string> = {
   "24h": "Last 24 hours",
   "48h": "Last 48 hours",
@@ -49,7 +65,7 @@ function App() {
       <header class="top">
         <nav aria-label="Views">
           <strong>GPU cost</strong>
-          {(["overview", "savings", "nodes", "hour", "health"] as const).map((view) => (
+          {(["overview", "explore", "savings", "nodes", "hour", "health"] as const).map((view) => (
             <a key={view} href={linkTo(route, view)} aria-current={route.view === view ? "page" : undefined}>
               {VIEW_NAMES[view]}
             </a>

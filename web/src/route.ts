@@ -1,6 +1,6 @@
 // The URL fragment contains the whole state of the page, so that views can be shared and names are not logged.
 
-export type View = "overview" | "unit" | "nodes" | "hour" | "savings" | "health";
+export type View = "overview" | "unit" | "nodes" | "hour" | "savings" | "health" | "explore";
 
 export interface Route {
   view: View;
@@ -10,7 +10,7 @@ export interface Route {
   query: Readonly<Record<string, string>>;
 }
 
-const VIEWS: readonly View[] = ["overview", "unit", "nodes", "hour", "savings", "health"];
+const VIEWS: readonly View[] = ["overview", "unit", "nodes", "hour", "savings", "health", "explore"];
 export const DEFAULT_WINDOW = "24h";
 
 export function readRoute(fragment: string): Route {

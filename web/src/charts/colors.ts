@@ -1,7 +1,7 @@
 // Colors that color-blind people can distinguish (measured in tests/colors.test.ts): for parts, adjusted Okabe-Ito hues;
 // for utilization, cividis.
 
-import type { PartKey } from "../identity";
+import type { Part, PartKey } from "../identity";
 
 export const PART_COLORS: Record<PartKey, string> = {
   effective_usd: "#03a379",
@@ -13,6 +13,11 @@ export const PART_COLORS: Record<PartKey, string> = {
   host_usd: "#2864d8",
   residual_usd: "#e87b00",
 };
+
+/** Parts of the node cost with their colors, for a chart. */
+export function colored(parts: readonly Part[]): (Part & { color: string })[] {
+  return parts.map((part) => ({ ...part, color: PART_COLORS[part.key] }));
+}
 
 /** Outline of the parts, dark enough for contrast with each of them, also in black-and-white print. */
 export const OUTLINE = "#1b2025";

@@ -3,26 +3,41 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { axisTime, type Figure, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
+import { axisTime, type Figure, HOUR, moment, percent, utcDay, type Zone } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
-import type { Part, PartFigures } from "../identity";
 import { HatchSwatch, Swatch } from "../parts";
-import { type Buckets, endOf, type Priced, pricedShare, stack } from "../series";
+import { type Buckets, endOf, pricedShare, stack } from "../series";
 import { axisOf, sizeOf } from "./axes";
-import { hatch, OUTLINE, PART_COLORS, styleColor } from "./colors";
+import { hatch, OUTLINE, styleColor } from "./colors";
+
+/** One color of the stack. */
+export interface Series {
+  key: string;
+  name: string;
+  meaning: string;
+  color: string;
+}
+
+/** Figures by key of a series. */
+type Figures = object;
+
+function figureIn(figures: Figures | undefined, key: string): Figure {
+  return (figures as Record<string, Figure> | undefined)?.[key];
+}
 
 interface Props {
   label: string;
   buckets: Buckets;
   /** One per bucket; undefined without data. */
-  rows: readonly ((PartFigures & Priced) | undefined)[];
+  rows: readonly (Figures | undefined)[];
   coverage: readonly number[];
-  parts: readonly Part[];
+  parts: readonly Series[];
   /** Sums of the parts over the period. */
-  totals: PartFigures;
+  totals: Figures;
   /** Total of the parts. */
   whole: Figure;
-  currency: string;
+  /** Formats a figure. */
+  show: (figure: Figure) => string;
   zone: Zone;
   /** A bucket was selected, by click or with Enter. */
   onOpen: (start: number, end: number) => void;
@@ -44,7 +59,10 @@ export function StackedChart(props: Props) {
     if (element === null || width === 0) return;
     const isLast = rows.length === 1; // a single bar needs an end
     const times = [...buckets.starts, ...(isLast ? [buckets.end] : [])].map((start) => start / 1000);
-    const columns = parts.map((part) => [...rows.map((row) => row?.[part.key] ?? null), ...(isLast ? [null] : [])]);
+    const columns = parts.map((part) => [
+      ...rows.map((row) => figureIn(row, part.key) ?? null),
+      ...(isLast ? [null] : []),
+    ]);
     const axis = axisOf(element);
     const isDaily = buckets.step > HOUR; // days are UTC days
     const bars = uPlot.paths.bars?.({ size: [1, Number.POSITIVE_INFINITY], align: 1 });
@@ -63,13 +81,13 @@ export function StackedChart(props: Props) {
         },
         axes: [
           { ...axis, values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)) },
-          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => money(split, props.currency)) },
+          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => latestRef.current.show(split)) },
         ],
         series: [
           {},
           ...[...parts].reverse().map((part) => ({
-            fill: PART_COLORS[part.key],
-            stroke: PART_COLORS[part.key],
+            fill: part.color,
+            stroke: part.color,
             width: 0,
             ...(bars === undefined ? {} : { paths: bars }),
             points: { show: false },
@@ -98,7 +116,7 @@ export function StackedChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, height, appearance, zone, props.currency, buckets, rows, parts]);
+  }, [width, height, appearance, zone, buckets, rows, parts]);
   useRedrawForPrint(() => plot.current?.redraw(false, true));
 
   const move = (event: KeyboardEvent) => {
@@ -120,11 +138,11 @@ export function StackedChart(props: Props) {
       <ul class="legend">
         {parts.map((part) => (
           <li key={part.key} title={part.meaning}>
-            <Swatch color={PART_COLORS[part.key]} />
-            {part.name} {money(props.totals[part.key], props.currency)}
+            <Swatch color={part.color} />
+            {part.name} {props.show(figureIn(props.totals, part.key))}
           </li>
         ))}
-        <li>total {money(props.whole, props.currency)}</li>
+        <li>total {props.show(props.whole)}</li>
         <li>
           <HatchSwatch />
           missing
@@ -160,8 +178,8 @@ function Readout(props: Props & { at: number }) {
         ? " no data: missing or incomplete"
         : parts.map((part) => (
             <span key={part.key}>
-              <Swatch color={PART_COLORS[part.key]} />
-              {part.name} {money(row[part.key], props.currency)}
+              <Swatch color={part.color} />
+              {part.name} {props.show(figureIn(row, part.key))}
             </span>
           ))}
       {row !== undefined && share < 1 && <span>{percent(share)} of hours complete</span>}

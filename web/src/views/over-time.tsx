@@ -2,8 +2,9 @@
 
 import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
+import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { type Figure, instant, moment, percent, utcDay } from "../format";
+import { type Figure, instant, money, moment, percent, utcDay } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { Section, Table } from "../parts";
@@ -29,7 +30,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const zone = useZone();
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows);
-  const parts = partsOf([fleet.totals]);
+  const parts = colored(partsOf([fleet.totals]));
   const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
   const tableRows = buckets.starts.map((start, index): TableRow => {
     const period = { start: instant(start), end: instant(endOf(buckets, index)) };
@@ -45,7 +46,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         parts={parts}
         totals={fleet.totals}
         whole={fleet.totals.node_cost_usd ?? fleet.totals.allocated_usd}
-        currency={fleet.currency}
+        show={(figure) => money(figure, fleet.currency)}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}

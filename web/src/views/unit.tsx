@@ -14,6 +14,7 @@ import {
   type RecommendationsResponse,
   type Settled,
 } from "../api";
+import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
 import type { FigureKey } from "../explain";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
@@ -251,10 +252,10 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
         buckets={buckets}
         rows={rows}
         coverage={coverage}
-        parts={partsOf(byTime.rows, PARTS.slice(0, 3))}
+        parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3)))}
         totals={total ?? nothing}
         whole={total === undefined ? 0 : total.allocated_usd}
-        currency={whole.currency}
+        show={(figure) => money(figure, whole.currency)}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end, { unit: route.name }))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}

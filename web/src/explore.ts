@@ -1,0 +1,214 @@
+// What Explore asks the API, from the URL: a dimension, a measure, filters, and the way back.
+
+import type { CostRow, Parameters } from "./api";
+import { type Figure, HOUR } from "./format";
+import { exactly, type Route } from "./route";
+
+export const DIMENSIONS: Readonly<Record<string, string>> = {
+  business_unit: "Business unit",
+  cluster: "Cluster",
+  namespace: "Namespace",
+  workload: "Workload",
+  workload_kind: "Workload kind",
+  node_pool: "Node pool",
+  instance_type: "Instance type",
+  gpu_model: "GPU model",
+  capacity_type: "Capacity type",
+  resource: "Resource",
+  zone: "Zone",
+  node: "Node",
+  pod: "Pod",
+};
+
+/** The dimension that explains a group of another dimension. */
+const NEXT: Readonly<Record<string, string>> = {
+  business_unit: "workload",
+  cluster: "business_unit",
+  namespace: "workload",
+  workload: "pod",
+  node_pool: "business_unit",
+  instance_type: "node_pool",
+  node: "pod",
+  pod: "node",
+};
+
+export type Measure =
+  | "allocated_usd"
+  | "effective_usd"
+  | "waste_usd"
+  | "unmeasured_usd"
+  | "cost_usd"
+  | "allocated_gpu_hours"
+  | "effective_gpu_hours";
+
+export const MEASURES: Readonly<Record<Measure, string>> = {
+  allocated_usd: "Allocated cost",
+  effective_usd: "Effective cost",
+  waste_usd: "Waste",
+  unmeasured_usd: "Unmeasured cost",
+  cost_usd: "Cost with idle",
+  allocated_gpu_hours: "GPU-hours",
+  effective_gpu_hours: "Used GPU-hours",
+};
+
+export const isMoney = (measure: Measure) => measure.endsWith("_usd");
+
+const FILTER = "f.";
+/** Most hours of pods, of nodes, and of most dimensions by hour. */
+export const MAX_DETAIL_HOURS = 48;
+const HOURLY = ["business_unit", "cluster", "namespace"];
+
+export interface Filter {
+  dimension: string;
+  name: string;
+  isExcluded: boolean;
+}
+
+export interface Question {
+  by: string;
+  measure: Measure;
+  filters: Filter[];
+  /** Dimensions that were opened on the way, the first one first. */
+  trail: string[];
+  isCompared: boolean;
+}
+
+export function questionOf(route: Route): Question {
+  const { by = "business_unit", measure = "", compare, trail = "" } = route.query;
+  const isDimension = Object.hasOwn(DIMENSIONS, by) || /^label:./.test(by);
+  const filters = Object.entries(route.query)
+    .filter(([key]) => key.startsWith(FILTER))
+    .flatMap(([key, list]) => readList(list).map((entry) => ({ dimension: key.slice(FILTER.length), ...entry })));
+  return {
+    by: isDimension ? by : "business_unit",
+    measure: Object.hasOwn(MEASURES, measure) ? (measure as Measure) : "allocated_usd",
+    filters,
+    trail: trail.split(",").filter((dimension) => dimension !== ""),
+    isCompared: compare === "1",
+  };
+}
+
+/** The filters as parameters of the URL. Those of `before` that are gone are empty, which removes them. */
+export function filterQuery(filters: readonly Filter[], before: readonly Filter[]): Record<string, string> {
+  const query = Object.fromEntries(before.map(({ dimension }) => [FILTER + dimension, ""]));
+  for (const dimension of new Set(filters.map((filter) => filter.dimension))) {
+    query[FILTER + dimension] = filters
+      .filter((filter) => filter.dimension === dimension)
+      .map(({ name, isExcluded }) => writeEntry(name, isExcluded))
+      .join(",");
+  }
+  return query;
+}
+
+/** The URL's parameters after a group was opened: a filter for it, and the next dimension. */
+export function opened(question: Question, name: string): Record<string, string> {
+  const { by, filters, trail } = question;
+  const kept = filters.filter(({ dimension }) => dimension !== by);
+  const taken = new Set([by, ...kept.map(({ dimension }) => dimension)]);
+  const next = [NEXT[by] ?? "business_unit", "business_unit", "workload", "namespace", "gpu_model", "node_pool"];
+  return {
+    ...filterQuery([...kept, { dimension: by, name, isExcluded: false }], filters),
+    by: next.find((dimension) => !taken.has(dimension)) ?? by,
+    trail: [...trail.filter((dimension) => dimension !== by), by].join(","),
+  };
+}
+
+/** The URL's parameters of a step of the trail: the filters of later steps are removed. */
+export function backTo(question: Question, step: number): Record<string, string> {
+  const later = new Set(question.trail.slice(step));
+  return {
+    ...filterQuery(
+      question.filters.filter(({ dimension }) => !later.has(dimension)),
+      question.filters,
+    ),
+    by: question.trail[step] ?? question.by,
+    trail: question.trail.slice(0, step).join(","),
+  };
+}
+
+type Costs = Parameters<"v1/costs">;
+
+/** The API's parameters of a question, without its period. */
+export function costsOf({ by, measure, filters }: Question): Costs {
+  return { group_by: by, ...filtersOf(filters), ...(measure === "cost_usd" ? { idle: "shared-by-allocation" } : {}) };
+}
+
+function filtersOf(filters: readonly Filter[]): Costs {
+  const parameters: Record<string, string> = {};
+  for (const { dimension, name, isExcluded } of filters) {
+    const isLabel = dimension.startsWith("label:");
+    const entry = name === "" && isExcluded ? "*" : (isExcluded ? "!" : "") + exactly(name);
+    const key = isLabel ? "label" : dimension;
+    const text = isLabel ? `${dimension.slice("label:".length)}:${entry}` : entry;
+    parameters[key] = parameters[key] === undefined ? text : `${parameters[key]},${text}`;
+  }
+  return parameters;
+}
+
+/** The question about only some groups of its dimension. */
+export function onlyGroups(question: Question, names: readonly string[]): Question {
+  const others = question.filters.filter(({ dimension }) => dimension !== question.by);
+  const chosen = names.map((name) => ({ dimension: question.by, name, isExcluded: false }));
+  return { ...question, filters: [...others, ...chosen] };
+}
+
+export type Step = "hour" | "day" | "week" | "month";
+
+/** The granularity of the chart: the one that was selected, if the API has it for this period and dimension. */
+export function stepOf(question: Question, start: string, end: string, selected: string | undefined): Step {
+  const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
+  const dimensions = [question.by, ...question.filters.map(({ dimension }) => dimension)];
+  const isHourly = hours <= MAX_DETAIL_HOURS || dimensions.every((dimension) => HOURLY.includes(dimension));
+  const allowed: Step[] = [];
+  if (hours <= 35 * 24 && isHourly) allowed.push("hour");
+  if (hours <= 100 * 24) allowed.push("day");
+  allowed.push("week", "month");
+  const wanted = selected ?? (hours <= 72 ? "hour" : hours <= 100 * 24 ? "day" : "week");
+  return allowed.find((step) => step === wanted) ?? allowed[0] ?? "day";
+}
+
+/** Starts of the chart's buckets. Days, weeks (from Monday), and months are those of UTC; the first may be cut. */
+export function bucketStarts(start: string, end: string, step: Step): number[] {
+  const [first, last] = [Date.parse(start), Date.parse(end)];
+  const starts = [first];
+  for (let at = nextStart(first, step); at < last; at = nextStart(at, step)) starts.push(at);
+  return starts;
+}
+
+function nextStart(time: number, step: Step): number {
+  if (step === "hour") return (Math.floor(time / HOUR) + 1) * HOUR;
+  const day = new Date(Math.floor(time / (24 * HOUR)) * 24 * HOUR);
+  if (step === "month") return Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1);
+  return day.getTime() + (step === "day" ? 1 : 7 - ((day.getUTCDay() + 6) % 7)) * 24 * HOUR;
+}
+
+export function figureOf(row: Partial<CostRow> | undefined, measure: Measure): Figure {
+  return row?.[measure];
+}
+
+/** One sentence if the API cannot answer the question for the period; undefined if it can. */
+export function limitOf({ by, filters }: Question, start: string, end: string): string | undefined {
+  const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
+  const detail = [by, ...filters.map(({ dimension }) => dimension)].find((name) => name === "pod" || name === "node");
+  if (detail === undefined || hours <= MAX_DETAIL_HOURS) return undefined;
+  return `Costs by ${detail} are kept for reports of at most ${MAX_DETAIL_HOURS} hours. Select a shorter period, or another dimension.`;
+}
+
+function readList(list: string): { name: string; isExcluded: boolean }[] {
+  const entries: { name: string; isExcluded: boolean }[] = [];
+  for (const entry of list.match(/(?:\\.|[^,\\])+/g) ?? []) {
+    // A star matches every name except the empty one; an escaped star is a name.
+    if (entry === "*" || entry === "!*") {
+      entries.push({ name: "", isExcluded: entry === "*" });
+      continue;
+    }
+    const isExcluded = entry.startsWith("!");
+    entries.push({ name: entry.slice(isExcluded ? 1 : 0).replace(/\\(.)/g, "$1"), isExcluded });
+  }
+  return entries;
+}
+
+function writeEntry(name: string, isExcluded: boolean): string {
+  if (name === "") return isExcluded ? "*" : "!*";
+  return (isExcluded ? "!" : "") + exactly(name);
+}
