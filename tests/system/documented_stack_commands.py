@@ -40,7 +40,7 @@ def stack_commands() -> Iterator[tuple[str, str]]:
 def arguments_for_demo(command: str, end: datetime) -> list[str]:
     """The arguments of a command, about the demo's last whole day and the month before the demo."""
     day = end.replace(hour=0) - timedelta(days=1)
-    month = demo.start_for(end).replace(day=1) - timedelta(days=1)
+    month = (end - timedelta(days=3)).replace(day=1) - timedelta(days=1)
     replacements: dict[str, Callable[[str], str]] = {
         "--stack": lambda _: "local",
         "--from": lambda text: _format_like(text, day),
@@ -123,6 +123,6 @@ def _stored_recommendation(state: RecommendationState) -> str:
     store = find_deployment("local").container().recommendation_store
     content = replace(PROPOSED, patch="spec: {replicas: 0}")
     now = datetime.now(UTC)
-    versions = {stored.id: stored.version for stored in store.recommendations(demo.CLUSTER)}
+    versions = {stored.id: stored.version for stored in store.recommendations(demo.CLUSTERS[0])}
     stored = store.put(Recommendation(content, state, now, now, now, version=versions.get(content.id, 0)))
     return stored.id
