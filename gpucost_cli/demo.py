@@ -1,45 +1,71 @@
-"""`gpucost demo`: runs three days of a simulated cluster through a real Prometheus and the real handlers."""
+"""`gpucost demo`: runs simulated clusters through a real Prometheus and the real handlers."""
 
 import json
+import os
+import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between
-from gpucost.pipeline.dispatch import due_messages
-from gpucost.settings_document import SettingsDocumentStore
-from gpucost_cli import report
+from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_timestamp
+from gpucost_cli import demo_summary
 from gpucost_cli.aws_session import clear_aws_configuration
-from gpucost_devstack.aws import STACK, local_client
+from gpucost_cli.demo_history import History, LiveHours
+from gpucost_cli.running_demo import POSTS, RunningDemo
+from gpucost_devstack.aws import STACK
+from gpucost_devstack.demo_cache import DemoCache, cache_key, open_cache
+from gpucost_devstack.demo_metrics import DemoMetrics
 from gpucost_devstack.demo_records import registered_demo, running_demos
 from gpucost_devstack.fleet import demo as fleet
-from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.loopback import listen
-from gpucost_devstack.prometheus import running_prometheus
-from gpucost_devstack.slack import SlackWebhook, running_slack
-from gpucost_devstack.stack import LocalStack, running_stack
+from gpucost_devstack.prometheus import running_prometheus, usable_port
+from gpucost_devstack.slack import running_slack
+from gpucost_devstack.stack import running_stack
 from gpucost_devstack.template import TEMPLATE
 
+DAYS = 3
+"""The days that are ready when the summary is printed."""
 SCHEDULED_HOURS = 24
 """The last hours run through the schedule, one by one, and may alert. The older hours are backfilled."""
-MONTHLY_BUDGET_USD = 100_000
-"""Budget of each business unit. It is far above their spend, so the page shows a budget and no alert fires."""
-SLACK_SECRET = "gpucost/slack-webhook"
+WORKERS = 2
+TABLE = "local-Table-demo"
+"""Name of the table that is kept. Without a cache, the stack chooses a name."""
+BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
+"""With these, Prometheus does not merge blocks, which would take processor time in the background."""
+MEMORY = Path("/dev/shm")
+"""Where the database needs no disk, if there is enough memory. Otherwise every transaction would wait for the disk."""
+DATABASE_BYTES = 2 * 10**9
+SERVE_SECONDS = 0.5
+HISTORY_SECONDS = 0.1
 
 
-def run_demo(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """The options of `gpucost demo`."""
+
+    once: bool = False
+    port: int = 0
+    template: Path = TEMPLATE
+    scale: int = 1
+    history_days: int = 0
+    """Days before the last three that follow in the background. With 0, nothing is kept either."""
+    verbose: bool = False
+    fresh: bool = False
+
+
+def run_demo(options: DemoOptions) -> None:
     """Run the demo.
 
     Raises:
@@ -52,154 +78,171 @@ def run_demo(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
     end = floor_hour(datetime.now(UTC))
     with ExitStack() as running:
         # Take the port before half a minute of work; --once does not need a certain port.
-        listener = running.enter_context(listen(0 if once else port))
+        listener = running.enter_context(listen(0 if options.once else options.port))
+        cache = running.enter_context(_opened_cache(options, end, console))
         steps = running.enter_context(_progress_bar())
-        start, scenario = fleet.start_for(end), fleet.scenario(end)
-        path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
-        task = steps.add_task("simulating three days of a cluster", total=1.0)
-        openmetrics.write([scenario], start, path, lambda done: steps.update(task, completed=done))
-        task = steps.add_task("loading them into Prometheus", total=1.0)
-        url = running.enter_context(running_prometheus(path))
-        path.unlink()
-        steps.update(task, completed=1.0)
-        task = steps.add_task("starting AWS and the functions", total=1.0)
-        slack = running.enter_context(running_slack())
-        stack = running.enter_context(running_stack(listener=listener, template=template))
-        if not once:
-            port = listener.getsockname()[1]
-            running.enter_context(
-                registered_demo(
-                    port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys
-                )
-            )
-        _push_settings(stack, url, slack)
-        steps.update(task, completed=1.0)
-        _attribute_hours(stack, start, end, steps)
+        demo = running.enter_context(_started(options, cache, end, listener, steps))
+        demo.push_settings()
+        demo.add_spot_prices(demo.start - timedelta(days=options.history_days))
+        _attribute_hours(demo, steps)
         steps.stop()
-        _print_results(console, stack, slack, start, end)
-        stack.authorizer.raise_denied()
-        if not once:
-            console.print(f"\nthe API answers at {stack.outputs['ApiUrl']} until Ctrl-C. For example:")
-            ask = f"{stack.outputs['ApiUrl']}/v1/costs?{_demo_period(end)}&group_by=business_unit"
-            console.print(f"  curl '{ask}'", soft_wrap=True)  # so that the line can be copied whole
-            name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
-            console.print(f"  {sys.argv[0]} report --stack {name}")
-            console.print(f"or open {stack.outputs['ApiUrl']} in a browser")
+        api = demo.stack.outputs["ApiUrl"]
+        summary = demo_summary.read_summary(api, demo.start, end)
+        console.print()
+        demo_summary.print_summary(console, summary, api="" if options.once else api)
+        console.print(fleet.PRICE_NOTE)
+        demo_summary.print_alerts(console, summary.alerts)
+        if options.verbose:
+            demo_summary.print_slack_messages(console, demo.posts)
+            emails, dead_letters = len(demo.stack.emails()), len(demo.stack.dead_letters())
+            console.print(f"{emails} emails, {dead_letters} dead letters")
+        demo.stack.authorizer.raise_denied()
+        if options.once:
+            return
+        port = listener.getsockname()[1]
+        running.enter_context(
+            registered_demo(
+                port=port,
+                endpoint=demo.stack.endpoint,
+                dynamodb=demo.stack.dynamodb,
+                access_keys=demo.stack.access_keys,
+            )
+        )
+        name = STACK if len(running_demos()) == 1 else f"{STACK}:{port}"
+        console.print(f"\nPrometheus answers at {demo.metrics.url}", soft_wrap=True)
+        console.print(f"the API answers at {api} until Ctrl-C. In another terminal:", soft_wrap=True)
+        for arguments in (
+            f"report --stack {name}",
+            f"settings show --stack {name} > demo.yaml",
+            "attribute --settings demo.yaml",
+        ):
+            console.print(f"  {sys.argv[0]} {arguments}", soft_wrap=True)
+        with closing(History(demo, f"{STACK}:{port}", options.history_days)) as history:
             try:
-                _serve(stack)
+                _serve(demo, history, console)
             except KeyboardInterrupt:
+                history.save()
                 console.print("stopped")
 
 
-def _attribute_hours(stack: LocalStack, start: datetime, end: datetime, steps: Progress) -> None:
-    """Backfill the older hours, then run the schedule for each of the last hours."""
-    recent = end - SCHEDULED_HOURS * HOUR
-    outputs = stack.outputs
+@contextmanager
+def _opened_cache(options: DemoOptions, end: datetime, console: Console) -> Iterator[DemoCache | None]:
+    if options.once or not options.history_days:
+        yield None
+        return
+    settings = fleet.settings_document(dict.fromkeys(fleet.CLUSTERS, ""), scale=options.scale)
+    key = cache_key(settings, options.scale, options.template)
+    with open_cache(key, end - timedelta(days=DAYS), is_fresh=options.fresh) as cache:
+        if cache is None:
+            console.print("Another demo uses the cache. This one simulates its history again and keeps nothing.")
+        yield cache
+
+
+@contextmanager
+def _started(
+    options: DemoOptions, cache: DemoCache | None, end: datetime, listener: socket.socket, steps: Progress
+) -> Iterator[RunningDemo]:
+    """Simulate the last days while AWS and the functions start. Then start Prometheus."""
+    start = end - timedelta(days=DAYS)
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-")))
+        work, storage = folder / "segments", folder / "prometheus"
+        for path in (work, storage):
+            path.mkdir()
+        _remove_abandoned_databases()
+        memory = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > DATABASE_BYTES else None
+        database = Path(
+            running.enter_context(tempfile.TemporaryDirectory(prefix=f"gpucost-demo-{os.getpid()}-", dir=memory))
+        )
+        kept = cache.restore(database) if cache else {}
+        metrics = DemoMetrics(storage, work, cache, options.scale)
+        missing = metrics.segments_without_samples(hours_between(start, end))
+        simulating = steps.add_task(f"simulating {DAYS} days of {len(fleet.CLUSTERS)} clusters", total=1.0)
+        starting = steps.add_task("starting AWS and the functions", total=1.0)
+        threads = running.enter_context(ThreadPoolExecutor(1))
+        simulation = threads.submit(metrics.simulate, missing, lambda done: steps.update(simulating, completed=done))
+        slack = running.enter_context(running_slack())
+        stack = running.enter_context(
+            running_stack(
+                listener=listener,
+                template=options.template,
+                parameters={"ExistingTableName": TABLE} if cache else None,
+                database=database if cache else None,
+                workers=WORKERS,
+            )
+        )
+        steps.update(starting, completed=1.0)
+        simulation.result()
+        steps.update(simulating, completed=1.0)
+        port = usable_port(cache.index.prometheus_port if cache else 0)
+        metrics.url = running.enter_context(running_prometheus(None, *BLOCK_FLAGS, storage=storage, port=port))
+        if cache:
+            cache.index.prometheus_port = port
+        scheduled_until = parse_timestamp(cache.index.scheduled_until) if kept and cache else start
+        demo = RunningDemo(
+            stack=stack, metrics=metrics, slack=slack, cache=cache, database=database, start=start, end=end,
+            scale=options.scale, scheduled_until=scheduled_until, earlier_posts=json.loads(kept.get(POSTS, b"[]")),
+        )  # fmt: skip
+        demo.restore_exports(kept)
+        yield demo
+
+
+def _remove_abandoned_databases() -> None:
+    """Remove the databases of demos that were killed, because they take memory."""
+    for folder in MEMORY.glob("gpucost-demo-*"):
+        if not Path("/proc", folder.name.split("-")[2]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _attribute_hours(demo: RunningDemo, steps: Progress) -> None:
+    """Backfill the older hours, then run the schedule for each of the last hours. Earlier demos' hours are kept."""
+    recent = max(demo.end - SCHEDULED_HOURS * HOUR, demo.scheduled_until)
     task = steps.add_task("backfilling the first hours", total=1.0)
-    older = due_messages(
-        fleet.CLUSTER,
-        hours_between(start, recent),
-        settings_version=1,
-        origin="backfill",
-        correlation_id="demo-backfill",
-    )
-    sqs = local_client("sqs", stack.endpoint)
-    for message in older:
-        sqs.send_message(QueueUrl=outputs["BackfillQueueUrl"], MessageBody=message.model_dump_json())
-    stack.deliver_all()
+    demo.backfill(demo.start, recent)
+    demo.stack.deliver_all()
     steps.update(task, completed=1.0)
-    task = steps.add_task("running the schedule, hour by hour", total=float(SCHEDULED_HOURS))
-    for hour in hours_between(recent, end):
-        stack.fire_schedule(hour + HOUR + timedelta(minutes=5))
-        stack.deliver_all()
+    hours = hours_between(recent, demo.end)
+    task = steps.add_task("running the schedule, hour by hour", total=float(len(hours)))
+    for hour in hours:
+        demo.run_schedule(hour)
         steps.advance(task)
 
 
-def _push_settings(stack: LocalStack, prometheus_url: str, slack: SlackWebhook) -> None:
-    local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
-    store = SettingsDocumentStore(
-        local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
-    )
-    store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))
-
-
-def settings_text(prometheus_url: str) -> str:
-    """Return the demo's settings document."""
-    return json.dumps(
-        {
-            "clusters": [
-                {
-                    "name": fleet.CLUSTER,
-                    "prometheus": {"url": prometheus_url, "auth": "none"},
-                    "selector": {"cluster": fleet.CLUSTER},
-                }
-            ],
-            "pricing": {"source": "constant", "gpu_hourly_usd": int(fleet.GPU_HOURLY_USD), "split": "gpu-bears-all"},
-            "business_units": [
-                {"name": "research", "namespaces": ["training", "notebooks"]},
-                {"name": "assistant", "namespaces": ["chat"]},
-            ],
-            "alerts": {
-                "rules": [
-                    {
-                        "rule": "waste",
-                        "waste_usd_per_hour": 3,
-                        "waste_percent": 60,
-                        "for_hours": 3,
-                        "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}],
-                    },
-                    {"rule": "idle-workload", "gpus": 2, "utilization_percent": 10, "for_hours": 2},
-                    {"rule": "unallocated", "usd_per_hour": 20, "for_hours": 2, "keep_firing_hours": 2},
-                    {"rule": "budget", "monthly_usd": MONTHLY_BUDGET_USD},
-                ],
-                "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
-            },
-        },
-        indent=2,
-    )
-
-
-def _print_results(console: Console, stack: LocalStack, slack: SlackWebhook, start: datetime, end: datetime) -> None:
-    period = {"start": format_timestamp(start), "end": format_timestamp(end)}
-    answer = report.get_from_api(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
-    console.print()
-    for part in report.business_unit_tables(report.parse_json_exactly(answer.text)):
-        console.print(part)
-    console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
-    for post in slack.posts:
-        console.print(Panel(escape(_slack_text(post)), width=78))
-    console.print(f"{len(stack.emails())} emails, {len(stack.dead_letters())} dead letters")
-
-
-def _slack_text(post: dict[str, Any]) -> str:
-    """Return the text of a Slack message as Slack shows it."""
-    lines: list[str] = []
-    for block in post.get("blocks", []):
-        texts = [block["text"]] if "text" in block else []
-        lines += [str(text["text"]) for text in texts + block.get("elements", [])]
-        lines += [f"{title + ':':<22} {value}" for title, _, value in _fields_of_block(block)]
-    shown = "\n".join(lines) or str(post.get("text", ""))
-    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-
-
-def _fields_of_block(block: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [str(field["text"]).partition("\n") for field in block.get("fields", [])]
-
-
-def _serve(stack: LocalStack) -> None:
-    """Deliver the messages that other commands send, and run the schedule after every hour."""
-    fired = floor_hour(datetime.now(UTC))
+def _serve(demo: RunningDemo, history: History, console: Console) -> None:
+    """Deliver the messages that other commands send, add the history, and run the schedule after every hour."""
+    live = LiveHours(demo)
+    if history.is_complete and history.day_count == 0 and demo.cache:
+        console.print(f"the {history.period} is there from an earlier start. To compute it again: gpucost demo --fresh")
+    with _history_progress(history) as show:
+        while not history.is_complete:
+            demo.stack.deliver_all()
+            history.advance()
+            live.advance()
+            show()
+            time.sleep(HISTORY_SECONDS)
+    if history.day_count:
+        console.print(_history_note(demo, history), soft_wrap=True)
     while True:
-        stack.deliver_all()
-        now = datetime.now(UTC)
-        if floor_hour(now) > fired and now.minute >= 5:
-            fired = floor_hour(now)
-            stack.fire_schedule(fired + timedelta(minutes=5))
-        time.sleep(0.5)
+        demo.stack.deliver_all()
+        if live.advance():
+            history.save()
+        time.sleep(SERVE_SECONDS)
 
 
-def _demo_period(end: datetime) -> str:
-    return f"start={format_timestamp(end - timedelta(days=1))}&end={format_timestamp(end)}"
+@contextmanager
+def _history_progress(history: History) -> Iterator[Callable[[], None]]:
+    """Show the progress of the history in one line, until it is complete."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("days"))
+    with Progress(*columns, console=Console(stderr=True), disable=history.is_complete) as progress:
+        task = progress.add_task(f"loading {history.period}", total=history.day_count)
+        yield lambda: progress.update(task, completed=history.days_done)
+
+
+def _history_note(demo: RunningDemo, history: History) -> str:
+    note = f"the {history.period} is there"
+    if demo.cache is None:
+        return note
+    return f"{note}; the next start reuses it ({demo.cache.size() / 1e6:,.0f} MB in {demo.cache.folder})"
 
 
 @contextmanager

@@ -26,7 +26,7 @@ COMMANDS = {
         "dashboard_command",
         "Serve a deployment's page and API on this machine, and sign each request with your credentials.",
     ),
-    "demo": ("demo_command", "Run the whole system on this machine, on three days of a simulated cluster."),
+    "demo": ("demo_command", "Run the whole system on this machine, on simulated clusters."),
     "doctor": (
         "doctor_command",
         "Check each cluster's Prometheus for the metrics and labels that attribution needs.",

@@ -50,7 +50,7 @@ def list_recommendations(
 
     \b
     Example:
-      gpucost recommendations list --stack gpucost-prod --business-unit research
+      gpucost recommendations list --stack gpucost-prod --business-unit data-science
     """
     from gpucost.features.recommendations.routes import build_response
 
@@ -104,7 +104,7 @@ def run(stack: str, cluster: str | None) -> None:
 
     \b
     Example:
-      gpucost recommendations run --stack gpucost-prod --cluster demo
+      gpucost recommendations run --stack gpucost-prod --cluster research-us-east-1
     """
     from gpucost_cli import deployment
     from gpucost_cli.invocation import invoke, run_locally

@@ -38,7 +38,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
 
     \b
     Example:
-      gpucost recommendations what-if --stack gpucost-prod --business-unit research --move '10 A100 to 3g.20gb'
+      gpucost recommendations what-if --stack gpucost-prod --business-unit foundation-models --move '4 A100 to 3g.20gb'
     """
     from gpucost.features.recommendations.scenarios import WhatIfService
     from gpucost.features.recommendations.what_if import MoveToSlices

@@ -21,11 +21,12 @@ SERVER = Path(__file__).with_name("dynamodb_server.py")
 
 
 @contextmanager
-def running_dynamodb(package: Path | None = None) -> Iterator[str]:
-    """Run the engine in memory on a free port of the loopback address. Yields its URL.
+def running_dynamodb(package: Path | None = None, database: Path | None = None) -> Iterator[str]:
+    """Run the engine on a free port of the loopback address. Yields its URL.
 
     Args:
         package: the folder of its npm package; None: the installed one.
+        database: the folder of its tables; None: they are in memory.
 
     Raises:
         GpuCostError: it or Java is not installed, or it does not start. The message says how to install it.
@@ -38,7 +39,15 @@ def running_dynamodb(package: Path | None = None) -> Iterator[str]:
     read_end, write_end = os.pipe()
     with tempfile.TemporaryFile() as log, open(read_end, "rb") as channel:  # noqa: PTH123 - a file descriptor
         process = subprocess.Popen(
-            [sys.executable, "-I", str(SERVER), str(jars[-1].parent), str(library), str(write_end)],
+            [
+                sys.executable,
+                "-I",
+                str(SERVER),
+                str(jars[-1].parent),
+                str(library),
+                str(write_end),
+                str(database or ""),
+            ],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -61,8 +70,9 @@ def running_dynamodb(package: Path | None = None) -> Iterator[str]:
 
 
 def create_table(client: Any, name: str) -> None:
-    """Create a table with the keys that the template declares."""
-    client.create_table(TableName=name, **_declared_key_schema())
+    """Create a table with the keys that the template declares, unless it is in the database already."""
+    if name not in client.list_tables()["TableNames"]:
+        client.create_table(TableName=name, **_declared_key_schema())
 
 
 @cache

@@ -3,8 +3,9 @@
 The engine's own command line has no option for the address and binds every interface of the machine. This script runs
 its server in this process and sets the host of Jetty's connector before it starts.
 
-Arguments: the folder of `DynamoDBLocal.jar`, the JVM's library, and the file descriptor to which the port is written
-once the server listens. It ends when its standard input is closed, so it does not outlive its parent process.
+Arguments: the folder of `DynamoDBLocal.jar`, the JVM's library, the file descriptor to which the port is written once
+the server listens, and the folder of its database; if it is empty, the database is in memory. It ends when its standard
+input is closed, so it does not outlive its parent process.
 """
 
 import os
@@ -17,12 +18,17 @@ UNUSED_PORT = "8000"
 """A placeholder: the engine's command line refuses 0, but the connector below accepts it."""
 
 
-def serve(folder: Path, library: str) -> int:
+JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a process of some minutes, the second compiler would take more processor time than it saves."""
+
+
+def serve(folder: Path, library: str, database: str) -> int:
     """Start the server and return its port."""
-    options = (f"-Djava.library.path={folder / 'DynamoDBLocal_lib'}", "-Djava.net.preferIPv4Stack=true")
+    options = (*JVM_FLAGS, f"-Djava.library.path={folder / 'DynamoDBLocal_lib'}", "-Djava.net.preferIPv4Stack=true")
     jpype.startJVM(library, *options, classpath=[str(folder / "DynamoDBLocal.jar")])
     runner = jpype.JClass("software.amazon.dynamodb.services.local.main.ServerRunner")
-    proxy = runner.createServerFromCommandLineArgs(["-inMemory", "-port", UNUSED_PORT, "-disableTelemetry"])
+    storage = ["-dbPath", database] if database else ["-inMemory"]
+    proxy = runner.createServerFromCommandLineArgs([*storage, "-port", UNUSED_PORT, "-disableTelemetry"])
     field = proxy.getClass().getDeclaredField("server")
     field.setAccessible(True)
     (connector,) = field.get(proxy).getConnectors()
@@ -33,7 +39,7 @@ def serve(folder: Path, library: str) -> int:
 
 
 if __name__ == "__main__":
-    port = serve(Path(sys.argv[1]), sys.argv[2])
+    port = serve(Path(sys.argv[1]), sys.argv[2], sys.argv[4])
     with open(int(sys.argv[3]), "w") as channel:  # noqa: PTH123 - a file descriptor
         channel.write(str(port))
     sys.stdin.read()

@@ -2,7 +2,8 @@
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -51,11 +52,13 @@ class LocalStack:
         deployed: Deployed,
         functions: dict[str, LocalFunction],
         authorizer: Authorizer,
+        further: Mapping[str, Sequence[LocalFunction]] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.dynamodb = dynamodb
         self.outputs = deployed.outputs
         self.functions = functions
+        self._further = further or {}
         self.authorizer = authorizer
         self.unavailable: set[str] = set()
         self.services = AwsServicePermissions(authorizer, deployed)
@@ -205,15 +208,24 @@ class LocalStack:
         return url
 
     def _pump_queue(self, queue: str, function: str, batch: int, sqs: Any) -> int:
-        answer = sqs.receive_message(
-            QueueUrl=queue, MaxNumberOfMessages=batch, AttributeNames=["All"], MessageAttributeNames=["All"]
-        )
-        messages = answer.get("Messages", [])
-        if not messages:
-            return 0
+        environments = [self.functions[function], *self._further.get(function, ())]
+        batches: list[list[dict[str, Any]]] = []
+        while len(batches) < len(environments):
+            answer = sqs.receive_message(
+                QueueUrl=queue, MaxNumberOfMessages=batch, AttributeNames=["All"], MessageAttributeNames=["All"]
+            )
+            if "Messages" not in answer:
+                break
+            batches.append(answer["Messages"])
+        if len(batches) < 2:
+            return sum(self._process_batch(queue, sqs, environments[0], messages) for messages in batches)
+        with ThreadPoolExecutor(len(batches)) as threads:
+            return sum(threads.map(partial(self._process_batch, queue, sqs), environments, batches))
+
+    def _process_batch(self, queue: str, sqs: Any, function: LocalFunction, messages: list[dict[str, Any]]) -> int:
         records = [_sqs_record(message, queue) for message in messages]
         try:
-            answer = self.functions[function].invoke({"Records": records}) or {}
+            answer = function.invoke({"Records": records}) or {}
             failed = {failure["itemIdentifier"] for failure in answer.get("batchItemFailures", [])}
         except FunctionError:
             failed = {message["MessageId"] for message in messages}
@@ -260,6 +272,8 @@ def running_stack(
     parameters: dict[str, str] | None = None,
     template: Path = TEMPLATE,
     services: Mapping[str, str] | None = None,
+    database: Path | None = None,
+    workers: int = 1,
 ) -> Iterator[LocalStack]:
     """Run everything that the template declares. The API answers at the output `ApiUrl`.
 
@@ -270,13 +284,15 @@ def running_stack(
         parameters: template parameters that differ from their defaults.
         template: the template file.
         services: URLs of services that moto lacks, by the service names in their signatures.
+        database: the folder in which the table is kept; None: it is in memory.
+        workers: how many messages of a queue are processed at the same time.
 
     """
     with ExitStack() as running:
         listener = listener or running.enter_context(listen(0))
         aws = running.enter_context(running_aws())
         # moto copies its whole table for a transaction and scans it for a query, which would take minutes.
-        engine = running.enter_context(running_dynamodb())
+        engine = running.enter_context(running_dynamodb(database=database))
         deployed = create_stack(aws, f"http://127.0.0.1:{listener.getsockname()[1]}", parameters or {}, template)
         create_table(local_client("dynamodb", engine), deployed.outputs["TableName"])
         policies = policies_of(deployed.template, deployed.resolver)
@@ -285,15 +301,21 @@ def running_stack(
         endpoint = running.enter_context(running_authorizing_proxy(aws, authorizer, services))
         dynamodb = running.enter_context(running_authorizing_proxy(engine, authorizer))
         folders = _code_folder_by_function(template)
-        functions = {}
+        functions: dict[str, LocalFunction] = {}
+        further: dict[str, list[LocalFunction]] = {}
+        queue_functions = {
+            mapping["FunctionName"]["Ref"] for _, mapping in deployed.resources("AWS::Lambda::EventSourceMapping")
+        }
         for name, environment in deployed.environments.items():
             role = deployed.role_of(name)
             authorizer.names[role] = name
             variables = {**environment, **client_environment(endpoint, dynamodb, authorizer.access_key(role))}
-            function = LocalFunction(name, "app.handler", [folders[name], LAYER], variables)
-            running.callback(function.stop)
-            functions[name] = function
-        stack = LocalStack(endpoint, dynamodb, deployed, functions, authorizer)
+            count = workers if name in queue_functions else 1
+            environments = [LocalFunction(name, "app.handler", [folders[name], LAYER], variables) for _ in range(count)]
+            for function in environments:
+                running.callback(function.stop)
+            functions[name], *further[name] = environments
+        stack = LocalStack(endpoint, dynamodb, deployed, functions, authorizer, further)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
         running.enter_context(serving_api(stack.answer_request, routes, listener))
         yield stack

@@ -9,15 +9,20 @@ LISTENING = "0A"
 
 def listening_addresses(pid: int) -> set[str]:
     """The addresses (without ports) of all TCP sockets that a process and its descendants listen on."""
-    inodes = {inode for process in _family(pid) for inode in _sockets(process)}
+    inodes = {inode for process in process_tree(pid) for inode in _sockets(process)}
     return {address for inode, address in _listeners() if inode in inodes}
 
 
-def _family(pid: int) -> Iterator[int]:
+def process_tree(pid: int) -> Iterator[int]:
+    """A process and its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield from _family(int(child))
+        try:
+            children = (task / "children").read_text().split()
+        except FileNotFoundError:  # the thread ended since it was listed
+            continue
+        for child in children:
+            yield from process_tree(int(child))
 
 
 def _sockets(pid: int) -> Iterator[str]:

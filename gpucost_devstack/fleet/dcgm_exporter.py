@@ -1,7 +1,7 @@
 """Metrics of dcgm-exporter for a scenario: one series per device and mapped pod."""
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -34,11 +34,12 @@ def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
 
 def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """Series of all devices of all nodes."""
+    pods_of = pods_by_node(scenario)
     for node, scraping in targets(scenario):
         exporter = scenario.dcgm
         if exporter is None:
             continue
-        pods = [pod for pod in scenario.pods if pod.node is node]
+        pods = pods_of.get(id(node), [])
         samples_by_series: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = {}
         times = scraping.successful_times(scenario.start, scenario.end)
         for scrape_range in _constant_ranges(times, _edges(exporter, node, pods)):
@@ -49,7 +50,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
             is_nan = any(a <= minute < b for a, b in exporter.nan_intervals)
             for device_index, device in enumerate(geometry.devices):
                 holders = [pod for pod in pods if _is_mapped(pod, device_index, minute, exporter)]
-                use = demand(scenario, node, device_index, minute)
+                use = demand(scenario, node, device_index, minute, pods)
                 use = min(use, Fraction(1)) if exporter.clamps_to_full_use else use
                 full_values = _exposed_signals(exporter, node, device, minute).items()
                 values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in full_values}
@@ -92,19 +93,45 @@ def _constant_ranges(times: Sequence[int], edges: Iterable[Minutes]) -> Iterator
     yield from (range(first, after) for first, after in itertools.pairwise(cuts))
 
 
-def utilization(scenario: Scenario, node: Node, device_index: int, minute: Fraction) -> Fraction:
-    """A device's utilization at a time: the demand of its pods, at most 1."""
-    return min(demand(scenario, node, device_index, minute), Fraction(1))
-
-
-def demand(scenario: Scenario, node: Node, device_index: int, minute: Fraction) -> Fraction:
-    """The sum of what the running pods demand of a device. It may exceed 1."""
-    total = Fraction(scenario.unrequested_use.get((node.name, device_index), "0"))
+def pods_by_node(scenario: Scenario) -> dict[int, list[Pod]]:
+    """The pods of each node, by the node's identity: names may recur."""
+    pods: dict[int, list[Pod]] = {}
     for pod in scenario.pods:
+        if pod.node is not None:
+            pods.setdefault(id(pod.node), []).append(pod)
+    return pods
+
+
+def utilization(
+    scenario: Scenario, node: Node, device_index: int, minute: Fraction, pods: Iterable[Pod] | None = None
+) -> Fraction:
+    """A device's utilization at a time: the demand of its pods, at most 1."""
+    return min(demand(scenario, node, device_index, minute, pods), Fraction(1))
+
+
+def demand(
+    scenario: Scenario, node: Node, device_index: int, minute: Fraction, pods: Iterable[Pod] | None = None
+) -> Fraction:
+    """The sum of what the running pods demand of a device. It may exceed 1.
+
+    Args:
+        scenario: the cluster.
+        node: the device's node.
+        device_index: the device.
+        minute: the time.
+        pods: the pods of the node, if the caller has them.
+    """
+    total = Fraction(scenario.unrequested_use.get((node.name, device_index), "0"))
+    for pod in scenario.pods if pods is None else pods:
         if pod.node is node and device_index in pod.devices and pod.run_interval[0] <= minute < pod.run_interval[1]:
             curve = pod.use_of(list(pod.devices).index(device_index))
-            total += next((Fraction(value) for since, value in reversed(curve) if since <= minute), Fraction(0))
+            position = bisect_right(curve, minute, key=_start_of_step)
+            total += Fraction(curve[position - 1][1]) if position else 0
     return total
+
+
+def _start_of_step(step: tuple[Minutes, str]) -> Fraction:
+    return Fraction(step[0])
 
 
 def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter) -> bool:

@@ -12,7 +12,9 @@ MODELS = {
     "a30": ("NVIDIA A30", "NVIDIA-A30", "", 2),
     "a10g": ("NVIDIA A10G", "NVIDIA-A10G", "g5.12xlarge", 4),
     "a10g-one": ("NVIDIA A10G", "NVIDIA-A10G", "g5.xlarge", 1),
+    "l4": ("NVIDIA L4", "NVIDIA-L4", "g6.12xlarge", 4),
     "t4": ("Tesla T4", "Tesla-T4", "g4dn.xlarge", 1),
+    "t4-four": ("Tesla T4", "Tesla-T4", "g4dn.12xlarge", 4),
 }
 """DCGM's model name, the product label, an instance type ("" on premises) and its GPUs."""
 

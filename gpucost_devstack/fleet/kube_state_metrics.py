@@ -1,9 +1,10 @@
 """Metrics of kube-state-metrics for a scenario, with names and labels as of version 2.20."""
 
+import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpucost_devstack.fleet.scenario import KubeStateMetrics, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import GPU, KubeStateMetrics, Node, Pod, Scenario
 from gpucost_devstack.fleet.series import Minutes, SimulatedSeries, constant
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
@@ -23,6 +24,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
             if instance_series.is_in_shard(pod.id):
                 yield from instance_series.pod(pod)
         yield from instance_series.owners(scenario.pods)
+        yield from instance_series.quotas(scenario)
         for namespace, labels in scenario.namespace_labels.items():
             exposed = {"namespace": namespace, **labels, **target_labels}
             yield SimulatedSeries("kube_namespace_labels", exposed, constant(times, *_WHOLE_SCENARIO, 1))
@@ -158,6 +160,26 @@ class _InstanceSeries:
                 labels = {"namespace": namespace, label: name, "owner_kind": owner_kind, "owner_name": owner}
                 metric = "kube_replicaset_owner" if kind == "ReplicaSet" else "kube_job_owner"
                 yield self._series(metric, {**labels, "owner_is_controller": "true"}, start, end)
+
+    def quotas(self, scenario: Scenario) -> Iterator[SimulatedSeries]:
+        """The quotas of GPUs, and how much of them the namespaces' unfinished pods request."""
+        for namespace, limit in scenario.quotas.items():
+            if not self.is_in_shard(namespace):
+                continue
+            changes: dict[Minutes, int] = {scenario.start: 0}
+            for pod in scenario.pods:
+                if pod.namespace == namespace:
+                    requested = sum(units.get(GPU, 0) for units in pod.requests.values())
+                    for at, units in ((max(pod.bound_at, scenario.start), requested), (pod.released_at, -requested)):
+                        changes[at] = changes.get(at, 0) + units
+            labels = {"namespace": namespace, "resourcequota": "gpus", "resource": "requests.nvidia.com/gpu"}
+            used, samples = 0, list[tuple[int, str]]()
+            for since, until in itertools.pairwise([*sorted(changes), _WHOLE_SCENARIO[1]]):
+                used += changes[since]
+                samples += constant(self._times, since, until, used)
+            quota = self._series("kube_resourcequota", {**labels, "type": "hard"}, *_WHOLE_SCENARIO, limit)
+            yield quota
+            yield SimulatedSeries(quota.metric, {**quota.labels, "type": "used"}, samples)
 
     def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> SimulatedSeries:
         return SimulatedSeries(metric, {**labels, **self._target_labels}, constant(self._times, start, end, value))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from gpucost_devstack.fleet.dcgm_exporter import utilization
+from gpucost_devstack.fleet.dcgm_exporter import pods_by_node, utilization
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -11,18 +11,19 @@ from gpucost_devstack.fleet.series import SimulatedSeries
 
 def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """Series of all cores in use, labeled with their pod as the Kubernetes integration does."""
+    pods_of = pods_by_node(scenario)
     for node in scenario.nodes:
         if node.model or not node.geometries:
             continue
         scraping = Scraping("neuron-monitor", f"{node.name}:8000", lifetime=node.lifetime)
         samples_by_core: dict[tuple[str, int], list[tuple[int, str]]] = {}
-        pods = {pod.id: pod for pod in scenario.pods if pod.node is node}
+        pods = {pod.id: pod for pod in pods_of.get(id(node), [])}
         for at in scraping.successful_times(scenario.start, scenario.end):
             minute = Fraction(at, MINUTE_MS)
             for pod in pods.values():
                 if pod.run_interval[0] <= minute < pod.run_interval[1]:
                     for core in pod.devices:
-                        use = utilization(scenario, node, core, minute)
+                        use = utilization(scenario, node, core, minute, pods.values())
                         samples_by_core.setdefault((pod.id, core), []).append((at, str(float(use))))
         for (uid, core), samples in samples_by_core.items():
             labels = {

@@ -36,6 +36,7 @@ def write_series(
 ) -> None:
     """Write series, each with the name of its cluster."""
     zero = int(base.timestamp()) * 1000
+    timestamps: dict[int, str] = {}  # most series are scraped at the same times
     families: dict[str, list[tuple[str, SimulatedSeries]]] = {}
     for cluster, metric_series in labelled_series:
         families.setdefault(metric_series.metric, []).append((cluster, metric_series))
@@ -44,10 +45,13 @@ def write_series(
             file.write(f"# TYPE {metric} gauge\n")
             for cluster, metric_series in families[metric]:
                 name = f"{metric}{{{_label_text({'cluster': cluster, **metric_series.labels})}}}"
-                file.writelines(
-                    f"{name} {_sample_value(value, zero)} {_seconds(zero + at)}\n"
-                    for at, value in metric_series.samples
-                )
+                lines = []
+                for at, value in metric_series.samples:
+                    if at not in timestamps:
+                        timestamps[at] = _seconds(zero + at)
+                    shown = _sample_value(value, zero) if value[0] == "@" else value
+                    lines.append(f"{name} {shown} {timestamps[at]}\n")
+                file.write("".join(lines))
             progress((done + 1) / len(families))
         file.write("# EOF\n")
 

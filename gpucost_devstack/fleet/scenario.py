@@ -196,6 +196,8 @@ class Scenario:
     settings: str = ""
     """Lines of the settings document, in addition to clusters and pricing."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """GPUs that a namespace may request, by namespace."""
     unrequested_use: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """Use of devices by processes that requested none, by node and device index."""
     business_unit_by_pod: Mapping[str, str] = field(default_factory=dict)

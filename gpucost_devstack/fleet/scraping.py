@@ -1,5 +1,6 @@
 """How a target is scraped: interval, offset, jitter, gaps."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +38,19 @@ class Scraping:
         if self.changed_interval:
             runs.append((self.changed_interval[0], end, self.changed_interval[1]))
         generator = random.Random(f"{self.job}/{self.instance}")
-        times = []
+        times: list[int] = []
         for begin, stop, seconds in runs:
             step = Fraction(seconds) * 1000
+            offset = Fraction(self.offset_seconds) * 1000
+            if not self.jitter_ms and step.denominator == offset.denominator == 1:
+                first = max(begin, self.lifetime[0]) * MINUTE_MS - offset
+                last = min(stop, self.lifetime[1]) * MINUTE_MS - offset
+                whole_step = int(step)
+                times += [
+                    at + int(offset)
+                    for at in range(math.ceil(first / whole_step) * whole_step, math.ceil(last), whole_step)
+                ]
+                continue
             scrape_number = (Fraction(begin) * MINUTE_MS - Fraction(self.offset_seconds) * 1000) // step
             while (at := scrape_number * step + Fraction(self.offset_seconds) * 1000) < stop * MINUTE_MS:
                 at += generator.randint(-self.jitter_ms, self.jitter_ms) if self.jitter_ms else 0

@@ -27,7 +27,7 @@ def test_demo_fails_when_attribute_may_not_put_items(tmp_path: Path) -> None:
     assert re.search(
         r"gpucost: access denied: AttributeFunction \(arn:aws:iam::123456789012:role/local-AttributeFunctionRole\) "
         r"may not call dynamodb:PutItem on arn:aws:dynamodb:eu-central-1:123456789012:table/local-Table-\w+, "
-        r"dynamodb:LeadingKeys: C#demo#[^;]+; allow it in a policy of the template, or do not call it",
+        r"dynamodb:LeadingKeys: C#[^;]+; allow it in a policy of the template, or do not call it",
         done.stderr,
     ), done.stderr
     assert "Traceback" not in done.stderr

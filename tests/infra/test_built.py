@@ -21,11 +21,11 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.core.hours import format_timestamp
 from gpucost.settings_document import SettingsDocumentStore
-from gpucost_cli.demo import settings_text
 from gpucost_devstack.artefacts import LAYERS, function_entry
 from gpucost_devstack.aws import STACK, Deployed, client_environment, create_stack, local_client, running_aws
 from gpucost_devstack.functions import WORKER, LocalFunction
 from gpucost_devstack.template import REPOSITORY
+from tests.single_cluster_settings import settings_text
 from tests.system.timeline import HOUR, Timeline
 
 MEGABYTE = 1_000_000

@@ -22,9 +22,8 @@ ID = re.compile(r"ID|([a-z-]+-)?[0-9a-f]{12}")
 REFUSALS = {
     "prices refresh --stack local --source spot": "spot is not fetched by this deployment",
     "prices refresh --stack local --month": "cur is not fetched by this deployment",
-    "recommendations what-if": "held no whole GPU of a model like 'A100'",
 }
-"""What the demo answers about price sources and GPUs that it does not have."""
+"""What the demo answers about price sources that it does not have."""
 
 
 def stack_commands() -> Iterator[tuple[str, str]]:
@@ -40,7 +39,7 @@ def stack_commands() -> Iterator[tuple[str, str]]:
 def arguments_for_demo(command: str, end: datetime) -> list[str]:
     """The arguments of a command, about the demo's last whole day and the month before the demo."""
     day = end.replace(hour=0) - timedelta(days=1)
-    month = demo.start_for(end).replace(day=1) - timedelta(days=1)
+    month = (end - timedelta(days=3)).replace(day=1) - timedelta(days=1)
     replacements: dict[str, Callable[[str], str]] = {
         "--stack": lambda _: "local",
         "--from": lambda text: _format_like(text, day),
@@ -121,8 +120,9 @@ def _listed(*command: str) -> list[dict[str, str]]:
 def _stored_recommendation(state: RecommendationState) -> str:
     """Store a recommendation, because three days are too few for a review to find any."""
     store = find_deployment("local").container().recommendation_store
-    content = replace(PROPOSED, patch="spec: {replicas: 0}")
+    cluster = demo.CLUSTERS[0]
+    content = replace(PROPOSED, subject=PROPOSED.subject._replace(cluster=cluster), patch="spec: {replicas: 0}")
     now = datetime.now(UTC)
-    versions = {stored.id: stored.version for stored in store.recommendations(demo.CLUSTER)}
+    versions = {stored.id: stored.version for stored in store.recommendations(cluster)}
     stored = store.put(Recommendation(content, state, now, now, now, version=versions.get(content.id, 0)))
     return stored.id

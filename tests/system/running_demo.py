@@ -21,6 +21,7 @@ from gpucost_devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 ANSWERS = "the API answers at "
+DEFAULT_FLAGS = ("--history", "0", "--verbose")
 
 
 @dataclass
@@ -51,14 +52,19 @@ class Demo:
 
 
 @contextmanager
-def running_demo(folder: Path) -> Iterator[Demo]:
-    """Start the demo and wait until it answers. Its state and output go to a folder."""
+def running_demo(folder: Path, *flags: str) -> Iterator[Demo]:
+    """Start the demo and wait until it answers. Its state and output go to a folder.
+
+    Args:
+        folder: the folder.
+        flags: options; the default has the last three days only, and prints the messages to Slack.
+    """
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
     out = folder / "out"
     with out.open("w") as stdout, (folder / "err").open("w") as stderr:
         process = subprocess.Popen(
             # Background processes of a script ignore SIGINT, and so would the children of the tests.
-            ["env", "--default-signal=INT", GPUCOST, "demo", "--port", str(free_port())],
+            ["env", "--default-signal=INT", GPUCOST, "demo", "--port", str(free_port()), *(flags or DEFAULT_FLAGS)],
             stdout=stdout,
             stderr=stderr,
             env=environment,

@@ -16,8 +16,8 @@ from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.price_book import PriceStore
-from gpucost_cli.demo import settings_text
 from gpucost_devstack.aws import create_stack, local_client, running_aws
+from tests.single_cluster_settings import settings_text
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import gpucost
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from gpucost_devstack.fleet import demo as fleet
 from tests.golden.adapter import write_metrics as write
+from tests.golden.scenarios import demo_cluster as fleet
 from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, REFUSED, Script, everybody, requests, text
 
 END = datetime(2026, 11, 20, 6, tzinfo=UTC)

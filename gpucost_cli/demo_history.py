@@ -1,0 +1,185 @@
+"""The demo's history: simulated and attributed day by day, newest first, while the API answers."""
+
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from gpucost.container import Container
+from gpucost.core.errors import ConflictError
+from gpucost.core.hour_record import NodeHour
+from gpucost.core.hours import HOUR, floor_day, format_timestamp, hours_between, month_bounds
+from gpucost.core.pricing.prices import Price
+from gpucost.pipeline.months import MonthService
+from gpucost.pipeline.reprice import restate_messages
+from gpucost_cli.deployment import find_deployment
+from gpucost_cli.running_demo import SCHEDULE_DELAY, RunningDemo
+from gpucost_devstack.fleet import demo as fleet
+from gpucost_devstack.metrics_segment import Segment, SegmentProcess, segments_of
+
+SAVE_EVERY_SECONDS = 20.0
+NEW_BLOCKS_SECONDS = 90.0
+"""Prometheus finds new blocks within a minute."""
+RESTATED_DAYS_BEFORE = 5
+DISCOUNT_FACTOR = Decimal("0.9")
+CENT = Decimal("0.01")
+REASON = "the invoice shows a credit of 10%"
+
+
+class History:
+    """Adds the days before the summary's period, in steps between which the demo does its other work.
+
+    Args:
+        demo: the running demo.
+        stack: the demo's name for `--stack`.
+        days: how many days before the summary's period.
+    """
+
+    def __init__(self, demo: RunningDemo, stack: str, days: int) -> None:
+        self._demo = demo
+        self._stack = stack
+        self._begin = floor_day(demo.start - timedelta(days=days)) if days else demo.start
+        hours = hours_between(self._begin, demo.start)
+        self._to_simulate = demo.metrics.segments_without_samples(hours)
+        missing = {hour for cluster in fleet.CLUSTERS for hour in demo.missing_hours(cluster, self._begin, demo.start)}
+        self._to_attribute = segments_of(sorted(missing))
+        self.day_count = len(self._to_attribute)
+        self._is_complete = bool(not days or (demo.cache and demo.cache.index.is_complete and not missing))
+        self._process: SegmentProcess | None = None
+        self._polled_at = time.monotonic()
+        self._saved_at = -SAVE_EVERY_SECONDS  # the first step saves the summary's days
+        self._is_saved = False
+
+    @property
+    def days_done(self) -> int:
+        """Days attributed so far."""
+        return self.day_count - len(self._to_attribute)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is in the ledger."""
+        return self._is_complete
+
+    @property
+    def period(self) -> str:
+        """Its name in messages."""
+        return f"history from {self._begin:%Y-%m-%d} to {self._demo.start:%Y-%m-%d}"
+
+    def advance(self) -> None:
+        """Do what can be done now, without waiting."""
+        self._simulate()
+        if self._to_attribute and self._is_next_day_served():
+            segment = self._to_attribute.pop()
+            self._demo.backfill(segment.start, segment.end)
+            self._demo.stack.deliver_all()
+            self._is_saved = False
+        elif not self._to_attribute and not self._is_complete:
+            self._add_events()
+            self._is_complete = True
+            self._is_saved = False
+        is_due = self._is_complete or time.monotonic() - self._saved_at >= SAVE_EVERY_SECONDS
+        if is_due and not self._is_saved:
+            self.save()
+
+    def save(self) -> None:
+        """Keep the state for the next demo."""
+        self._demo.save(is_complete=self._is_complete)
+        self._saved_at, self._is_saved = time.monotonic(), True
+
+    def close(self) -> None:
+        """End the simulation."""
+        if self._process is not None:
+            self._process.stop()
+
+    def _simulate(self) -> None:
+        if self._process is not None and self._process.is_done():
+            self._demo.metrics.add(self._process)
+            self._process = None
+        if self._process is None and self._to_simulate:
+            self._process = self._demo.metrics.start(self._to_simulate.pop(), is_history=True)
+
+    def _is_next_day_served(self) -> bool:
+        """Whether Prometheus has the next day's metrics, and those just before, which the first hour needs."""
+        if time.monotonic() - self._polled_at < 1:
+            return False
+        self._polled_at = time.monotonic()
+        segment = self._to_attribute[-1]
+        before = Segment(segment.start - HOUR, segment.start)
+        return self._demo.metrics.are_served(segment) and (
+            segment.start <= self._begin or self._demo.metrics.are_served(before)
+        )
+
+    def _add_events(self) -> None:
+        """Let happen what only a longer history shows: a restated hour, a review, and a closed month."""
+        demo = self._demo
+        container = find_deployment(self._stack).container()
+        cluster = fleet.CLUSTERS[-1]
+        hour = max(self._begin, floor_day(demo.start) - timedelta(days=RESTATED_DAYS_BEFORE)) + 12 * HOUR
+        nodes, _ = demo.ledger.nodes_and_charges(cluster, hour)
+        if nodes and not demo.ledger.restatements(cluster, hour, hour + HOUR):
+            self._correct_price(container, cluster, hour, nodes[0])
+        now = format_timestamp(demo.end)
+        demo.stack.invoke_asynchronously("RecommendFunction", {"version": 1, "scheduled_time": now})
+        demo.stack.deliver_all()
+        month, _ = month_bounds(demo.end)
+        if month > self._begin:
+            ledger = container.ledger
+            months = MonthService(container.settings_store, ledger, ledger.versions, container.rollups, container.clock)
+            name = f"{month - HOUR:%Y-%m}"
+            with suppress(ConflictError):  # an earlier demo closed it
+                months.close(name, author="demo", reason="closed for chargeback", force=True)
+
+    def _correct_price(self, container: Container, cluster: str, hour: datetime, node: NodeHour) -> None:
+        """Set the price of a node's instance type in one hour by hand, and restate the hour."""
+        gpu_hours, cost = (node.capacity.figures()[name] for name in ("capacity_gpu_hours", "node_cost_usd"))
+        if not gpu_hours or not cost:
+            return
+        now = datetime.now(UTC).replace(microsecond=0)
+        price = Price(
+            source="override",
+            unit="gpu-hour",
+            amount=(cost / gpu_hours * DISCOUNT_FACTOR).quantize(CENT),
+            applies_to={"cluster": cluster, "instance_type": node.instance_type},
+            valid_from=hour,
+            valid_to=hour + HOUR,
+            fetched_at=now,
+            author="demo",
+            reason=REASON,
+        )
+        container.price_book.set_override(price, now=now)
+        container.bus.send_due(
+            restate_messages(cluster, [hour], settings_version=None, reason=REASON, correlation_id="demo-restate")
+        )
+        self._demo.stack.deliver_all()
+
+
+class LiveHours:
+    """Simulates and attributes each hour that ends while the demo runs.
+
+    Args:
+        demo: the running demo.
+    """
+
+    def __init__(self, demo: RunningDemo) -> None:
+        self._demo = demo
+        self._process: SegmentProcess | None = None
+        self._added_at: float | None = None
+
+    def advance(self) -> bool:
+        """Do what can be done now, without waiting. Return whether an hour was attributed."""
+        hour = self._demo.scheduled_until
+        if datetime.now(UTC) < hour + HOUR + SCHEDULE_DELAY:
+            return False
+        segment = Segment(hour, hour + HOUR)
+        if self._added_at is None:
+            self._process = self._process or self._demo.metrics.start(segment, is_history=False)
+            if self._process.is_done():
+                self._demo.metrics.add(self._process)
+                self._process, self._added_at = None, time.monotonic()
+            return False
+        has_waited = time.monotonic() - self._added_at > NEW_BLOCKS_SECONDS
+        if not has_waited and not self._demo.metrics.are_served(segment):
+            return False
+        self._added_at = None
+        self._demo.run_schedule(hour)
+        return True

@@ -1,0 +1,224 @@
+"""The demo's fleet: a function of calendar time, attributed exactly, at the prices of the built-in list."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simplejson
+
+from gpucost.core.pricing.list_price_table import DAYS, HOURLY_PRICES
+from gpucost.pipeline.attribute import attribute_hours
+from gpucost.settings_document import SettingsDocument, parse_settings
+from gpucost.sources.prometheus import metrics_reader
+from gpucost_cli import rendering
+from gpucost_devstack.fleet import demo, openmetrics, truth
+from gpucost_devstack.fleet.demo.spot_prices import ON_DEMAND_USD
+from gpucost_devstack.fleet.demo.units import BUSINESS_UNITS
+from gpucost_devstack.fleet.scenario import Scenario
+from gpucost_devstack.prometheus import running_prometheus
+from tests.system.fleet_truth import assert_identity, compare, in_metrics
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+FRIDAY = TODAY - DAY * ((TODAY.weekday() - 4) % 7)
+START, END = FRIDAY - 3 * DAY, FRIDAY
+"""Tuesday to Thursday: with a release of every service, and with the weekly outage of Wednesday at 03:00."""
+OUTAGE = START + DAY + 3 * HOUR
+HOURS = [START + number * HOUR for number in range(72)]
+PRICES = {name: Fraction(text) for name, text in HOURLY_PRICES["us-east-1"].items()}
+RESERVED = Fraction(62, 100)
+Samples = dict[tuple[Any, ...], list[tuple[int, str]]]
+
+
+def settings(url: str) -> SettingsDocument:
+    return parse_settings(json.dumps(demo.settings_document(dict.fromkeys(demo.CLUSTERS, url))))
+
+
+def scenarios_of_hour(hour: datetime) -> dict[str, Scenario]:
+    return {scenario.name: scenario for scenario in demo.scenarios(hour, hour + HOUR)}
+
+
+def samples_of_hour(start: datetime, end: datetime, hour: datetime) -> Samples:
+    """All samples of an hour, by series, as a range that contains the hour generates them."""
+    base, first = round(start.timestamp() * 1000), round(hour.timestamp() * 1000)
+    samples: Samples = defaultdict(list)
+    for scenario in demo.scenarios(start, end):
+        for series in openmetrics.series(scenario):
+            key = (scenario.name, series.metric, *sorted(series.labels.items()))
+            for at, text in series.samples:
+                if first <= base + at < first + 3_600_000:
+                    shown = str(base // 1000 + int(text[1:])) if text.startswith("@") else text
+                    samples[key].append((base + at, shown))
+    return {key: sorted(pairs) for key, pairs in samples.items()}
+
+
+def true_lines(hour: truth.TrueHour) -> list[tuple[str, Fraction, Fraction]]:
+    """The pods that hold GPUs in an hour, with their allocated and effective GPU-hours."""
+    return [
+        (
+            line.pod.id,
+            line.allocated_gpu_hours.value,
+            line.effective_gpu_hours.value if line.effective_gpu_hours else Fraction(0),
+        )
+        for line in hour.lines
+        if line.allocated_gpu_hours.value
+    ]
+
+
+@pytest.fixture(scope="module")
+def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, datetime], Any]]:
+    """The figures of three days, by cluster and hour, from a real Prometheus that holds all clusters."""
+
+    def daily_files() -> Iterator[Path]:
+        for day in (START, START + DAY, START + 2 * DAY):
+            path = tmp_path_factory.mktemp("demo") / "metrics.om"
+            openmetrics.write(demo.scenarios(day, day + DAY), day, path)
+            yield path
+
+    with running_prometheus(daily_files()) as url:
+        document = settings(url)
+        records = [
+            record
+            for cluster in document.clusters
+            for day in range(0, 72, 24)
+            for record in attribute_hours(
+                metrics_reader(cluster, document), cluster, document, HOURS[day : day + 24], now=END + HOUR
+            )
+        ]
+    answer = simplejson.loads(rendering.hours_json(records), parse_float=Decimal, parse_int=Decimal)
+    yield {(hour["cluster"], datetime.fromisoformat(hour["hour"])): hour for hour in answer["hours"]}
+
+
+@pytest.mark.parametrize("hours_later", [0, 11, 14, 27, 100])
+def test_hour_has_the_same_samples_in_every_range(hours_later: int) -> None:
+    hour = START + hours_later * HOUR
+    alone = samples_of_hour(hour, hour + HOUR, hour)
+    assert len(alone) > 300
+    assert samples_of_hour(hour - 30 * HOUR, hour + 20 * HOUR, hour) == alone
+    assert samples_of_hour(hour - 3 * DAY, hour + HOUR, hour) == alone
+
+
+def test_hour_has_the_same_truth_in_every_range() -> None:
+    hour = START + 34 * HOUR
+    for within in demo.scenarios(hour - 20 * HOUR, hour + 5 * HOUR):
+        long, alone = truth.true_hour(within, 20), truth.true_hour(scenarios_of_hour(hour)[within.name], 0)
+        assert true_lines(long) == true_lines(alone)
+        for part in ("capacity", "unallocated", "stranded", "unobserved", "excess"):
+            assert getattr(long, part).value == getattr(alone, part).value
+
+
+def test_every_line_of_three_days_matches_the_truth(attributed: dict[tuple[str, datetime], Any]) -> None:
+    unit_of = {namespace: unit.name for unit in BUSINESS_UNITS for namespace in unit.namespaces}
+    units = set()
+    for hour in HOURS:
+        for name, scenario in scenarios_of_hour(hour).items():
+            if (name, hour) == (demo.CLUSTERS[2], OUTAGE):
+                continue
+            true = {(line.pod.id, line.resource): line for line in truth.true_hour(scenario, 0).lines}
+            lines = {(line["uid"], in_metrics(line["resource"])): line for line in attributed[name, hour]["lines"]}
+            assert lines.keys() <= true.keys(), hour
+            assert {key for key, line in true.items() if not line.may_be_missing} <= lines.keys(), hour
+            for key, line in lines.items():
+                assert line["business_unit"] == unit_of[line["namespace"]]
+                units.add(line["business_unit"])
+                compare(scenario, {**line, "business_unit": line["namespace"]}, true[key])
+    assert units == {unit.name for unit in BUSINESS_UNITS}
+
+
+def test_costs_are_conserved_in_every_hour(attributed: dict[tuple[str, datetime], Any]) -> None:
+    for (name, hour), answer in attributed.items():
+        if (name, hour) != (demo.CLUSTERS[2], OUTAGE):
+            assert_identity(scenarios_of_hour(hour)[name], 0, answer)
+
+
+def test_only_the_outage_is_incomplete(attributed: dict[tuple[str, datetime], Any]) -> None:
+    incomplete = [key for key, answer in attributed.items() if answer["status"] == "incomplete"]
+    assert incomplete == [(demo.CLUSTERS[2], OUTAGE)]
+
+
+def test_nodes_cost_their_list_price(attributed: dict[tuple[str, datetime], Any]) -> None:
+    """Nodes of these two clusters exist all the time. The expected cost does not come from the product's rating."""
+    for name in demo.CLUSTERS[:2]:
+        nodes = scenarios_of_hour(START)[name].nodes
+        expected = sum(
+            PRICES[node.instance_type] * (RESERVED if node.labels["karpenter_sh_capacity_type"] == "reserved" else 1)
+            for node in nodes
+        )
+        for hour in HOURS:
+            assert Fraction(attributed[name, hour]["totals"]["node_cost_usd"]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_gpus_have_no_common_price(attributed: dict[tuple[str, datetime], Any]) -> None:
+    prices: dict[str, set[Decimal]] = defaultdict(set)
+    for answer in attributed.values():
+        for line in answer["lines"]:
+            prices[line["instance_type"]].add(line["gpu_hourly_usd"])
+    assert {name: len(of_type) for name, of_type in prices.items() if len(of_type) > 1} == {"p4d.24xlarge": 2}, (
+        "reserved"
+    )
+    amounts = [amount for of_type in prices.values() for amount in of_type]
+    assert len(amounts) == len({*amounts}) == 9
+
+
+def test_three_days_show_every_part_of_the_cost(attributed: dict[tuple[str, datetime], Any]) -> None:
+    sums: Counter[str] = Counter()
+    for answer in attributed.values():
+        sums.update({part: amount for part, amount in answer["totals"].items() if amount is not None})
+    for part in ("effective", "waste", "unmeasured", "unallocated", "stranded", "host"):
+        assert sums[f"{part}_usd"] > 100, part
+
+
+def test_spot_prices_are_lower_than_list_prices_and_change() -> None:
+    prices = demo.spot_prices(END - 35 * DAY, END)
+    assert {name: Fraction(amount) for name, amount in ON_DEMAND_USD.items()}.items() <= PRICES.items()
+    for price in prices:
+        assert 0.3 < Fraction(price.hourly_usd) / PRICES[price.instance_type] < 0.6
+    of_a_zone = [price for price in prices if (price.instance_type, price.zone_id) == ("g5.xlarge", "use1-az4")]
+    assert len(of_a_zone) == 35
+    assert len({price.hourly_usd for price in of_a_zone}) > 30
+    later = {(price.instance_type, price.zone_id, price.since): price for price in demo.spot_prices(END - DAY, END)}
+    assert later.items() <= {(price.instance_type, price.zone_id, price.since): price for price in prices}.items()
+    assert "spot, simulated" in demo.PRICE_NOTE
+    assert f"{DAYS['us-east-1']}, us-east-1" in demo.PRICE_NOTE
+
+
+@pytest.mark.parametrize(("scale", "gpus", "units"), [(1, range(60, 91), 14), (1000, range(900, 1101), 56)])
+def test_scale_is_about_the_number_of_gpus(scale: int, gpus: range, units: int) -> None:
+    hour = START + 15 * HOUR
+    clusters = demo.scenarios(hour, hour + HOUR, scale=scale)
+    assert sum(node.gpus for cluster in clusters for node in cluster.nodes) in gpus
+    document = parse_settings(json.dumps(demo.settings_document(dict.fromkeys(demo.CLUSTERS, "http://p"), scale=scale)))
+    assert len({unit.name for unit in document.business_units}) == units
+    namespaces = {namespace for unit in document.business_units for namespace in unit.namespaces}
+    for cluster in clusters:
+        assert {pod.namespace for pod in cluster.pods} <= namespaces
+        assert len({node.name for node in cluster.nodes}) == len(cluster.nodes)
+        pods = Counter((pod.namespace, pod.name) for pod in cluster.pods if pod.node and pod.deleted_at > 30)
+        assert not [name for name, count in pods.items() if count > 1]
+
+
+def test_devices_are_held_by_a_single_pod_at_a_time() -> None:
+    for cluster in demo.scenarios(START, END, scale=200):
+        holders: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        for pod in cluster.pods:
+            if pod.node and pod.node.geometries[0].replicas == 1:
+                for device in pod.devices:
+                    holders[pod.node.name, device].append((float(pod.bound_at), float(pod.released_at)))
+        for key, intervals in holders.items():
+            ordered = sorted(intervals)
+            for (_, end), (start, _) in pairwise(ordered):
+                assert end <= start, (cluster.name, key)
+
+
+def test_fleet_refuses_times_within_an_hour_and_scales_below_1() -> None:
+    with pytest.raises(ValueError, match="not a full hour"):
+        demo.scenarios(START + timedelta(minutes=1), END)
+    with pytest.raises(ValueError, match="less than 1"):
+        demo.scenarios(START, END, scale=0)

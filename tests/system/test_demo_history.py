@@ -1,0 +1,94 @@
+"""The demo's history: right after any end of the demo, and not computed twice."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.core.hours import HOUR, format_timestamp, hours_between
+from gpucost_devstack.fleet import demo as fleet
+from gpucost_devstack.fleet import truth
+from gpucost_devstack.metrics_segment import segments_of
+from tests.listening_addresses import process_tree
+from tests.system.running_demo import Demo, running_demo
+
+FLAGS = ("--history", "1")
+COMPLETE = " is there; the next start reuses it "
+
+
+def wait_until(is_true: Callable[[], bool], failure: str, seconds: float = 180) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline, failure
+        time.sleep(0.1)
+
+
+def kill(demo: Demo) -> None:
+    """Kill the demo, and the servers that it started, which are of no use without it."""
+    for process in list(process_tree(demo.process.pid)):
+        with suppress(ProcessLookupError):  # it has ended since it was listed
+            os.kill(process, signal.SIGKILL)
+    demo.process.wait()
+
+
+def index_of(folder: Path) -> dict[str, Any]:
+    (path,) = folder.glob("gpucost/demo/*/index.json")
+    index: dict[str, Any] = json.loads(path.read_text())
+    return index
+
+
+def history(demo: Demo) -> tuple[datetime, datetime]:
+    end = demo.end - timedelta(days=3)
+    return (end - timedelta(days=1)).replace(hour=0), end
+
+
+def attributed_hours(demo: Demo) -> int:
+    start, end = history(demo)
+    answer = demo.ask(f"/v1/costs?start={format_timestamp(start)}&end={format_timestamp(end)}&granularity=total")
+    return int(answer["coverage"]["hours_complete"])
+
+
+def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> None:
+    with running_demo(tmp_path, *FLAGS) as demo:
+        first_end = demo.end
+        start, end = history(demo)
+        assert attributed_hours(demo) == 0
+        segments = len([*segments_of(hours_between(start, end)), *segments_of(hours_between(end, first_end))])
+        wait_until(lambda: len(index_of(tmp_path)["segments"]) == segments, "the history is not simulated")
+        kill(demo)
+    with running_demo(tmp_path, *FLAGS) as demo:
+        wait_until(lambda: attributed_hours(demo) > 0, "the history is not attributed")
+        kill(demo)
+    with running_demo(tmp_path, *FLAGS) as demo:
+        wait_until(lambda: COMPLETE in (tmp_path / "out").read_text(), "the history is not complete")
+        check_against_scenario(demo, start, first_end)
+        restatements = demo.ask(f"/v1/restatements?start={format_timestamp(start)}&end={format_timestamp(end)}")
+        assert len({row["hour"] for row in restatements["rows"]}) == 1
+    began = datetime.now(UTC)
+    with running_demo(tmp_path, *FLAGS) as demo:
+        wait_until(lambda: "from an earlier start" in (tmp_path / "out").read_text(), "the history is not reused")
+        rows = demo.ask(f"/v1/hours?start={format_timestamp(start)}&end={format_timestamp(first_end)}")["rows"]
+        assert len(rows) == len(fleet.CLUSTERS) * ((first_end - start) // HOUR)
+        assert max(datetime.fromisoformat(row["published_at"]) for row in rows) < began
+        assert "alerts, newest first" in demo.printed
+
+
+def check_against_scenario(demo: Demo, start: datetime, end: datetime) -> None:
+    """Compare the GPU-hours of every hour and cluster with the truth of the simulated clusters."""
+    query = f"start={format_timestamp(start)}&end={format_timestamp(end)}&granularity=hour&group_by=cluster"
+    rows = {(row["group"]["cluster"], row["start"]): row for row in demo.ask(f"/v1/costs?{query}&limit=1000")["rows"]}
+    for scenario in fleet.scenarios(start, end):
+        for number in range((end - start) // HOUR):
+            hour = start + number * HOUR
+            lines = truth.true_hour(scenario, number).lines
+            allocated = sum((line.allocated_gpu_hours.value for line in lines), Fraction(0))
+            row = rows[scenario.name, format_timestamp(hour)]
+            assert float(row["allocated_gpu_hours"]) == pytest.approx(float(allocated), rel=1e-9), (scenario.name, hour)
