@@ -75,10 +75,10 @@ def create_stack(
     # moto does not create the API's URL, the functions that users invoke, and Athena's table.
     missing_in_moto = {
         "ApiUrl": api_url,
-        "PricesFunctionName": "PricesFunction",
-        "ExportFunctionName": "ExportFunction",
+        "PricesFunctionName": f"{STACK}-PricesFunction-1",
+        "ExportFunctionName": f"{STACK}-ExportFunction-1",
     }
-    missing_in_moto["RecommendFunctionName"] = "RecommendFunction"
+    missing_in_moto["RecommendFunctionName"] = f"{STACK}-RecommendFunction-1"
     outputs = template["Outputs"] | {name: {"Value": value} for name, value in missing_in_moto.items()}
     del outputs["ExportTable"]
     variables: dict[str, tuple[str, str]] = {}

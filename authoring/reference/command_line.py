@@ -9,7 +9,7 @@ from authoring.reference.markdown import code, fence, page, table
 from gpucost_cli.main import cli
 
 INTRODUCTION = """
-`gpucost --help` and `gpucost COMMAND --help` print the same. Results go to stdout, progress and errors to stderr. The exit status is 0, 1 for a failure, or 2 for wrong input.
+`gpucost --help` and `gpucost COMMAND --help` print the same. Results go to stdout, progress and errors to stderr. The exit status is 0, 1 for a failure, or 2 for wrong input. Commands with `--stack` need [IAM permissions](cli-permissions.md).
 """  # noqa: E501 - one line for each paragraph
 
 

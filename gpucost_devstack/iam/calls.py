@@ -280,6 +280,25 @@ def _bucket_and_prefix(address: str, region: str) -> tuple[str, str]:
     return f"arn:{partition_of(region)}:s3:::{bucket}", prefix.rstrip("/") + "/" if prefix.strip("/") else ""
 
 
+def _cloudformation(request: AwsRequest) -> Iterator[PermissionNeeded]:
+    name = request.parameters["StackName"]
+    arn = name if name.startswith("arn:") else request.arn(f"stack/{name}/1")
+    yield PermissionNeeded(f"cloudformation:{request.operation}", arn)
+
+
+def _execute_api(request: AwsRequest) -> Iterator[PermissionNeeded]:
+    """The first label of an API's host name is its ID."""
+    api = request.headers["host"].partition(".")[0]
+    yield PermissionNeeded("execute-api:Invoke", request.arn(f"{api}/$default/{request.method}{request.path}"))
+
+
+def _lambda(request: AwsRequest) -> Iterator[PermissionNeeded]:
+    *_, name, operation = request.path.split("/")
+    if operation != "invocations":
+        raise GpuCostError(f"no permissions declared for {request.method} {request.path} of Lambda")
+    yield PermissionNeeded("lambda:InvokeFunction", request.arn(f"function:{unquote(name)}"))
+
+
 def _aps(request: AwsRequest) -> Iterator[PermissionNeeded]:
     _, workspaces, workspace, *_, operation = request.path.split("/")
     if workspaces != "workspaces":
@@ -291,7 +310,10 @@ def _aps(request: AwsRequest) -> Iterator[PermissionNeeded]:
 CALLS_BY_SERVICE: dict[str, Callable[[AwsRequest], Iterator[PermissionNeeded]]] = {
     "aps": _aps,
     "athena": _athena,
+    "cloudformation": _cloudformation,
     "dynamodb": _dynamodb,
+    "execute-api": _execute_api,
+    "lambda": _lambda,
     "s3": _s3,
     "secretsmanager": _secretsmanager,
     "sns": _sns,

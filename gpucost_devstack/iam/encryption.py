@@ -38,6 +38,7 @@ KEY_ACTIONS: dict[str, tuple[str, ...]] = {
     "s3:PutObject": DECRYPT_AND_GENERATE,
     "secretsmanager:GetSecretValue": DECRYPT,
     "sns:Publish": DECRYPT_AND_GENERATE,
+    "sqs:ChangeMessageVisibility": (),
     "sqs:DeleteMessage": (),
     "sqs:GetQueueAttributes": (),
     "sqs:ReceiveMessage": DECRYPT,

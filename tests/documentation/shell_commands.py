@@ -33,7 +33,7 @@ PAGES = sorted(
 LOCAL_PROMETHEUS = re.compile(r"http://127\.0\.0\.1:9090|https://mimir[^\s\"']*")
 PROGRAMS = (
     "aws", "awscurl", "curl", "eksctl", "git", "gpucost", "helm", "kubectl", "make", "npm", "pipx", "sam",
-    "sha256sum", "terraform", "unzip", "uv", "uvx",
+    "sha256sum", "unzip", "uvx",
 )  # fmt: skip
 STAND_IN = """\
 import json, os, pathlib, sys
@@ -42,12 +42,13 @@ named = [text for option, text in zip(arguments, arguments[1:]) if option in ("-
 texts = [open(text).read() if os.path.isfile(text) else text for text in named]
 serves = any(os.environ["PROMETHEUS"] in text for text in texts)
 real = program == "gpucost" and (
-    arguments[0] in ("completion", "manifests", "--version", "--help") or arguments[:2] == ["settings", "schema"]
+    arguments[0] in ("completion", "manifests", "--version", "--help")
+    or arguments[0] == "settings" and arguments[1] in ("check", "schema")
     or serves and (arguments[0] == "doctor" or arguments[0] == "init" and not os.path.exists("settings.yaml")
                    or arguments[0] == "attribute" and not any(text.startswith("2026-11-19") for text in arguments)))
 files = [a[7:] if a.startswith("file://") else a for a, before in zip(arguments, [""] + arguments)
          if before in ("-f", "--template-file") or a.startswith("file://")]
-record = dict(program=program, arguments=arguments, ran=bool(real),
+record = dict(program=program, arguments=arguments, ran=bool(real), line=int(os.environ["BLOCK"]),
               missing=[f for f in files if "://" not in f and not os.path.exists(f)])
 with open(os.environ["CALLS"], "a") as calls:
     calls.write(json.dumps(record) + "\\n")
@@ -77,9 +78,20 @@ class Call:
     """Whether the real program ran, and not only a stand-in."""
     missing: list[str]
     """Files among the arguments that did not exist."""
+    line: int = 0
+    """The line on the page at which the block begins."""
 
     def __str__(self) -> str:
         return " ".join([self.program, *self.arguments])
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """What the blocks of a page called and printed."""
+
+    calls: list[Call]
+    printed: dict[int, str]
+    """Output and errors of each block, by the line at which it begins."""
 
 
 def tokens(page: str) -> Iterator[Token]:
@@ -87,6 +99,21 @@ def tokens(page: str) -> Iterator[Token]:
     for token in MarkdownIt().parse((REPOSITORY / page).read_text()):
         yield token
         yield from token.children or ()
+
+
+def block_lines(page: str) -> list[int]:
+    """The lines at which the shell blocks of a page begin."""
+    return [token.map[0] for token in tokens(page) if token.type == "fence" and token.info == "sh" and token.map]
+
+
+def claims(page: str) -> dict[int, list[str]]:
+    """What the first sentence of each paragraph "Expected output" quotes, by the line of the block before it."""
+    quoted: dict[int, list[str]] = {}
+    for token in tokens(page):
+        if token.type == "inline" and token.map and token.content.startswith("Expected output"):
+            before = max(line for line in block_lines(page) if line < token.map[0])
+            quoted[before] = re.findall(r"`([^`]+)`", token.content.partition(". ")[0])
+    return quoted
 
 
 def script(page: str) -> str:
@@ -104,8 +131,8 @@ def has_commands(page: str) -> bool:
     return bool(script(page).strip())
 
 
-def run_page(page: str, folder: Path, prometheus_url: str) -> list[Call]:
-    """Run the shell blocks of a page and return what they called.
+def run_page(page: str, folder: Path, prometheus_url: str) -> PageRun:
+    """Run the shell blocks of a page.
 
     Raises:
         AssertionError: a command failed; the message has its line on the page.
@@ -131,14 +158,22 @@ def run_page(page: str, folder: Path, prometheus_url: str) -> list[Call]:
         "COLUMNS": "140",
     }
     start = f'set -eo pipefail; fpath=(. "{folder}"); '  # zsh has fpath
-    commands = LOCAL_PROMETHEUS.sub(prometheus_url, script(page))
+    lines = script(page).splitlines()
+    for line in block_lines(page):
+        lines[line] = f"export BLOCK={line}; echo '{BLOCK_MARK}{line}'"
     done = subprocess.run(
-        ["bash", "-c", start + commands], cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
+        ["bash", "-c", start + LOCAL_PROMETHEUS.sub(prometheus_url, "\n".join(lines))],
+        cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
     made = [Call(**json.loads(line)) for line in calls.read_text().splitlines()]
-    assert done.returncode == 0, f"{page}: after {made[-1:]}: {done.stderr[-1500:]}"
-    assert "command not found" not in done.stderr, done.stderr
-    return made
+    assert done.returncode == 0, f"{page}: status {done.returncode} after {made[-1:]}: {done.stdout[-3000:]}"
+    assert "command not found" not in done.stdout, done.stdout
+    _, *blocks = done.stdout.split(BLOCK_MARK)
+    printed = {int(line): output for line, _, output in (block.partition("\n") for block in blocks)}
+    return PageRun(made, printed)
+
+
+BLOCK_MARK = "@@ block of line "
 
 
 PLACEHOLDERS = {
@@ -158,8 +193,9 @@ def _write_clone(work: Path, page: str, prometheus_url: str) -> None:
     """Copy the parts of the clone that pages name, and write the settings and parameters that the page shows."""
     for name in ("cluster", "dashboards"):
         shutil.copytree(REPOSITORY / name, work / name)
-    (work / "docs/how-to").mkdir(parents=True)
-    shutil.copy(REPOSITORY / "docs/how-to/deployer-policy.yaml", work / "docs/how-to")
+    for policy in ("docs/how-to/deployer-policy.yaml", "docs/reference/cli-policies.yaml"):
+        (work / policy).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / policy, work / policy)
     settings = _filled((work / "cluster/settings.yaml").read_text())
     parameters: dict[str, object] = {}
     for token in reversed(list(tokens(page))):

@@ -1,6 +1,7 @@
 """Every command of the documentation runs, or its arguments are those of the program that it names."""
 
 import copy
+import hashlib
 import json
 import re
 import shlex
@@ -8,6 +9,7 @@ import subprocess
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl, urlsplit
 
 import botocore.session
@@ -17,17 +19,19 @@ from botocore import xform_name
 
 from gpucost_cli.main import cli
 from gpucost_devstack.template import REPOSITORY
-from tests.documentation.shell_commands import PAGES, Call, has_commands, run_page, script, tokens
+from tests.documentation.shell_commands import PAGES, Call, claims, has_commands, run_page, script, tokens
 from tests.system.doctor_cluster import healthy
 
 USAGE = re.compile(r"\[OPTIONS\]|COMMAND|  ")
 """Usage lines and tables of output, which may begin with a program's name, too."""
 AWS = botocore.session.Session()
 AWS_OPTIONS = {"query", "output", "region", "profile"}
-WRITTEN_BY_HAND = {("s3", "rb"), ("s3", "cp"), ("cloudformation", "deploy"), ("sso", "login"), ("configure", "sso")}
+WRITTEN_BY_HAND = {"cloudformation deploy"}
 """Commands of the AWS CLI that are no operation of a service."""
 HOST = re.compile(r"https?://(127\.0\.0\.1:\d+|[a-z0-9]+\.execute-api\.[a-z0-9-]+\.amazonaws\.com)/")
 PATHS = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())["paths"]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
 SAM_PARSER = """
 import json, sys
@@ -43,23 +47,12 @@ for name, *arguments in json.load(sys.stdin):
     assert not rest, rest
 """
 """Parses the arguments of `sam` with its own options, and runs nothing."""
-KUBECTL = {
-    "apply",
-    "delete",
-    "describe",
-    "get",
-    "logs",
-    "port-forward",
-    "rollout",
-    "wait",
-    "create",
-    "annotate",
-    "label",
-}
-EKSCTL = {("create", "cluster"), ("create", "podidentityassociation"), ("create", "accessentry"), ("delete", "cluster"),
-          ("delete", "podidentityassociation"), ("get", "cluster"), ("utils", "describe-cluster-versions"),
-          ("create", "iamserviceaccount"), ("delete", "iamserviceaccount"), ("delete", "accessentry"),
-          ("create", "addon"), ("utils", "associate-iam-oidc-provider")}  # fmt: skip
+KUBECTL = {"apply", "delete", "describe", "exec", "get", "logs", "port-forward", "rollout", "scale"}
+HELM = {"get", "history", "list", "repo", "rollback", "uninstall", "upgrade"}
+EKSCTL = {
+    "create accessentry", "create cluster", "create podidentityassociation", "delete cluster", "get cluster",
+    "get podidentityassociation", "utils associate-iam-oidc-provider", "utils describe-cluster-versions",
+}  # fmt: skip
 
 OPTIONS = {
     "kubectl": {"-A", "-L", "-c", "-f", "-l", "-n", "-o", "--all", "--raw", "--replicas"},
@@ -75,12 +68,30 @@ def test_commands_of_the_page_run_from_top_to_bottom(
     page: str, tmp_path: Path, prometheus: Callable[[str], str]
 ) -> None:
     cluster = healthy(cluster="prod-eu")
-    calls = run_page(page, tmp_path, prometheus(cluster.text()))
-    assert calls
-    for call in calls:
+    run = run_page(page, tmp_path, prometheus(cluster.text()))
+    assert run.calls
+    for call in run.calls:
         assert call.missing == [], f"{page}: {call}"
         assert "" not in call.arguments, f"{page}: {call}: a variable is not set"
         CHECKS[call.program](call)
+    ran = [(call.line, call.arguments[0]) for call in run.calls if call.ran]
+    assert page not in MEASURING or {command for _, command in ran} >= {"doctor", "attribute"}
+    for line, command in ran:
+        for claim in (*ALWAYS.get(command, ()), *claims(page).get(line, ())):
+            pattern = ".*".join(map(re.escape, claim.split("…")))
+            assert claim in OF_OTHER_SERVERS or re.search(pattern, run.printed[line]), (
+                f"{page}, line {line}: no {claim!r} in {run.printed[line]}"
+            )
+
+
+MEASURING = {
+    "README.md", "docs/index.md", "docs/how-to/clusters/other-servers.md", "docs/how-to/clusters/prometheus.md",
+}  # fmt: skip
+"""Pages on which `doctor` and `attribute` must read the real Prometheus, in place of the address in their settings."""
+ALWAYS = {"attribute": ("business unit", "team"), "doctor": ("attribution is possible",)}
+"""What commands print about a healthy cluster in which the namespace `team` holds GPUs."""
+OF_OTHER_SERVERS = {"server: VictoriaMetrics", "server: Grafana Mimir …", "server: Thanos …"}
+"""Claims about servers in whose place a Prometheus runs."""
 
 
 def check_gpucost(call: Call) -> None:
@@ -115,7 +126,7 @@ def check_make(call: Call) -> None:
 def check_aws(call: Call) -> None:
     """Botocore's models have the operation and its parameters."""
     service, operation, *rest = call.arguments
-    if (service, operation) in WRITTEN_BY_HAND:
+    if f"{service} {operation}" in WRITTEN_BY_HAND:
         return
     service = service.replace("s3api", "s3")
     model = AWS.get_service_model(service)
@@ -164,14 +175,14 @@ def check_kubectl(call: Call) -> None:
 
 def check_eksctl(call: Call) -> None:
     check_options(call)
-    assert tuple(call.arguments[:2]) in EKSCTL, str(call)
+    assert " ".join(call.arguments[:2]) in EKSCTL, str(call)
 
 
 def check_helm(call: Call) -> None:
     """Charts are installed in a version that cluster/versions.yaml has."""
     check_options(call)
     words = call.arguments
-    assert words[0] in {"list", "get", "repo", "upgrade", "uninstall", "install", "rollback", "show"}, str(call)
+    assert words[0] in HELM, str(call)
     versions = (REPOSITORY / "cluster/versions.yaml").read_text()
     if "--version" in words:
         version = words[words.index("--version") + 1]
@@ -180,26 +191,57 @@ def check_helm(call: Call) -> None:
 
 def check_package(call: Call) -> None:
     """The package is ours, with extras that exist."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     named = [argument for argument in call.arguments if "gpucost" in argument]
     assert named, str(call)
     for argument in named:
         for extra in re.findall(r"\[(\w+)\]", argument):
-            assert extra in project["optional-dependencies"], str(call)
+            assert extra in PROJECT["optional-dependencies"], str(call)
 
 
-def accept(_call: Call) -> None:
-    """Nothing more to check than that its files exist."""
+def check_git(call: Call) -> None:
+    """Pages check out, make and push the tag of a version."""
+    verb, *_, tag = call.arguments
+    assert verb in {"checkout", "push", "tag"}, str(call)
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", tag), str(call)
+    assert verb != "checkout" or tag == f"v{VERSION}", f"{call}: this is version {VERSION}"
+
+
+def check_npm(call: Call) -> None:
+    """The package has the script."""
+    prefix, folder, *words = call.arguments
+    assert prefix == "--prefix", str(call)
+    scripts = json.loads((REPOSITORY / folder / "package.json").read_text())["scripts"]
+    assert words[-1] in scripts, f"{call}: no script {words[-1]}"
+    assert words[:-1] == ["run"] or words == ["test"], str(call)
+
+
+def check_unzip(call: Call) -> None:
+    """The archive has the name that a release gives it, with a version that the reader replaces or this one."""
+    archive, option, folder = call.arguments
+    assert archive in {f"gpucost-{version}-sam.zip" for version in ("VERSION", VERSION)}, str(call)
+    assert option == "-d", str(call)
+    assert folder, str(call)
+
+
+def check_checksums(call: Call) -> None:
+    """The real program takes the arguments, and accepts a release's checksums of one downloaded file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"gpucost-{VERSION}-sam.zip"
+        path.write_text("archive")
+        digest = hashlib.sha256(b"archive").hexdigest()
+        (path.parent / "SHA256SUMS").write_text(f"{digest}  {path.name}\n{digest}  other\n")
+        subprocess.run([call.program, *call.arguments], cwd=folder, check=True, capture_output=True)
+        path.write_text("damaged")
+        assert subprocess.run([call.program, *call.arguments], cwd=folder, check=False, capture_output=True).returncode
 
 
 CHECKS: dict[str, Callable[[Call], None]] = {
-    "aws": check_aws, "awscurl": check_request, "curl": check_request, "eksctl": check_eksctl, "git": accept,
-    "gpucost": check_gpucost, "helm": check_helm, "kubectl": check_kubectl, "make": check_make, "npm": accept,
-    "pipx": check_package, "sam": check_sam, "sha256sum": accept, "terraform": accept, "unzip": accept,
-    "uv": check_package, "uvx": check_package,
+    "aws": check_aws, "awscurl": check_request, "curl": check_request, "eksctl": check_eksctl, "git": check_git,
+    "gpucost": check_gpucost, "helm": check_helm, "kubectl": check_kubectl, "make": check_make, "npm": check_npm,
+    "pipx": check_package, "sam": check_sam, "sha256sum": check_checksums, "shasum": check_checksums,
+    "unzip": check_unzip, "uv": check_package, "uvx": check_package,
 }  # fmt: skip
 
-MENTION_CHECKS = CHECKS | dict.fromkeys(OPTIONS, check_options)
 QUOTES = {"docs/explanation/seeds.md"}
 """Pages that quote commands with errors, to correct them."""
 
@@ -228,10 +270,10 @@ def test_commands_in_the_text_exist(page: str) -> None:
             _check_mention(rest.split(), f"{page}: {command}")
         elif program.startswith("gpucost["):
             check_package(Call("pipx", [program], ran=False, missing=[]))
-        elif rest and program in MENTION_CHECKS and page not in QUOTES:
+        elif rest and program in CHECKS and page not in QUOTES:
             arguments = shlex.split(rest.replace("…", "x"))
             if program != "sam" or "--" in rest:
-                MENTION_CHECKS[program](Call(program, arguments, ran=False, missing=[]))
+                CHECKS[program](Call(program, arguments, ran=False, missing=[]))
 
 
 def _check_mention(words: Sequence[str], where: str) -> None:
@@ -247,6 +289,21 @@ def _check_mention(words: Sequence[str], where: str) -> None:
             allowed = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
             option = word.partition("=")[0]
             assert option in allowed | {"--help", "--version", "--stack"}, f"{where}: no option {option}"
+
+
+def test_no_allowed_command_is_unused() -> None:
+    texts = [script(page) for page in PAGES]
+    texts += [token.content for page in PAGES for token in tokens(page) if token.type == "code_inline"]
+    text = "\n".join(texts)
+    allowed = [
+        *(f"aws {command}" for command in WRITTEN_BY_HAND),
+        *(f"eksctl {command}" for command in EKSCTL),
+        *(f"helm {verb}" for verb in HELM),
+        *(rf"kubectl\b(?: -n \S+)? {verb}" for verb in KUBECTL),
+        *(rf"{program}\b(?:.|\\\n)* {option}" for program, options in OPTIONS.items() for option in options),
+        *(rf"(?:^|[ (]){program}" for program in CHECKS),
+    ]
+    assert [command for command in allowed if not re.search(rf"{command}(?![\w-])", text, re.MULTILINE)] == []
 
 
 def test_the_scripts_contain_the_commands_that_readers_see() -> None:

@@ -8,7 +8,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
@@ -25,7 +26,7 @@ from gpucost_cli.demo_summary import PARTS, UNITS_SHOWN
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Pod
 from gpucost_devstack.loopback import listen
-from tests.documentation.shell_commands import PAGES, script
+from tests.documentation.shell_commands import PAGES, script, tokens
 from tests.documentation.test_commands import HOST
 from tests.listening_addresses import listening_addresses
 from tests.system.documented_stack_commands import check_run, runs_for_demo, write_settings_files
@@ -355,3 +356,15 @@ def test_every_documented_command_for_a_stack_runs_against_the_demo(running: Dem
             if arguments[0] != "dashboard":  # it runs until Ctrl-C
                 with patch.dict(os.environ):
                     check_run(page, arguments)
+
+
+def test_readme_shows_figures_of_a_demo_that_ends_at_midnight() -> None:
+    (shown,) = (token.content for token in tokens("README.md") if token.content.startswith("$ gpucost demo"))
+    rows = [cells for line in shown.splitlines()[2:] if len(cells := line.split()) > 1]
+    assert rows
+    hours = by_hour(datetime(2026, 11, 24, tzinfo=UTC))
+    for unit, _, allocated, effective, waste, *_ in rows:
+        held = sum(hour[unit][0] for hour in hours if unit in hour)
+        used = sum(hour[unit][1] for hour in hours if unit in hour)
+        figures = [f"${float(amount):,.2f}" for amount in (held, used, held - used)]
+        assert [allocated, effective, waste] == figures, unit
