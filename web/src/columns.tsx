@@ -1,10 +1,11 @@
 // Columns shared by several cost tables.
 
 import type { ComponentChildren } from "preact";
-import type { CostRow, Line } from "./api";
+import type { CostRow, Line, NodeRow } from "./api";
 import { PART_COLORS } from "./charts/colors";
 import { type Figure, gpuHours, money, percent, ratio, utilization } from "./format";
 import { type Column, Name } from "./parts";
+import { linkTo, type Route } from "./route";
 
 /** A column with a figure. */
 export function figureColumn<Row>(
@@ -60,6 +61,12 @@ export function groupColumn<Row extends { group: Record<string, string> }>(
   link?: (row: Row) => string,
 ): Column<Row> {
   return nameColumn(key, title, (row) => row.group[key] ?? "", link);
+}
+
+/** A column with a node, linked to its GPUs by hour. */
+export function nodeColumn(route: Route): Column<NodeRow> {
+  const link = ({ node, cluster }: NodeRow) => linkTo(route, "nodes", "", { node, cluster });
+  return nameColumn("node", "Node", (row) => row.node, link);
 }
 
 /** A cluster column, if rows belong to several clusters. */

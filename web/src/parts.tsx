@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
-import { changed, go, useRoute } from "./hooks";
+import { changed, type FetchState, go, useRoute } from "./hooks";
 import { type Priced, pricedShare } from "./series";
 
 export function Section(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
@@ -23,7 +23,7 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
 
 /** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
 export function Loaded<Body>(props: {
-  request: { response: Body | undefined; error: Error | undefined; isLoading: boolean; again: () => void };
+  request: FetchState<Body> & { again: () => void };
   children: (response: Body) => ComponentChildren;
 }) {
   const { response, error, isLoading, again } = props.request;
@@ -176,8 +176,27 @@ export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
 }
 
+/** A view: its title, what selects its content, and the response. */
+export function View<Body>(props: {
+  title: ComponentChildren;
+  controls?: ComponentChildren;
+  request: FetchState<Body> & { again: () => void };
+  children: (response: Body) => ComponentChildren;
+}) {
+  return (
+    <>
+      <h1>
+        {props.title}
+        <ClusterSuffix />
+      </h1>
+      {props.controls}
+      <Loaded request={props.request}>{props.children}</Loaded>
+    </>
+  );
+}
+
 /** The selected cluster, which is otherwise not visible in print. */
-export function ClusterSuffix() {
+function ClusterSuffix() {
   const { cluster } = useRoute().query;
   if (cluster === undefined || cluster === "") return null;
   return (

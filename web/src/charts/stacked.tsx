@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { axisTime, type Figure, HOUR, moment, percent, utcDay, type Zone } from "../format";
+import { axisTime, bucketName, type Figure, HOUR, percent, type Zone } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, pricedShare, stack } from "../series";
@@ -31,6 +31,8 @@ interface Props {
   /** One per bucket; undefined without data. */
   rows: readonly (Figures | undefined)[];
   coverage: readonly number[];
+  /** Share of each bucket's GPU-hours that have a price; by default that of the row. */
+  priced?: readonly number[];
   parts: readonly Series[];
   /** Sums of the parts over the period. */
   totals: Figures;
@@ -64,7 +66,7 @@ export function StackedChart(props: Props) {
       ...(isLast ? [null] : []),
     ]);
     const axis = axisOf(element);
-    const isDaily = buckets.step > HOUR; // days are UTC days
+    const isDaily = buckets.step !== "hour"; // days are UTC days
     const bars = uPlot.paths.bars?.({ size: [1, Number.POSITIVE_INFINITY], align: 1 });
     const made = new uPlot(
       {
@@ -168,9 +170,9 @@ function Readout(props: Props & { at: number }) {
   const { at, buckets, rows, parts, coverage } = props;
   const row = rows[at];
   const start = buckets.starts[at] ?? buckets.end;
-  const when = buckets.step > HOUR ? utcDay(start) : moment(start, props.zone);
+  const when = bucketName(start, buckets.step, props.zone);
   const share = coverage[at] ?? 1;
-  const priced = row === undefined ? 1 : pricedShare(row);
+  const priced = pricedAt(props, at);
   return (
     <>
       <strong>{when}</strong>
@@ -186,6 +188,11 @@ function Readout(props: Props & { at: number }) {
       {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of GPU-hours without a price</span>}
     </>
   );
+}
+
+function pricedAt({ priced, rows }: Props, index: number): number {
+  const row = rows[index];
+  return priced?.[index] ?? (row === undefined ? 1 : pricedShare(row));
 }
 
 function bucketAt(buckets: Buckets, plot: uPlot): number | null {
@@ -206,13 +213,13 @@ function choose(plot: uPlot, { buckets, onSelect }: Props): void {
   if (end > start) onSelect(start, end);
 }
 
-function hatchGaps(plot: uPlot, { buckets, rows, coverage }: Props, color: string): void {
+function hatchGaps(plot: uPlot, props: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
+  const { buckets, rows, coverage } = props;
   pen.save();
   pen.fillStyle = hatch(pen, color);
   buckets.starts.forEach((start, index) => {
-    const row = rows[index];
-    const share = row === undefined ? 0 : (coverage[index] ?? 1) * pricedShare(row);
+    const share = rows[index] === undefined ? 0 : (coverage[index] ?? 1) * pricedAt(props, index);
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     // For partial days, the hatched part of the height is the part without data or price.

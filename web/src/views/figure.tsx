@@ -9,9 +9,10 @@ import {
   type FleetTotals,
   type HoursResponse,
   type Line,
+  MAX_DETAIL_HOURS,
   type NodeRow,
 } from "../api";
-import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
 import {
   type Amounts,
   type FigureKey,
@@ -30,8 +31,6 @@ import { exactly, linkTo, periodOf, type Route } from "../route";
 import { lineKey } from "./why";
 
 const NONE = { why: "", "why-unit": "", "why-namespace": "", "why-workload": "", "why-cluster": "", "why-at": "" };
-/** Longest period whose rows are hours: the API's limit for pods. */
-const MAX_HOURS = 48;
 const MAX_DAYS = 100;
 const MOST = 8;
 
@@ -90,7 +89,7 @@ async function explain(route: Route, figure: FigureKey): Promise<Explained> {
   const whole = await get(periodOf(route), "total");
   const { start, end, currency } = whole;
   const length = (Date.parse(end) - Date.parse(start)) / HOUR;
-  const grain = length <= MAX_HOURS ? "hour" : length <= MAX_DAYS * 24 ? "day" : "month";
+  const grain = length <= MAX_DETAIL_HOURS ? "hour" : length <= MAX_DAYS * 24 ? "day" : "month";
   const { rows } = await get({ start, end }, grain);
   const total = ofPods ? whole.rows[0] : (whole as unknown as { totals: FleetTotals }).totals;
   const top = largest<(typeof rows)[number]>(rows, figure, 1).shown[0];
@@ -258,12 +257,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
             rows={topNodes?.shown ?? []}
             rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
             columns={[
-              nameColumn(
-                "node",
-                "Node",
-                (row: NodeRow) => row.node,
-                (row: NodeRow) => linkTo(route, "nodes", "", { node: row.node, cluster: row.cluster }),
-              ),
+              nodeColumn(route),
               nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               moneyColumn(figure as "node_cost_usd", nameOf(figure), currency),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },

@@ -1,12 +1,11 @@
 // Tables of an hour: pods, with links to the calculation of each cost, and nodes.
 
 import type { Line, NodeRow } from "../api";
-import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn } from "../columns";
+import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
 import { exactMoney, gpuHours, money, moment, percent } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { type Column, Table } from "../parts";
-import { linkTo } from "../route";
 import { lineKey } from "./why";
 
 const AMOUNTS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
@@ -96,12 +95,7 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
       rows={rows}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
       columns={[
-        nameColumn(
-          "node",
-          "Node",
-          (row: NodeRow) => row.node,
-          (row: NodeRow) => linkTo(route, "nodes", "", { node: row.node, cluster: row.cluster }),
-        ),
+        nodeColumn(route),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),
         {

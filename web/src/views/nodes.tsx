@@ -1,19 +1,18 @@
 // Node pools and nodes: each GPU as a strip over time, with the pods that held it and their utilization.
 
-import { fetchJson, fetchAll, type NodeRow } from "../api";
+import { fetchJson, fetchAll, MAX_DETAIL_HOURS, type NodeRow } from "../api";
 import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
-import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
+import { DAY, gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
-import { Empty, Name, ClusterSuffix, Section, Swatch, Table, Loaded } from "../parts";
+import { Empty, Name, Section, Swatch, Table, View } from "../parts";
 import { freeReason, type Removal, removalsOf, strandedReason, sumOf } from "../removal";
 import { linkTo, periodOf, type Route } from "../route";
 import { bucketsOf, endOf, ticksOf } from "../series";
 import { Scale } from "../charts/scale";
 
-const MAX_HOURS = 48;
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
 const FREE = PART_COLORS.unallocated_usd;
@@ -34,8 +33,8 @@ async function fetchNodes(route: Route): Promise<ViewData> {
     cluster,
     granularity: "total",
   });
-  const isCut = Date.parse(end) - Date.parse(start) > MAX_HOURS * HOUR;
-  const from = isCut ? instant(Date.parse(end) - 24 * HOUR) : start;
+  const isCut = Date.parse(end) - Date.parse(start) > MAX_DETAIL_HOURS * HOUR;
+  const from = isCut ? instant(Date.parse(end) - DAY) : start;
   const response = await fetchAll("v1/nodes", { start: from, end, cluster, limit: "2000" }, MAX_PAGES);
   return { start: from, end, isCut, isPartial: response.cursor !== null, rows: response.rows };
 }
@@ -45,13 +44,9 @@ export function Nodes() {
   const requestKey = JSON.stringify([periodOf(route), route.query["cluster"]]);
   const request = useFetch(requestKey, () => fetchNodes(route));
   return (
-    <>
-      <h1>
-        {heading(route)}
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
-    </>
+    <View title={heading(route)} request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
   );
 }
 

@@ -15,9 +15,9 @@ import {
   type Settled,
   type RecommendationsResponse,
 } from "../api";
-import { instant, money, moment, percent, ratio, utilization } from "../format";
+import { HOUR, instant, money, moment, percent, ratio, utilization } from "../format";
 import { useFetch, useRoute, useZone } from "../hooks";
-import { Optional, DownloadButton, Empty, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
+import { Optional, DownloadButton, Empty, Section, Stat, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
 import { periodOf, type Route } from "../route";
 import { type Grain, grainOf } from "../series";
@@ -55,7 +55,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const { start, end } = whole;
   const period = { start, end, cluster };
   const length = Date.parse(end) - Date.parse(start);
-  const hours = length / 3_600_000;
+  const hours = length / HOUR;
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
   const [fleet, before, byTime, hourStatuses, lastHour, month, alerts, recommendations] = await Promise.all([
@@ -95,13 +95,9 @@ export function Overview() {
   const requestKey = JSON.stringify([periodOf(route), query["cluster"], query["grain"]]);
   const request = useFetch(requestKey, () => fetchOverview(route));
   return (
-    <>
-      <h1>
-        Overview
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
-    </>
+    <View title="Overview" request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
   );
 }
 

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { gpuHours, money, moment, percent } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { ClusterSuffix, Empty, Loaded, Name, Section, Stat } from "../parts";
+import { Empty, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import { commandsOf, selected, type State, STATES, verifiedTotal } from "../savings";
 import { saved } from "./recommendations";
@@ -30,17 +30,11 @@ export function Savings() {
     return all === null || open === null ? null : { all, open };
   });
   return (
-    <>
-      <h1>
-        Savings
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>
-        {(viewData) =>
-          viewData === null ? <Empty>Your role may not see recommendations.</Empty> : <Shown {...viewData} />
-        }
-      </Loaded>
-    </>
+    <View title="Savings" request={request}>
+      {(viewData) =>
+        viewData === null ? <Empty>Your role may not see recommendations.</Empty> : <Shown {...viewData} />
+      }
+    </View>
   );
 }
 
@@ -89,10 +83,11 @@ function Shown({ all, open }: ViewData) {
         730 hours.
       </p>
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
-        <nav class="chips" aria-label="States">
+        <nav class="filters" aria-label="States">
           {[...STATES, { state: "all", name: "All", meaning: "Every state" }].map((entry) => (
             <a
               key={entry.state}
+              class="filter"
               href={changed(route, { state: entry.state === "open" ? "" : entry.state })}
               aria-current={state === entry.state ? "page" : undefined}
               title={entry.meaning}
