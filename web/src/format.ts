@@ -23,6 +23,13 @@ export function gpuHours(value: Figure, digits = 3): string {
   return number(value, { minimumFractionDigits: digits, maximumFractionDigits: Math.max(digits, 6) });
 }
 
+/** With two decimals, so that a column's figures can be compared. Small figures keep more. */
+export function roundHours(value: Figure): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  const digits = value !== 0 && Math.abs(value) < 0.01 ? 6 : 2;
+  return number(value, { minimumFractionDigits: 2, maximumFractionDigits: digits });
+}
+
 export function hours(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
   return number(value, { minimumFractionDigits: 1, maximumFractionDigits: 1 });

@@ -24,19 +24,33 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
 /** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
 export function Loaded<Body>(props: {
   request: FetchState<Body> & { again: () => void };
+  /** The content begins with figures. */
+  hasStats?: boolean;
   children: (response: Body) => ComponentChildren;
 }) {
   const { response, error, isLoading, again } = props.request;
   if (error !== undefined) return <ErrorMessage error={error} again={again} />;
-  if (response === undefined)
-    return (
-      <p class="loading" role="status">
-        Loading…
-      </p>
-    );
+  if (response === undefined) return <Skeleton hasStats={props.hasStats ?? false} />;
   return (
     <div class={isLoading ? "stale" : ""} aria-busy={isLoading}>
       {props.children(response)}
+    </div>
+  );
+}
+
+/** The outline of what is loading. */
+function Skeleton({ hasStats }: { hasStats: boolean }) {
+  return (
+    <div class="loading" role="status">
+      <span class="hidden">Loading…</span>
+      {hasStats && (
+        <div class="stats">
+          {[0, 1, 2, 3].map((index) => (
+            <div key={index} class="bone" />
+          ))}
+        </div>
+      )}
+      <div class="bone tall" />
     </div>
   );
 }
@@ -116,7 +130,9 @@ export function Table<Row>(props: {
   return (
     <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
       <table data-testid={props.name}>
-        <caption>{props.caption}</caption>
+        <caption>
+          <span>{props.caption}</span>
+        </caption>
         <thead>
           <tr>
             {props.columns.map((column) => {
@@ -190,7 +206,9 @@ export function View<Body>(props: {
         <ClusterSuffix />
       </h1>
       {props.controls}
-      <Loaded request={props.request}>{props.children}</Loaded>
+      <Loaded request={props.request} hasStats>
+        {props.children}
+      </Loaded>
     </>
   );
 }

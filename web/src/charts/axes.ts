@@ -1,11 +1,11 @@
 // What axes of uPlot share. Colors are read when they are drawn: paper is light.
 
 import type uPlot from "uplot";
-import { styleColor } from "./colors";
+import { styleToken } from "./colors";
 
 export function axisOf(element: Element) {
-  const ink = () => styleColor(element, "--ink");
-  const grid = () => styleColor(element, "--grid");
+  const ink = () => styleToken(element, "--ink");
+  const grid = () => styleToken(element, "--grid");
   return { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
 }
 

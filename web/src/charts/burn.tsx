@@ -6,7 +6,7 @@ import { axisTime, money, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
-import { hatch, styleColor } from "./colors";
+import { hatch, styleToken } from "./colors";
 
 interface Props {
   start: number;
@@ -74,7 +74,7 @@ export function BurnChart(props: Props) {
         hooks: {
           drawClear: [
             (drawn) => {
-              drawn.ctx.fillStyle = hatch(drawn.ctx, styleColor(element, "--missing"));
+              drawn.ctx.fillStyle = hatch(drawn.ctx, styleToken(element, "--missing"));
               for (const { from, to, coverage } of gaps) {
                 const [left, right] = [from, to].map((at) => drawn.valToPos(at / 1000, "x", true));
                 const tall = drawn.bbox.height * (1 - coverage);

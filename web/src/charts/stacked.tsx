@@ -8,7 +8,7 @@ import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, pricedShare, stack } from "../series";
 import { axisOf, sizeOf } from "./axes";
-import { hatch, OUTLINE, styleColor } from "./colors";
+import { hatch, OUTLINE, styleToken } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -96,7 +96,7 @@ export function StackedChart(props: Props) {
           })),
         ],
         hooks: {
-          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleColor(element, "--missing"))],
+          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
           draw: [(drawn) => outline(drawn, latestRef.current)],
           setCursor: [(drawn) => setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],

@@ -10,7 +10,7 @@ import {
   type HoursResponse,
   type Settled,
 } from "../api";
-import { PART_COLORS } from "../charts/colors";
+import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { figureColumn, gpuHoursColumn, moneyColumn, useColumn } from "../columns";
 import { changeOf, comparisonNote, comparisonOf, groupKey, relativeChange, withVanished } from "../compare";
@@ -40,8 +40,7 @@ import { periodOf, type Route } from "../route";
 import { bucketsOf, completeShare, isWhole, type Step } from "../series";
 import { Gaps } from "./gaps";
 
-const TOP = 7;
-const COLORS = Object.values(PART_COLORS);
+const TOP = GROUP_COLORS.length;
 
 interface Chart {
   step: Step;
@@ -378,9 +377,9 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
     key,
     name: key === "" ? "none" : key,
     meaning: "",
-    color: COLORS[index] ?? "",
+    color: GROUP_COLORS[index] ?? "",
   }));
-  if (hasOthers) series.push({ key: OTHERS, name: "others", meaning: "all other groups", color: COLORS[TOP] ?? "" });
+  if (hasOthers) series.push({ key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR });
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
   const isShared = measure === "cost_usd";

@@ -3,7 +3,7 @@
 import { fetchJson, fetchAll, MAX_DETAIL_HOURS, type NodeRow } from "../api";
 import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
-import { DAY, gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
+import { DAY, HOUR, instant, money, moment, percent, roundHours, tick } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
@@ -155,9 +155,9 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         moneyColumn("cost", "Cost", currency),
         moneyColumn("waste", "Waste", currency),
-        figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, gpuHours),
-        figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, gpuHours),
-        figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, gpuHours),
+        figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, roundHours),
+        figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
+        figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
       ]}
     />
   );
