@@ -9,6 +9,9 @@ export function axisOf(element: Element) {
   return { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
 }
 
+/** Height of a time axis. */
+export const TIME_AXIS = 32;
+
 /** Room for the longest label next to an axis. */
 export function sizeOf(_plot: uPlot, labels: readonly string[] | null): number {
   return 18 + 7 * Math.max(5, ...(labels ?? []).map((label) => label.length));

@@ -7,7 +7,7 @@ import { axisTime, bucketName, type Figure, HOUR, percent, type Zone } from "../
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, pricedShare, stack } from "../series";
-import { axisOf, sizeOf } from "./axes";
+import { axisOf, sizeOf, TIME_AXIS } from "./axes";
 import { hatch, OUTLINE, styleToken } from "./colors";
 
 /** One color of the stack. */
@@ -82,7 +82,11 @@ export function StackedChart(props: Props) {
           y: { range: (_plot, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] },
         },
         axes: [
-          { ...axis, values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)) },
+          {
+            ...axis,
+            size: TIME_AXIS,
+            values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)),
+          },
           { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => latestRef.current.show(split)) },
         ],
         series: [

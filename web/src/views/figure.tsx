@@ -28,6 +28,7 @@ import { exactMoney, gpuHours, HOUR, instant, money, moment, percent, utcDay } f
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
+import { Causes, hasCauses } from "./causes";
 import { lineKey } from "./why";
 
 const NONE = { why: "", "why-unit": "", "why-namespace": "", "why-workload": "", "why-cluster": "", "why-at": "" };
@@ -270,6 +271,12 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
           </p>
         )}
       </li>
+      {figure === "unmeasured_usd" && hasCauses(lines) && (
+        <li>
+          <h3>Why it is unmeasured</h3>
+          <Causes lines={lines} hours={hours?.rows ?? []} />
+        </li>
+      )}
       <li>
         <h3>Prices</h3>
         <Prices prices={prices} currency={currency} ofPods={ofPods} />

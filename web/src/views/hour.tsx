@@ -20,6 +20,7 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
 import { exactly, linkTo, type Route } from "../route";
+import { Causes, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
@@ -129,6 +130,11 @@ function Shown(props: ViewData) {
         </dl>
       )}
       <UnpricedNote totals={totals} />
+      {hasCauses(lines.rows) && (
+        <Section title="Why a part is unmeasured">
+          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} />
+        </Section>
+      )}
       <Section
         title="Pods"
         aside={

@@ -74,7 +74,7 @@ function Shown(props: ViewData) {
   const chosen = nodes.filter(
     (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
   );
-  if (nodes.length === 0) return <Empty>No GPU nodes in this period.</Empty>;
+  if (nodes.length === 0) return <Empty>No GPU nodes in this period. Select another period or cluster.</Empty>;
   return (
     <>
       <p class="note">
@@ -82,14 +82,14 @@ function Shown(props: ViewData) {
         {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
         {props.isPartial && " Not all hours are shown. Select a shorter period."}
       </p>
-      <Section title="Node pools">
-        <Pools rows={nodes} />
-      </Section>
       {node === undefined && (
         <Section title="Which node to remove">
           <Removals rows={pool === undefined ? nodes : chosen} />
         </Section>
       )}
+      <Section title="Node pools">
+        <Pools rows={nodes} />
+      </Section>
       <Section
         title="GPUs by hour"
         aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All node pools</a>}
@@ -168,9 +168,19 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
   const zone = useZone();
   const removals = removalsOf(rows);
   const currency = rows[0]?.currency ?? "USD";
-  if (removals.length === 0) return <Empty>No node of this period exists in its last hour.</Empty>;
+  const [first] = removals;
+  if (first === undefined)
+    return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
   return (
     <>
+      <p data-testid="remove-first">
+        <a href={changed(route, { node: first.node.node, cluster: first.node.cluster })}>
+          <Name>{first.node.node}</Name>
+        </a>{" "}
+        first: {first.emptyHours} of {first.hours} hours without pods, {percent(first.heldShare)} of its GPUs held. It
+        costs <strong>{money(first.monthlyUsd, currency)}</strong> a month
+        {first.node.capacity_type === "reserved" && ", until its commitment ends"}.
+      </p>
       <p class="note">
         Nodes of the last hour: those without pods first, then those whose GPUs pods held least. A node with pods has to
         be drained, and its pods need room on others:{" "}
@@ -260,7 +270,7 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
         label={`GPUs of node ${node.node} by hour`}
         rows={lanes.length}
         columns={hours.length}
-        rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 14 : 8}
+        rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 16 : 8}
         lineEvery={perGpu}
         dataKey={rows}
         hint=" "

@@ -130,11 +130,16 @@ function Shown(props: ViewData) {
   const { currency } = whole;
   const comparison = comparisonOf(whole.coverage, before.coverage);
   const since = relativeChange(total?.allocated_usd, before.rows[0]?.allocated_usd, comparison);
-  if (whole.coverage.hours_complete === 0) return <Empty>No data for this period yet.</Empty>;
+  if (whole.coverage.hours_complete === 0)
+    return (
+      <Empty>
+        No data for this period yet. Select another period, or see <a href={linkTo(route, "health")}>Data health</a>.
+      </Empty>
+    );
   if (total === undefined) {
     return (
       <>
-        <Empty>This business unit held no GPUs in this period.</Empty>
+        <Empty>This business unit held no GPUs in this period. Select another period.</Empty>
         <ThisMonth month={month} />
       </>
     );

@@ -31,7 +31,7 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
     align(buckets, series.get(unitOf(row)) ?? []).map((bucket, index) =>
       bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd,
     );
-  if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
+  if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   return (
     <Table
       name="units"
