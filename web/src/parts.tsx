@@ -1,7 +1,7 @@
 // Components shared by all views.
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
@@ -210,6 +210,32 @@ export function View<Body>(props: {
         {props.children}
       </Loaded>
     </>
+  );
+}
+
+/** A dialog that is open as long as it is shown. The button comes first, so that it opens at its beginning. */
+export function Dialog(props: {
+  id: string;
+  title: ComponentChildren;
+  close: () => void;
+  children: ComponentChildren;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  // Open before the first paint, so that keys pressed when it becomes visible reach it.
+  useLayoutEffect(() => {
+    const element = dialog.current;
+    if (element !== null && !element.open) element.showModal();
+  }, []);
+  return (
+    <dialog ref={dialog} aria-labelledby={props.id} onClose={props.close} data-testid={props.id}>
+      <header>
+        <h2 id={props.id}>{props.title}</h2>
+        <button type="button" onClick={() => dialog.current?.close()}>
+          Close
+        </button>
+      </header>
+      {props.children}
+    </dialog>
   );
 }
 

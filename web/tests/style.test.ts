@@ -14,7 +14,7 @@ test("colors are tokens", () => {
 test("sizes of text and radii are tokens", () => {
   const sizes = [...values("font-size"), ...values("border-radius")];
   expect(sizes.length).toBeGreaterThan(20);
-  expect(sizes.filter((size) => !/^var\(--(text|radius)[\w-]*\)$/.test(size))).toEqual(["1.2rem"]); // of 4K screens
+  expect(sizes.filter((size) => !/^var\(--(text|radius)[\w-]*\)$/.test(size))).toEqual(["1.25rem"]); // of 4K screens
 });
 
 test("spaces are tokens", () => {

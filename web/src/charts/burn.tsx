@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { axisTime, money, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
-import { axisOf, sizeOf, TIME_AXIS } from "./axes";
+import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
 import { hatch, styleToken } from "./colors";
 
@@ -68,7 +68,7 @@ export function BurnChart(props: Props) {
           y: { range: () => [0, highest > 0 ? highest : 1] },
         },
         axes: [
-          { ...axis, size: TIME_AXIS, values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
+          { ...timeAxisOf(element), values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
           { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((amount) => money(amount, props.currency)) },
         ],
         hooks: {

@@ -60,6 +60,11 @@ export function styleToken(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
+/** How much larger than usual the text is, on screens of 4K. */
+export function textScale(): number {
+  return parseFloat(getComputedStyle(document.documentElement).fontSize) / 16 || 1;
+}
+
 const hatches = new Map<string, CanvasPattern>();
 
 /** The diagonal pattern of missing data. */

@@ -7,7 +7,7 @@ import { axisTime, bucketName, type Figure, HOUR, percent, type Zone } from "../
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, pricedShare, stack } from "../series";
-import { axisOf, sizeOf, TIME_AXIS } from "./axes";
+import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { hatch, OUTLINE, styleToken } from "./colors";
 
 /** One color of the stack. */
@@ -83,8 +83,7 @@ export function StackedChart(props: Props) {
         },
         axes: [
           {
-            ...axis,
-            size: TIME_AXIS,
+            ...timeAxisOf(element),
             values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)),
           },
           { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => latestRef.current.show(split)) },

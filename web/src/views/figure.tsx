@@ -1,6 +1,5 @@
 // "Why this figure?": from a sum to its hours, pods, prices and their sources. The URL says which figure.
 
-import { useLayoutEffect, useRef } from "preact/hooks";
 import {
   type CostRow,
   fetchAll,
@@ -26,7 +25,7 @@ import {
 } from "../explain";
 import { exactMoney, gpuHours, HOUR, instant, money, moment, percent, utcDay } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
+import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { Causes, hasCauses } from "./causes";
 import { lineKey } from "./why";
@@ -115,24 +114,18 @@ export function Figure() {
 
 function Panel({ figure }: { figure: FigureKey }) {
   const route = useRoute();
-  const dialog = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => {
-    const element = dialog.current;
-    if (element !== null && !element.open) element.showModal();
-  }, []);
   const key = Object.keys(NONE).map((name) => route.query[name]);
   const requestKey = JSON.stringify([periodOf(route), route.query["cluster"], key]);
   const request = useFetch(requestKey, () => explain(route, figure));
+  const title = (
+    <>
+      How the {nameOf(figure)} of <ScopeName /> is calculated
+    </>
+  );
   return (
-    <dialog ref={dialog} aria-labelledby="figure" onClose={() => go(changed(route, NONE))} data-testid="figure">
-      <h2 id="figure">
-        How the {nameOf(figure)} of <ScopeName /> is calculated
-      </h2>
+    <Dialog id="figure" title={title} close={() => go(changed(route, NONE))}>
       <Loaded request={request}>{(explained) => <Shown {...explained} figure={figure} />}</Loaded>
-      <button type="button" onClick={() => dialog.current?.close()}>
-        Close
-      </button>
-    </dialog>
+    </Dialog>
   );
 }
 

@@ -46,11 +46,11 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
       columns={[
         ...(areSeveral ? [hour] : []),
         nameColumn("pod", "Pod", (line: Line) => line.pod),
+        ...AMOUNTS.map(why),
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
         filter("node", "Node", "node", (line) => line.node),
         ...clusterColumns(rows, (line) => line.cluster),
-        ...AMOUNTS.map(why),
         gpuHoursColumn(),
         {
           key: "units",
@@ -96,6 +96,10 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
       columns={[
         nodeColumn(route),
+        moneyColumn("node_cost_usd", "Node cost", currency),
+        ...partsOf(rows, PARTS).map((part) =>
+          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, part.name, currency),
+        ),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),
         {
@@ -110,10 +114,6 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
           cell: (row) => row.price_source || "unknown",
           by: (row) => row.price_source,
         },
-        moneyColumn("node_cost_usd", "Node cost", currency),
-        ...partsOf(rows, PARTS).map((part) =>
-          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, part.name, currency),
-        ),
       ]}
     />
   );

@@ -200,8 +200,7 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
             ({ node }: Removal) => node.node,
             ({ node }: Removal) => changed(route, { node: node.node, cluster: node.cluster }),
           ),
-          nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
-          ...clusterColumns(removals, ({ node }) => node.cluster),
+          moneyColumn("monthlyUsd", "Node cost per month", currency),
           {
             key: "empty",
             title: "Hours without pods",
@@ -217,7 +216,8 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
           },
           figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
           moneyColumn("unallocatedUsd", "Unallocated", currency),
-          moneyColumn("monthlyUsd", "Node cost per month", currency),
+          nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
+          ...clusterColumns(removals, ({ node }) => node.cluster),
           nameColumn("type", "Instance type", ({ node }: Removal) => node.instance_type),
           nameColumn("capacity", "Capacity type", ({ node }: Removal) => node.capacity_type),
         ]}

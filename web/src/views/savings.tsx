@@ -97,7 +97,7 @@ function Shown({ all, open }: ViewData) {
           ))}
         </nav>
         {shown.length === 0 ? (
-          <Nothing state={state} isReviewed={reviewed.length > 0} isEmpty={rows.length === 0} />
+          <Nothing state={state} isReviewed={reviewed.length > 0} hasOthers={rows.length > 0} />
         ) : (
           <ul class="cards" data-testid="savings">
             {shown.slice(0, MOST).map((row) => (
@@ -116,8 +116,10 @@ function Shown({ all, open }: ViewData) {
   );
 }
 
-function Nothing({ state, isReviewed, isEmpty }: { state: string; isReviewed: boolean; isEmpty: boolean }) {
-  if (!isEmpty) return <Empty>No recommendation is {state}. Select another state.</Empty>;
+function Nothing({ state, isReviewed, hasOthers }: { state: string; isReviewed: boolean; hasOthers: boolean }) {
+  const route = useRoute();
+  const { kind, unit } = route.query;
+  if (hasOthers) return <Empty>No recommendation is {state}. Select another state.</Empty>;
   if (!isReviewed)
     return (
       <Empty>
@@ -125,7 +127,15 @@ function Nothing({ state, isReviewed, isEmpty }: { state: string; isReviewed: bo
         <code>gpucost recommendations run --stack NAME</code>
       </Empty>
     );
-  return <Empty>The last review recommends nothing here. Remove a filter, or see Data health.</Empty>;
+  return (
+    <Empty>
+      The last review recommends nothing.{" "}
+      {kind || unit
+        ? "Select all kinds and business units."
+        : "Reviews need a week of hours with measured utilization; the next one runs at 04:10 UTC. "}
+      {!kind && !unit && <a href={linkTo(route, "health", "", { window: "7d" })}>Data health of the last week</a>}
+    </Empty>
+  );
 }
 
 function Filters({ all }: { all: readonly Recommendation[] }) {
