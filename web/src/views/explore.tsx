@@ -10,6 +10,7 @@ import {
   type HoursResponse,
   type Settled,
 } from "../api";
+import { useMemo } from "preact/hooks";
 import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { figureColumn, gpuHoursColumn, moneyColumn, useColumn } from "../columns";
@@ -368,18 +369,15 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   const zone = useZone();
   const { measure, by } = question;
   const { names, hours } = chart;
-  const buckets = bucketsOf(whole.start, whole.end, chart.step);
-  const { rows, totals, priced } = chartRows(question, buckets, names, chart.groups.rows, chart.all.rows);
-  const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
-  const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
-  const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
-  const series: Series[] = names.map((key, index) => ({
-    key,
-    name: key === "" ? "none" : key,
-    meaning: "",
-    color: GROUP_COLORS[index] ?? "",
-  }));
-  if (hasOthers) series.push({ key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR });
+  // The chart is drawn again only for other figures, not when the table's order changes.
+  const { buckets, rows, totals, priced, coverage, series } = useMemo(() => {
+    const buckets = bucketsOf(whole.start, whole.end, chart.step);
+    const { rows, ...figures } = chartRows(question, buckets, names, chart.groups.rows, chart.all.rows);
+    const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
+    const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
+    const filled = rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
+    return { buckets, rows: filled, coverage, series: seriesOf(names, rows), ...figures };
+  }, [chart]);
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
   const isShared = measure === "cost_usd";
@@ -389,7 +387,7 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
       <StackedChart
         label={`${MEASURES[measure]} over time by ${titleOf(by).toLowerCase()}`}
         buckets={buckets}
-        rows={rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined))}
+        rows={rows}
         coverage={coverage}
         priced={priced}
         parts={series}
@@ -409,6 +407,19 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
       <Gaps hours={hours} />
     </>
   );
+}
+
+function seriesOf(names: readonly string[], rows: readonly (Record<string, number | null> | undefined)[]): Series[] {
+  const series = names.map((key, index) => ({
+    key,
+    name: key === "" ? "none" : key,
+    meaning: "",
+    color: GROUP_COLORS[index] ?? "",
+  }));
+  const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
+  return hasOthers
+    ? [...series, { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR }]
+    : series;
 }
 
 /** The sum of the rows: the API's total, less what the filters exclude. */
