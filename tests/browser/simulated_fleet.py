@@ -84,7 +84,7 @@ class Fleet:
                 for unit in map(self.units.index, names)
             ]
         elif path == "/v1/costs" and query.get("group_by") == "cluster":
-            rows = [{**self._sum(hours), "group": {"cluster": "demo"}} for hours in self._spans(grain)]
+            rows = [{**self._sum(hours), "group": {"cluster": "demo"}} for hours in self._spans(grain) if self.units]
         elif path == "/v1/fleet":
             rows = [self._figures(0, hours) for hours in self._spans(grain)]
         elif path == "/v1/hours":
@@ -105,8 +105,8 @@ class Fleet:
     def _spans(self, grain: str) -> list[range]:
         if grain == "total":
             return [range(self.hours)]
-        step = 1 if grain == "hour" else 24
-        spans = [range(first, min(self.hours, first + step)) for first in range(0, self.hours, step)]
+        step, begin = (1, 0) if grain == "hour" else (24, -self.start.hour)  # UTC days
+        spans = [range(max(0, first), min(self.hours, first + step)) for first in range(begin, self.hours, step)]
         return [span for span in spans if any(hour not in self.missing for hour in span)]
 
     def _figures(self, unit: int, hours: range) -> dict[str, Any]:

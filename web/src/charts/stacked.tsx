@@ -59,15 +59,10 @@ export function StackedChart(props: Props) {
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
-    const isLast = rows.length === 1; // a single bar needs an end
-    const times = [...buckets.starts, ...(isLast ? [buckets.end] : [])].map((start) => start / 1000);
-    const columns = parts.map((part) => [
-      ...rows.map((row) => figureIn(row, part.key) ?? null),
-      ...(isLast ? [null] : []),
-    ]);
+    const times = buckets.starts.map((start) => start / 1000);
+    const columns = parts.map((part) => rows.map((row) => figureIn(row, part.key) ?? null));
     const axis = axisOf(element);
     const isDaily = buckets.step !== "hour"; // days are UTC days
-    const bars = uPlot.paths.bars?.({ size: [1, Number.POSITIVE_INFINITY], align: 1 });
     const made = new uPlot(
       {
         width,
@@ -94,7 +89,7 @@ export function StackedChart(props: Props) {
             fill: part.color,
             stroke: part.color,
             width: 0,
-            ...(bars === undefined ? {} : { paths: bars }),
+            paths: (drawn: uPlot, index: number) => bars(drawn, index, latestRef.current.buckets),
             points: { show: false },
           })),
         ],
@@ -234,6 +229,20 @@ function hatchGaps(plot: uPlot, props: Props, color: string): void {
 
 /** Columns narrower than this, in pixels, have an outline only at the top. */
 const NARROW = 8;
+
+/** Bars from zero, each as wide as its bucket. uPlot's bars are all as wide as the narrowest. */
+function bars(plot: uPlot, series: number, buckets: Buckets): uPlot.Series.Paths {
+  const fill = new Path2D();
+  const floor = plot.valToPos(0, "y", true);
+  plot.data[series]?.forEach((sum, index) => {
+    if (sum == null) return;
+    const [from, to] = [buckets.starts[index] ?? 0, endOf(buckets, index)].map((time) =>
+      Math.round(plot.valToPos(time / 1000, "x", true)),
+    );
+    fill.rect(from ?? 0, floor, (to ?? 0) - (from ?? 0), plot.valToPos(sum, "y", true) - floor);
+  });
+  return { fill, stroke: null };
+}
 
 function outline(plot: uPlot, { buckets }: Props): void {
   const { ctx: pen } = plot;
