@@ -5,9 +5,12 @@ The README's pictures (docs/pictures) are two of the look `readme`.
 
 import sys
 import tempfile
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import Browser
 
 from tests.browser.tabs import Tabs, running_chromium, settled
 from tests.system.running_demo import running_demo
@@ -26,28 +29,43 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0] if arguments else "screenshots")
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:
-        tabs = Tabs(browser, {demo.url.removeprefix("http://")})
-        hour = demo.end - timedelta(hours=6)
-        period = f"start={demo.end - timedelta(days=2):%Y-%m-%dT%H:00:00Z}&end={demo.end:%Y-%m-%dT%H:00:00Z}&zone=utc"
-        views = {
-            "overview": f"overview?{period}", "unit": f"unit/research?{period}", "nodes": f"nodes?{period}",
-            "hour": f"hour/{hour:%Y-%m-%dT%H:00:00Z}?zone=utc",
-        }  # fmt: skip
-        for appearance in arguments[1:] or LOOKS:
-            page = tabs.open(f"{demo.url}/docs", **LOOKS[appearance])
-            for name, address in views.items():
-                page.goto(f"{demo.url}/#/{address}")
-                settled(page)
-                page.wait_for_timeout(500)
-                page.screenshot(
-                    path=folder / f"{name}-{appearance}.png", full_page=appearance not in ("readme", "wide")
-                )
-            page.get_by_test_id("lines").get_by_role("link", name="how calculated").first.click()
-            page.get_by_test_id("why").wait_for()
-            page.screenshot(path=folder / f"why-{appearance}.png")
-        tabs.check()
+        take(browser, demo.url, demo.end, folder, arguments[1:] or list(LOOKS))
     sys.stderr.write(f"{len(list(folder.glob('*.png')))} pictures in {folder}\n")
     return 0
+
+
+def take(browser: Browser, url: str, end: datetime, folder: Path, looks: Sequence[str]) -> None:
+    """Take pictures of the last two days of a running demo."""
+    tabs = Tabs(browser, {url.removeprefix("http://")})
+    hour = f"{end - timedelta(hours=6):%Y-%m-%dT%H:00:00Z}"
+    period = f"start={end - timedelta(days=1):%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}&zone=utc"
+    views = {
+        "overview": f"overview?{period}",
+        "explore": f"explore?{period}&by=workload&measure=waste_usd&compare=1",
+        "explore-filtered": f"explore?{period}&by=workload&f.business_unit=research&trail=business_unit&grain=hour",
+        "unit": f"unit/research?{period}",
+        "savings": "savings?zone=utc&state=all",
+        "nodes": f"nodes?{period}",
+        "health": f"health?{period}",
+        "hour": f"hour/{hour}?zone=utc",
+        "empty": "overview?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z&zone=utc",
+    }
+    for appearance in looks:
+        is_screen = appearance in ("readme", "wide")
+        page = tabs.open(f"{url}/docs", **LOOKS[appearance])
+        for name, address in views.items():
+            page.goto(f"{url}/#/{address}")
+            settled(page)
+            page.wait_for_timeout(500)
+            page.screenshot(path=folder / f"{name}-{appearance}.png", full_page=not is_screen)
+        page.goto(f"{url}/#/{views['unit']}&why=waste_usd&why-unit=research")
+        page.get_by_test_id("figure-pods").wait_for()
+        page.screenshot(path=folder / f"figure-{appearance}.png")
+        page.goto(f"{url}/#/{views['hour']}")
+        page.get_by_test_id("lines").get_by_role("link", name="how calculated").first.click()
+        page.get_by_test_id("why").wait_for()
+        page.screenshot(path=folder / f"why-{appearance}.png")
+    tabs.check()
 
 
 if __name__ == "__main__":

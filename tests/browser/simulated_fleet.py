@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass
 class Fleet:
-    """Answers the requests of the overview.
+    """Answers the requests of the overview and of Explore.
 
     Attributes:
         units: business units, by descending waste.
@@ -83,6 +83,8 @@ class Fleet:
                 for hours in self._spans(grain)
                 for unit in map(self.units.index, names)
             ]
+        elif path == "/v1/costs" and query.get("group_by") == "cluster":
+            rows = [{**self._sum(hours), "group": {"cluster": "demo"}} for hours in self._spans(grain) if self.units]
         elif path == "/v1/fleet":
             rows = [self._figures(0, hours) for hours in self._spans(grain)]
         elif path == "/v1/hours":
@@ -103,8 +105,8 @@ class Fleet:
     def _spans(self, grain: str) -> list[range]:
         if grain == "total":
             return [range(self.hours)]
-        step = 1 if grain == "hour" else 24
-        spans = [range(first, min(self.hours, first + step)) for first in range(0, self.hours, step)]
+        step, begin = (1, 0) if grain == "hour" else (24, -self.start.hour)  # UTC days
+        spans = [range(max(0, first), min(self.hours, first + step)) for first in range(begin, self.hours, step)]
         return [span for span in spans if any(hour not in self.missing for hour in span)]
 
     def _figures(self, unit: int, hours: range) -> dict[str, Any]:
@@ -119,6 +121,12 @@ class Fleet:
             "unobserved_usd": 0, "host_usd": 0, "residual_usd": 0, "capacity_gpu_hours": held,
             "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0,
         }  # fmt: skip
+
+    def _sum(self, hours: range) -> dict[str, Any]:
+        """The figures of all business units."""
+        figures = [self._figures(unit, hours) for unit in range(len(self.units))]
+        sums = {name: sum(row[name] for row in figures) for name in figures[0] if name not in ("start", "end")}
+        return {"start": figures[0]["start"], "end": figures[0]["end"], **sums}
 
     @staticmethod
     def _file(route: Route, path: str) -> None:

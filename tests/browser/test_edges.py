@@ -142,6 +142,24 @@ def test_missing_hours_are_hatched_and_not_zero(visit: Callable[..., Page]) -> N
     assert path.count("L") == 10
 
 
+def test_bars_are_as_wide_as_their_days(visit: Callable[..., Page]) -> None:
+    """The first day is cut to 21 hours, the last to one."""
+    page = visit(Fleet(["research"], AUTUMN, 46), "&zone=utc&grain=day")
+    settled(page)
+    painted = page.get_by_role("application", name=re.compile("Cost over time")).evaluate(
+        """(chart) => {
+          const canvas = chart.querySelector("canvas"), over = chart.querySelector(".u-over").getBoundingClientRect();
+          const outer = canvas.getBoundingClientRect(), scale = canvas.width / outer.width;
+          return [10, 20, 30, 44, 45.5].map((hour) => {
+            const left = (over.left - outer.left + (over.width * hour) / 46) * scale;
+            const below = (over.bottom - outer.top - 4) * scale;
+            return [...canvas.getContext("2d").getImageData(left, below, 1, 1).data.slice(0, 3)].join();
+          });
+        }"""
+    )
+    assert painted == ["3,163,121"] * 5, "used cost, from the beginning of each day to its end"
+
+
 def test_no_allocation_differs_from_missing_figures(visit: Callable[..., Page]) -> None:
     page = visit(Fleet([], AUTUMN, 6))
     settled(page)

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-import requests
 import simplejson
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
@@ -23,17 +22,8 @@ from gpucost.features.recommendations.model import (
     RecommendationSubject,
     Saving,
 )
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.settings_document import SettingsDocumentStore
-from gpucost.storage.ledger import Ledger
-from gpucost_devstack.aws import client_environment, create_stack, local_client, running_aws
-from gpucost_devstack.dynamodb_local import create_table
-from gpucost_devstack.functions import LocalFunction
-from gpucost_devstack.http import serving_api
-from gpucost_devstack.prometheus import free_port
-from gpucost_devstack.stack import LAYER
-from gpucost_devstack.template import REPOSITORY
 from tests.browser.layout_checks import check_layouts
+from tests.browser.site import Site, deployment, numbers
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
@@ -62,63 +52,22 @@ EAST = 10 * HOUR
 """Age of cluster east, which has one business unit, on a pool with the same name as in west."""
 
 
-@dataclass(frozen=True)
-class Site:
-    address: str
-    client: Any
-    table: str
-
-    def ask(self, path: str) -> Any:
-        answer = requests.get(f"{self.address}/v1/{path}", timeout=30)
-        assert answer.status_code == 200, answer.text
-        return numbers(answer.text)
-
-
-def numbers(text: str) -> Any:
-    """Parse JSON with exact numbers."""
-    return simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)
-
-
 @pytest.fixture(scope="module")
 def site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(40 * HOUR, dynamodb_url) as deployed:
+    with deployed_for(40 * HOUR, dynamodb_url) as deployed:
         yield deployed
 
 
 @pytest.fixture(scope="module")
 def long_site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(DAYS_OF_A_FORECAST, dynamodb_url) as deployed:
+    with deployed_for(DAYS_OF_A_FORECAST, dynamodb_url) as deployed:
         yield deployed
 
 
-@contextmanager
-def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
-    """A table with some days of history, and the API."""
-    with ExitStack() as running:
-        endpoint = running.enter_context(running_aws())
-        port = free_port()
-        address = f"http://127.0.0.1:{port}"
-        deployed = create_stack(endpoint, address, {})
-        client, table = local_client("dynamodb", dynamodb), deployed.outputs["TableName"]
-        create_table(client, table)
-        SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
-            SETTINGS, author="test", now=datetime.now(UTC)
-        )
-        ledger = Ledger(client, table)
-        for record in records(length):
-            ledger.publish(record, replacing=None, settings_version=1, now=datetime.now(UTC))
-        for record, reason in replacements():
-            newest = ledger.newest_version_of_hour(record.cluster, record.hour)
-            ledger.publish(record, replacing=newest, settings_version=2, now=datetime.now(UTC), reason=reason)
-        store = DynamoRecommendations(client, table)
-        for recommendation in recommendations():
-            store.put(recommendation)
-        variables = {**deployed.environments["ApiFunction"], **client_environment(endpoint, dynamodb)}
-        function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
-        running.callback(function.stop)
-        routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
-        running.enter_context(serving_api(function.invoke, routes, port))
-        yield Site(address, client, table)
+def deployed_for(length: timedelta, dynamodb: str) -> AbstractContextManager[Site]:
+    return deployment(
+        dynamodb, SETTINGS, records(length), replacements=list(replacements()), recommendations=recommendations()
+    )
 
 
 def records(length: timedelta) -> Iterator[HourRecord]:

@@ -95,6 +95,8 @@ export async function settle<Body>(request: Promise<Body>): Promise<Settled<Body
   }
 }
 
+/** Longest period, in hours, of pods, of nodes, and of most dimensions by hour. */
+export const MAX_DETAIL_HOURS = 48;
 /** Most hours in one response. */
 const MAX_HOURS = 10_000;
 

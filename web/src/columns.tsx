@@ -1,10 +1,11 @@
 // Columns shared by several cost tables.
 
 import type { ComponentChildren } from "preact";
-import type { CostRow, Line } from "./api";
+import type { CostRow, Line, NodeRow } from "./api";
 import { PART_COLORS } from "./charts/colors";
-import { type Figure, gpuHours, money, percent, ratio, utilization } from "./format";
+import { type Figure, money, percent, ratio, roundHours, utilization } from "./format";
 import { type Column, Name } from "./parts";
+import { linkTo, type Route } from "./route";
 
 /** A column with a figure. */
 export function figureColumn<Row>(
@@ -32,7 +33,7 @@ export function moneyColumn<Key extends string, Row extends Partial<Record<Key, 
 
 /** A column with the allocated GPU-hours. */
 export function gpuHoursColumn<Row extends CostRow | Line>(): Column<Row> {
-  return figureColumn<Row>("allocated_gpu_hours", "GPU-hours", (row) => row.allocated_gpu_hours, gpuHours);
+  return figureColumn<Row>("allocated_gpu_hours", "GPU-hours", (row) => row.allocated_gpu_hours, roundHours);
 }
 
 /** A column with a name, optionally linked. */
@@ -62,6 +63,12 @@ export function groupColumn<Row extends { group: Record<string, string> }>(
   return nameColumn(key, title, (row) => row.group[key] ?? "", link);
 }
 
+/** A column with a node, linked to its GPUs by hour. */
+export function nodeColumn(route: Route): Column<NodeRow> {
+  const link = ({ node, cluster }: NodeRow) => linkTo(route, "nodes", "", { node, cluster });
+  return nameColumn("node", "Node", (row) => row.node, link);
+}
+
 /** A cluster column, if rows belong to several clusters. */
 export function clusterColumns<Row>(rows: readonly Row[], cluster: (row: Row) => string): Column<Row>[] {
   return new Set(rows.map(cluster)).size > 1 ? [nameColumn("cluster", "Cluster", cluster)] : [];
@@ -76,10 +83,12 @@ function Bar({ row }: { row: CostRow }) {
   const used = ratio(row.effective_gpu_hours, row.allocated_gpu_hours) ?? 0;
   const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
   return (
-    <span class="bar">
-      <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
-      <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
-      <span class="number">{percent(utilization(row))}</span>
-    </span>
+    <>
+      <span class="bar">
+        <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
+        <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
+      </span>
+      {percent(utilization(row))}
+    </>
   );
 }

@@ -1,8 +1,9 @@
 // What Explore asks the API, from the URL: a dimension, a measure, filters, and the way back.
 
-import type { CostRow, Parameters } from "./api";
+import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
 import { type Figure, HOUR } from "./format";
 import { exactly, type Route } from "./route";
+import { type Buckets, pricedShare, type Step } from "./series";
 
 export const DIMENSIONS: Readonly<Record<string, string>> = {
   business_unit: "Business unit",
@@ -54,8 +55,6 @@ export const MEASURES: Readonly<Record<Measure, string>> = {
 export const isMoney = (measure: Measure) => measure.endsWith("_usd");
 
 const FILTER = "f.";
-/** Most hours of pods, of nodes, and of most dimensions by hour. */
-export const MAX_DETAIL_HOURS = 48;
 const HOURLY = ["business_unit", "cluster", "namespace"];
 
 export interface Filter {
@@ -113,6 +112,11 @@ export function opened(question: Question, name: string): Record<string, string>
   };
 }
 
+/** The URL's parameters after a group was excluded. */
+export function excluded({ by, filters }: Question, name: string): Record<string, string> {
+  return filterQuery([...filters, { dimension: by, name, isExcluded: true }], filters);
+}
+
 /** The URL's parameters of a step of the trail: the filters of later steps are removed. */
 export function backTo(question: Question, step: number): Record<string, string> {
   const later = new Set(question.trail.slice(step));
@@ -131,6 +135,15 @@ type Costs = Parameters<"v1/costs">;
 /** The API's parameters of a question, without its period. */
 export function costsOf({ by, measure, filters }: Question): Costs {
   return { group_by: by, ...filtersOf(filters), ...(measure === "cost_usd" ? { idle: "shared-by-allocation" } : {}) };
+}
+
+/** The table's order as the API's. Orders that the API does not have become that of the measure. */
+export function sortOf({ by, measure }: Question, order: string | undefined): string {
+  if (order === undefined) return `-${measure}`;
+  const sign = order.startsWith("-") ? "-" : "";
+  const key = order.slice(sign.length);
+  if (key === "share") return sign + measure;
+  return key === by || Object.hasOwn(MEASURES, key) ? order : `-${measure}`;
 }
 
 function filtersOf(filters: readonly Filter[]): Costs {
@@ -152,8 +165,6 @@ export function onlyGroups(question: Question, names: readonly string[]): Questi
   return { ...question, filters: [...others, ...chosen] };
 }
 
-export type Step = "hour" | "day" | "week" | "month";
-
 /** The granularity of the chart: the one that was selected, if the API has it for this period and dimension. */
 export function stepOf(question: Question, start: string, end: string, selected: string | undefined): Step {
   const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
@@ -167,23 +178,54 @@ export function stepOf(question: Question, start: string, end: string, selected:
   return allowed.find((step) => step === wanted) ?? allowed[0] ?? "day";
 }
 
-/** Starts of the chart's buckets. Days, weeks (from Monday), and months are those of UTC; the first may be cut. */
-export function bucketStarts(start: string, end: string, step: Step): number[] {
-  const [first, last] = [Date.parse(start), Date.parse(end)];
-  const starts = [first];
-  for (let at = nextStart(first, step); at < last; at = nextStart(at, step)) starts.push(at);
-  return starts;
+/** Key of all groups that the chart does not name. No name contains this character. */
+export const OTHERS = "\0others";
+
+export interface ChartRows {
+  /** Figures by group; undefined in a bucket without figures. */
+  rows: (Record<string, number | null> | undefined)[];
+  totals: Record<string, number>;
+  /** Share of the GPU-hours that have a price. */
+  priced: number[];
 }
 
-function nextStart(time: number, step: Step): number {
-  if (step === "hour") return (Math.floor(time / HOUR) + 1) * HOUR;
-  const day = new Date(Math.floor(time / (24 * HOUR)) * 24 * HOUR);
-  if (step === "month") return Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1);
-  return day.getTime() + (step === "day" ? 1 : 7 - ((day.getUTCDay() + 6) % 7)) * 24 * HOUR;
-}
-
-export function figureOf(row: Partial<CostRow> | undefined, measure: Measure): Figure {
-  return row?.[measure];
+/** The chart's figures: those of the named groups, and what remains of all rows. */
+export function chartRows(
+  { by, measure }: Question,
+  { starts }: Buckets,
+  names: readonly string[],
+  groups: readonly CostRow[],
+  all: readonly CostRow[],
+): ChartRows {
+  const rows: ChartRows["rows"] = starts.map(() => undefined);
+  const hours = starts.map(() => ({ allocated_gpu_hours: 0, unpriced_gpu_hours: 0 }));
+  const at = new Map(starts.map((start, index) => [start, index]));
+  const add = (index: number | undefined, key: string, figure: Figure) => {
+    if (index === undefined) return;
+    const row = (rows[index] ??= {});
+    row[key] = figure == null || row[key] === null ? null : (row[key] ?? 0) + figure;
+  };
+  for (const row of all) {
+    const index = at.get(Date.parse(row.start));
+    add(index, OTHERS, row[measure]);
+    const sums = index === undefined ? undefined : hours[index];
+    if (sums === undefined) continue;
+    sums.allocated_gpu_hours += row.allocated_gpu_hours;
+    sums.unpriced_gpu_hours += row.unpriced_gpu_hours;
+  }
+  for (const row of groups) {
+    if (row.kind === "idle") continue;
+    const [index, figure] = [at.get(Date.parse(row.start)), row[measure]];
+    add(index, row.group[by] ?? "", figure);
+    add(index, OTHERS, figure == null ? null : -figure);
+  }
+  // Where there are figures, a group without a row held nothing: a zero, not a gap.
+  for (const row of rows)
+    for (const key of [...names, OTHERS]) if (row !== undefined) row[key] ??= key in row ? null : 0;
+  const totals: Record<string, number> = {};
+  for (const row of rows)
+    for (const [key, figure] of Object.entries(row ?? {})) totals[key] = (totals[key] ?? 0) + (figure ?? 0);
+  return { rows, totals, priced: isMoney(measure) ? hours.map(pricedShare) : hours.map(() => 1) };
 }
 
 /** One sentence if the API cannot answer the question for the period; undefined if it can. */

@@ -23,6 +23,13 @@ export function gpuHours(value: Figure, digits = 3): string {
   return number(value, { minimumFractionDigits: digits, maximumFractionDigits: Math.max(digits, 6) });
 }
 
+/** With two decimals, so that a column's figures can be compared. Small figures keep more. */
+export function roundHours(value: Figure): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  const digits = value !== 0 && Math.abs(value) < 0.01 ? 6 : 2;
+  return number(value, { minimumFractionDigits: 2, maximumFractionDigits: digits });
+}
+
 export function hours(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
   return number(value, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -36,6 +43,12 @@ export function percent(value: Figure): string {
 export function change(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
   return number(value, { style: "percent", maximumFractionDigits: 0, signDisplay: "exceptZero" });
+}
+
+/** A formatted difference, with its sign. */
+export function signed(value: Figure, show: (value: Figure) => string): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  return `${value > 0 ? "+" : ""}${show(value)}`;
 }
 
 /** part ÷ whole; null if one of them is unknown or whole is 0. */
@@ -81,21 +94,24 @@ function clockParts(at: string | number | Date, options: Intl.DateTimeFormatOpti
   return Object.fromEntries(clock.formatToParts(new Date(at)).map((part) => [part.type, part.value]));
 }
 
-const DAY = { weekday: "short", day: "numeric", month: "short" } as const;
+const DATE = { weekday: "short", day: "numeric", month: "short" } as const;
 const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
 
 export function moment(instant: string | number | Date, zone: Zone): string {
-  const at = clockParts(instant, { ...timeZone(zone), ...DAY, ...CLOCK, timeZoneName: "short" });
+  const at = clockParts(instant, { ...timeZone(zone), ...DATE, ...CLOCK, timeZoneName: "short" });
   return `${at["weekday"]} ${at["day"]} ${at["month"]}, ${at["hour"]}:${at["minute"]} ${at["timeZoneName"]}`;
 }
 
 /** Days are always UTC days, as on the AWS bill. */
 export function utcDay(instant: string | number | Date): string {
-  const at = clockParts(instant, { timeZone: "UTC", ...DAY });
+  const at = clockParts(instant, { timeZone: "UTC", ...DATE });
   return `${at["weekday"]} ${at["day"]} ${at["month"]} (UTC day)`;
 }
 
 export const HOUR = 3_600_000;
+export const DAY = 24 * HOUR;
+/** Hours of a month in monthly amounts. */
+export const HOURS_PER_MONTH = 730;
 
 /** Formats a time as the API does. */
 export function instant(time: number | Date): string {
@@ -104,13 +120,20 @@ export function instant(time: number | Date): string {
 
 /** Axis label: the hour, or the day at midnight. */
 export function axisTime(seconds: number, zone: Zone): string {
-  const at = clockParts(seconds * 1000, { ...timeZone(zone), ...DAY, ...CLOCK });
+  const at = clockParts(seconds * 1000, { ...timeZone(zone), ...DATE, ...CLOCK });
   const hour = `${at["hour"]}:${at["minute"]}`;
   return hour === "00:00" ? `${at["day"]} ${at["month"]}` : hour;
 }
 
 /** Column label: the hour, or the UTC day. */
-export function tick(start: number, step: number, zone: Zone): string {
-  const at = clockParts(start, { ...(step > HOUR ? { timeZone: "UTC" } : timeZone(zone)), ...DAY, ...CLOCK });
-  return step > HOUR ? `${at["day"]} ${at["month"]}` : `${at["weekday"]} ${at["hour"]}:${at["minute"]}`;
+export function tick(start: number, step: string, zone: Zone): string {
+  const isHour = step === "hour";
+  const at = clockParts(start, { ...(isHour ? timeZone(zone) : { timeZone: "UTC" }), ...DATE, ...CLOCK });
+  return isHour ? `${at["weekday"]} ${at["hour"]}:${at["minute"]}` : `${at["day"]} ${at["month"]}`;
+}
+
+/** Names a bucket of a chart. A cut week or month begins at the period's start. */
+export function bucketName(start: number, step: string, zone: Zone): string {
+  if (step === "hour") return moment(start, zone);
+  return step === "day" ? utcDay(start) : `${step} from ${utcDay(start)}`;
 }

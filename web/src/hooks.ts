@@ -41,6 +41,11 @@ export interface FetchState<Body> {
   isLoading: boolean;
 }
 
+/** Continues in a new task, so that parsing a large response and rendering it are no single long task. */
+function nextTask<Value>(value: Value): Promise<Value> {
+  return new Promise((resume) => setTimeout(() => resume(value)));
+}
+
 /** Sends a request whenever the key changes. Responses to earlier keys are ignored. */
 export function useFetch<Body>(
   requestKey: string,
@@ -53,15 +58,17 @@ export function useFetch<Body>(
   useEffect(() => {
     const request = ++latestRef.current;
     setState((before) => ({ ...before, error: undefined, isLoading: true, requestKey }));
-    load().then(
-      (response) => {
-        if (request === latestRef.current) setState({ response, error: undefined, isLoading: false, requestKey });
-      },
-      (reason: unknown) => {
-        const error = reason instanceof Error ? reason : new Error(String(reason));
-        if (request === latestRef.current) setState({ response: undefined, error, isLoading: false, requestKey });
-      },
-    );
+    load()
+      .then(nextTask)
+      .then(
+        (response) => {
+          if (request === latestRef.current) setState({ response, error: undefined, isLoading: false, requestKey });
+        },
+        (reason: unknown) => {
+          const error = reason instanceof Error ? reason : new Error(String(reason));
+          if (request === latestRef.current) setState({ response: undefined, error, isLoading: false, requestKey });
+        },
+      );
   }, [requestKey, round]);
   // Until the effect has run, the state belongs to the previous key.
   const isLoading = state.isLoading || state.requestKey !== requestKey;

@@ -9,7 +9,6 @@ import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
 import { ErrorMessage } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
 import "./style.css";
-import "./pages.css";
 import { Figure } from "./views/figure";
 import { Explore } from "./views/explore";
 import { Health } from "./views/health";
@@ -49,6 +48,9 @@ const WINDOWS: Record<string, string> = {
   month: "This month (UTC)",
   lastmonth: "Last month (UTC)",
 };
+
+const GRAINS: Record<string, string> = { "": "Auto", hour: "Hour", day: "UTC day" };
+const LONG_GRAINS = { week: "UTC week", month: "UTC month" };
 
 function App() {
   const route = useUrlRoute();
@@ -97,7 +99,8 @@ function skip(event: MouseEvent) {
 }
 
 function Choices({ route }: { route: Route }) {
-  const { window: chosen, start, end, cluster, zone, grain } = route.query;
+  const { window: chosen, start, end, cluster, zone, grain = "" } = route.query;
+  const grains = route.view === "explore" ? { ...GRAINS, ...LONG_GRAINS } : GRAINS;
   const isFixed = start !== undefined && end !== undefined;
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
@@ -123,10 +126,12 @@ function Choices({ route }: { route: Route }) {
       {hasPeriod && route.view !== "nodes" && route.view !== "health" && (
         <label>
           Granularity
-          <select value={grain ?? ""} onChange={(event) => set({ grain: value(event) })}>
-            <option value="">Auto</option>
-            <option value="hour">Hour</option>
-            <option value="day">UTC day</option>
+          <select value={grain in grains ? grain : ""} onChange={(event) => set({ grain: value(event) })}>
+            {Object.entries(grains).map(([key, text]) => (
+              <option key={key} value={key}>
+                {text}
+              </option>
+            ))}
           </select>
         </label>
       )}

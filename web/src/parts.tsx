@@ -1,11 +1,11 @@
 // Components shared by all views.
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
-import { changed, go, useRoute } from "./hooks";
+import { changed, type FetchState, go, useRoute } from "./hooks";
 import { type Priced, pricedShare } from "./series";
 
 export function Section(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
@@ -23,20 +23,34 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
 
 /** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
 export function Loaded<Body>(props: {
-  request: { response: Body | undefined; error: Error | undefined; isLoading: boolean; again: () => void };
+  request: FetchState<Body> & { again: () => void };
+  /** The content begins with figures. */
+  hasStats?: boolean;
   children: (response: Body) => ComponentChildren;
 }) {
   const { response, error, isLoading, again } = props.request;
   if (error !== undefined) return <ErrorMessage error={error} again={again} />;
-  if (response === undefined)
-    return (
-      <p class="loading" role="status">
-        Loading…
-      </p>
-    );
+  if (response === undefined) return <Skeleton hasStats={props.hasStats ?? false} />;
   return (
     <div class={isLoading ? "stale" : ""} aria-busy={isLoading}>
       {props.children(response)}
+    </div>
+  );
+}
+
+/** The outline of what is loading. */
+function Skeleton({ hasStats }: { hasStats: boolean }) {
+  return (
+    <div class="loading" role="status">
+      <span class="hidden">Loading…</span>
+      {hasStats && (
+        <div class="stats">
+          {[0, 1, 2, 3].map((index) => (
+            <div key={index} class="bone" />
+          ))}
+        </div>
+      )}
+      <div class="bone tall" />
     </div>
   );
 }
@@ -116,7 +130,9 @@ export function Table<Row>(props: {
   return (
     <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
       <table data-testid={props.name}>
-        <caption>{props.caption}</caption>
+        <caption>
+          <span>{props.caption}</span>
+        </caption>
         <thead>
           <tr>
             {props.columns.map((column) => {
@@ -176,8 +192,55 @@ export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
 }
 
+/** A view: its title, what selects its content, and the response. */
+export function View<Body>(props: {
+  title: ComponentChildren;
+  controls?: ComponentChildren;
+  request: FetchState<Body> & { again: () => void };
+  children: (response: Body) => ComponentChildren;
+}) {
+  return (
+    <>
+      <h1>
+        {props.title}
+        <ClusterSuffix />
+      </h1>
+      {props.controls}
+      <Loaded request={props.request} hasStats>
+        {props.children}
+      </Loaded>
+    </>
+  );
+}
+
+/** A dialog that is open as long as it is shown. The button comes first, so that it opens at its beginning. */
+export function Dialog(props: {
+  id: string;
+  title: ComponentChildren;
+  close: () => void;
+  children: ComponentChildren;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  // Open before the first paint, so that keys pressed when it becomes visible reach it.
+  useLayoutEffect(() => {
+    const element = dialog.current;
+    if (element !== null && !element.open) element.showModal();
+  }, []);
+  return (
+    <dialog ref={dialog} aria-labelledby={props.id} onClose={props.close} data-testid={props.id}>
+      <header>
+        <h2 id={props.id}>{props.title}</h2>
+        <button type="button" onClick={() => dialog.current?.close()}>
+          Close
+        </button>
+      </header>
+      {props.children}
+    </dialog>
+  );
+}
+
 /** The selected cluster, which is otherwise not visible in print. */
-export function ClusterSuffix() {
+function ClusterSuffix() {
   const { cluster } = useRoute().query;
   if (cluster === undefined || cluster === "") return null;
   return (

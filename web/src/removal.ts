@@ -1,9 +1,7 @@
 // Which node to remove, and why GPUs are not held.
 
 import type { NodeRow } from "./api";
-import { ratio } from "./format";
-
-const HOURS_PER_MONTH = 730;
+import { HOURS_PER_MONTH, ratio } from "./format";
 
 export interface Removal {
   node: NodeRow;

@@ -1,24 +1,32 @@
 // Aligns rows with evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
 import type { Coverage, HourRow } from "./api";
-import { type Figure, HOUR } from "./format";
+import { DAY, type Figure, HOUR } from "./format";
 
 export interface Buckets {
   /** Starts, in milliseconds. */
   starts: number[];
   end: number;
-  step: number;
+  step: Step;
 }
 
-export type Grain = "hour" | "day";
+/** Granularities of the API's rows. */
+export type Step = "hour" | "day" | "week" | "month";
+export type Grain = Extract<Step, "hour" | "day">;
 
-export function bucketsOf(start: string, end: string, grain: Grain): Buckets {
-  const step = grain === "hour" ? HOUR : 24 * HOUR;
-  const first = Date.parse(start);
+/** Days, weeks (from Monday), and months are those of UTC. The first and the last bucket may be cut. */
+export function bucketsOf(start: string, end: string, step: Step): Buckets {
+  const [first, last] = [Date.parse(start), Date.parse(end)];
   const starts = [first];
-  // Days are UTC days. The first and the last may be partial.
-  for (let at = (Math.floor(first / step) + 1) * step; at < Date.parse(end); at += step) starts.push(at);
-  return { starts, end: Date.parse(end), step };
+  for (let at = nextStart(first, step); at < last; at = nextStart(at, step)) starts.push(at);
+  return { starts, end: last, step };
+}
+
+function nextStart(time: number, step: Step): number {
+  if (step === "hour") return (Math.floor(time / HOUR) + 1) * HOUR;
+  const day = new Date(Math.floor(time / DAY) * DAY);
+  if (step === "month") return Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1);
+  return day.getTime() + (step === "day" ? 1 : 7 - ((day.getUTCDay() + 6) % 7)) * DAY;
 }
 
 export function endOf(buckets: Buckets, index: number): number {

@@ -1,9 +1,7 @@
 // What the waste of a period costs in a month.
 
 import type { HourRow } from "./api";
-import type { Figure } from "./format";
-
-const HOURS_PER_MONTH = 730;
+import { type Figure, HOURS_PER_MONTH } from "./format";
 
 /** Hours with figures of each cluster; null if the statuses are not available. */
 export function hoursByCluster(

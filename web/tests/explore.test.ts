@@ -1,17 +1,23 @@
 import { expect, test } from "vitest";
+import type { CostRow, Coverage } from "../src/api";
+import { changeOf, comparisonNote, comparisonOf, relativeChange, withVanished } from "../src/compare";
 import {
   backTo,
-  bucketStarts,
+  chartRows,
   costsOf,
+  excluded,
   type Filter,
   filterQuery,
   limitOf,
   onlyGroups,
   opened,
+  OTHERS,
   questionOf,
+  sortOf,
   stepOf,
 } from "../src/explore";
 import { readRoute, type Route } from "../src/route";
+import { bucketsOf } from "../src/series";
 
 const at = (query: Record<string, string>): Route => ({ view: "explore", name: "", query });
 const filter = (dimension: string, name: string, isExcluded = false): Filter => ({ dimension, name, isExcluded });
@@ -88,20 +94,83 @@ test("granularity is one that the API has for the period and the dimension", () 
   expect(step("business_unit", "2027-06-01T00:00:00Z", "hour")).toBe("week");
 });
 
-test("weeks begin on Monday, months on the first, and the first bucket is cut", () => {
-  const days = (step: "day" | "week" | "month") =>
-    bucketStarts("2026-11-18T05:00:00Z", "2026-12-02T00:00:00Z", step).map((time) =>
-      new Date(time).toISOString().slice(5, 13),
-    );
-  expect(days("week")).toEqual(["11-18T05", "11-23T00", "11-30T00"]);
-  expect(days("month")).toEqual(["11-18T05", "12-01T00"]);
-  expect(days("day").slice(0, 2)).toEqual(["11-18T05", "11-19T00"]);
-});
-
 test("a limit of the API is a sentence", () => {
   const question = questionOf(at({ by: "pod" }));
   expect(limitOf(question, "2026-11-01T00:00:00Z", "2026-11-03T00:00:00Z")).toBeUndefined();
   expect(limitOf(question, "2026-11-01T00:00:00Z", "2026-11-04T00:00:00Z")).toMatch(
     /^Costs by pod .* 48 hours\. Select/,
   );
+});
+
+const row = (fields: Partial<CostRow>): CostRow =>
+  ({ kind: "group", allocated_gpu_hours: 1, unpriced_gpu_hours: 0, group: {}, ...fields }) as CostRow;
+
+test("an excluded group becomes a filter next to the others, and the trail stays", () => {
+  const question = questionOf(at({ by: "workload", "f.workload": "!a", "f.zone": "z", trail: "zone" }));
+  const after = questionOf(at({ by: "workload", trail: "zone", ...excluded(question, "b,c") }));
+  expect(after.trail).toEqual(["zone"]);
+  expect(costsOf(after)).toEqual({ group_by: "workload", workload: "!a,!b\\,c", zone: "z" });
+  expect(costsOf(questionOf(at(excluded(questionOf(at({})), ""))))).toMatchObject({ business_unit: "*" });
+});
+
+test("the CSV has the table's order where the API has it", () => {
+  const question = questionOf(at({ by: "namespace", measure: "waste_usd" }));
+  expect(sortOf(question, undefined)).toBe("-waste_usd");
+  expect(sortOf(question, "namespace")).toBe("namespace");
+  expect(sortOf(question, "-effective_usd")).toBe("-effective_usd");
+  expect(sortOf(question, "share")).toBe("waste_usd");
+  expect(sortOf(question, "-change")).toBe("-waste_usd");
+  expect(sortOf(question, "-toString")).toBe("-waste_usd");
+});
+
+test("the chart's groups and the others add up to all rows, and a missing bucket is a gap", () => {
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-18T04:00:00Z", "hour");
+  const question = questionOf(at({ by: "namespace" }));
+  const hour = (number: number) => `2026-11-18T0${number}:00:00Z`;
+  const groups = [
+    row({ start: hour(0), group: { namespace: "a" }, allocated_usd: 3 }),
+    row({ start: hour(2), group: { namespace: "a" }, allocated_usd: null }),
+  ];
+  const all = [
+    row({ start: hour(0), allocated_usd: 4 }),
+    row({ start: hour(0), allocated_usd: 5, allocated_gpu_hours: 3, unpriced_gpu_hours: 2 }),
+    row({ start: hour(1), allocated_usd: 7 }),
+    row({ start: hour(2), allocated_usd: null, unpriced_gpu_hours: 1 }),
+  ];
+  const chart = chartRows(question, buckets, ["a"], groups, all);
+  expect(chart.rows).toEqual([{ a: 3, [OTHERS]: 6 }, { a: 0, [OTHERS]: 7 }, { a: null, [OTHERS]: null }, undefined]);
+  expect(chart.totals).toEqual({ a: 3, [OTHERS]: 13 });
+  expect(chart.priced).toEqual([0.5, 1, 0, 1]);
+  expect(chartRows({ ...question, measure: "allocated_gpu_hours" }, buckets, [], [], all).priced).toEqual([1, 1, 1, 1]);
+});
+
+const coverage = (hours_complete: number, hours_expected = 100) => ({ hours_complete, hours_expected }) as Coverage;
+
+test("complete periods are compared as they are", () => {
+  const comparison = comparisonOf(coverage(100), coverage(100));
+  expect(changeOf(12, 10, comparison)).toBe(2);
+  expect(relativeChange(12, 10, comparison)).toBeCloseTo(0.2);
+  expect(relativeChange(12, 0, comparison)).toBeNull();
+  expect(changeOf(null, 10, comparison)).toBeNull();
+  expect(comparisonNote(coverage(100), coverage(100))).toBeNull();
+});
+
+test("with few missing hours, changes are for the same number of hours; with many, there are none", () => {
+  const few = comparisonOf(coverage(96), coverage(100));
+  expect(changeOf(96, 100, few)).toBeCloseTo(0);
+  expect(comparisonNote(coverage(96), coverage(100))).toMatch(
+    /^Changes are approximate.* 96 of 100 .*, and 100 of 100/,
+  );
+  expect(comparisonOf(coverage(94), coverage(100))).toBeNull();
+  expect(comparisonOf(coverage(100), coverage(0, 0))).toBeNull();
+  expect(comparisonNote(coverage(94), coverage(100))).toMatch(/^Changes are not shown/);
+});
+
+test("a group that only the period before has is a row of zeros", () => {
+  const [now, gone] = ["now", "gone"].map((name) => row({ group: { namespace: name }, waste_usd: 3 }));
+  const rows = withVanished([now as CostRow], [gone as CostRow, now as CostRow]);
+  expect(rows.map(({ group, waste_usd }) => [group["namespace"], waste_usd])).toEqual([
+    ["now", 3],
+    ["gone", 0],
+  ]);
 });

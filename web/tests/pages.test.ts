@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import type { HourRow, NodeRow, Recommendation } from "../src/api";
+import type { HourRow, Line, NodeRow, Recommendation } from "../src/api";
 import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
 import { countsOf, findingsOf, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
 import { commandsOf, openFor, selected, verifiedTotal } from "../src/savings";
+import { causesOf } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
 function recommendation(fields: Partial<Recommendation>): Recommendation {
@@ -186,4 +187,40 @@ test("the waste of a month counts only hours with figures", () => {
   expect(monthlyWaste(4, 2)).toBe(1460);
   expect(monthlyWaste(4, 0)).toBeNull();
   expect(monthlyWaste(null, 2)).toBeNull();
+});
+
+function pod(name: string, fields: Partial<Line> = {}): Line {
+  return {
+    cluster: "west",
+    hour: "2026-11-20T01:00:00Z",
+    pod: name,
+    node: "n1",
+    resource: "nvidia.com/gpu",
+    allocated_gpu_hours: 1,
+    unmeasured_gpu_hours: 1,
+    unmeasured_usd: 2,
+    ...fields,
+  } as Line;
+}
+
+test("each unmeasured pod has the cause that the other pods and the coverage show", () => {
+  const measured = pod("measured", { unmeasured_gpu_hours: 0 });
+  const checks = (lines: Line[], utilization = 1) =>
+    causesOf(lines, [hour(1, { coverage: { allocation: 1, utilization } })]).map(({ check }) => check);
+  expect(checks([pod("a")])).toEqual(["exporter on every node"]);
+  expect(checks([pod("a"), measured])).toEqual(["pods of devices"]);
+  expect(checks([pod("a", { resource: "nvidia.com/mig-1g.10gb" }), measured])).toEqual(["signal under MIG"]);
+  expect(checks([pod("a", { unmeasured_gpu_hours: 0.3 })])).toEqual(["scrape interval"]);
+  expect(checks([pod("a", { unmeasured_gpu_hours: 0.3 })], 0.7)).toEqual(["GPU exporter now"]);
+  expect(checks([pod("a")], 0.7)).toEqual(["exporter on every node"]);
+  expect(checks([measured])).toEqual([]);
+});
+
+test("causes add up, the largest first, and an unknown price makes an amount unknown", () => {
+  const lines = [pod("a"), pod("b", { node: "n2" }), pod("c", { node: "n2", unmeasured_usd: null })];
+  const causes = causesOf(lines, []);
+  expect(causes.map(({ gpuHours, usd }) => [gpuHours, usd])).toEqual([
+    [2, null],
+    [1, 2],
+  ]);
 });

@@ -1,6 +1,16 @@
 import { describe, expect, test } from "vitest";
 import type { HourRow } from "../src/api";
-import { align, bucketsOf, gapsOf, grainOf, completeShare, pricedShare, stack, ticksOf } from "../src/series";
+import {
+  align,
+  bucketsOf,
+  gapsOf,
+  grainOf,
+  completeShare,
+  pricedShare,
+  stack,
+  type Step,
+  ticksOf,
+} from "../src/series";
 
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
 
@@ -13,6 +23,16 @@ describe("buckets", () => {
       "2026-11-19T00",
       "2026-11-20T00",
     ]);
+  });
+
+  test("weeks begin on Monday, months on the first, and the first bucket is cut", () => {
+    const days = (step: Step) =>
+      bucketsOf("2026-11-18T05:00:00Z", "2026-12-02T00:00:00Z", step).starts.map((time) =>
+        new Date(time).toISOString().slice(5, 13),
+      );
+    expect(days("week")).toEqual(["11-18T05", "11-23T00", "11-30T00"]);
+    expect(days("month")).toEqual(["11-18T05", "12-01T00"]);
+    expect(days("day").slice(0, 2)).toEqual(["11-18T05", "11-19T00"]);
   });
 
   test("a bucket without a row is a gap, not a zero", () => {

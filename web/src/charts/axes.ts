@@ -1,15 +1,21 @@
 // What axes of uPlot share. Colors are read when they are drawn: paper is light.
 
 import type uPlot from "uplot";
-import { styleColor } from "./colors";
+import { styleToken, textScale } from "./colors";
 
 export function axisOf(element: Element) {
-  const ink = () => styleColor(element, "--ink");
-  const grid = () => styleColor(element, "--grid");
-  return { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+  const ink = () => styleToken(element, "--ink");
+  const grid = () => styleToken(element, "--grid");
+  const font = `${Math.round(12 * textScale())}px ${styleToken(element, "--font")}`;
+  return { font, stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+}
+
+/** An axis of time, as high as its labels. */
+export function timeAxisOf(element: Element) {
+  return { ...axisOf(element), size: Math.round(32 * textScale()), space: Math.round(60 * textScale()) };
 }
 
 /** Room for the longest label next to an axis. */
 export function sizeOf(_plot: uPlot, labels: readonly string[] | null): number {
-  return 18 + 7 * Math.max(5, ...(labels ?? []).map((label) => label.length));
+  return 18 + 7 * textScale() * Math.max(5, ...(labels ?? []).map((label) => label.length));
 }

@@ -4,9 +4,9 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { axisTime, money, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
-import { axisOf, sizeOf } from "./axes";
+import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
-import { hatch, styleColor } from "./colors";
+import { hatch, styleToken } from "./colors";
 
 interface Props {
   start: number;
@@ -68,13 +68,13 @@ export function BurnChart(props: Props) {
           y: { range: () => [0, highest > 0 ? highest : 1] },
         },
         axes: [
-          { ...axis, values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
+          { ...timeAxisOf(element), values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
           { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((amount) => money(amount, props.currency)) },
         ],
         hooks: {
           drawClear: [
             (drawn) => {
-              drawn.ctx.fillStyle = hatch(drawn.ctx, styleColor(element, "--missing"));
+              drawn.ctx.fillStyle = hatch(drawn.ctx, styleToken(element, "--missing"));
               for (const { from, to, coverage } of gaps) {
                 const [left, right] = [from, to].map((at) => drawn.valToPos(at / 1000, "x", true));
                 const tall = drawn.bbox.height * (1 - coverage);

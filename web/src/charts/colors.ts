@@ -14,6 +14,13 @@ export const PART_COLORS: Record<PartKey, string> = {
   residual_usd: "#e87b00",
 };
 
+/** Colors of groups, which are no parts of the cost: green and red-brown, which mean used and wasted, come last. */
+export const GROUP_COLORS: readonly string[] = (
+  ["host", "unallocated", "stranded", "unmeasured", "residual", "effective", "waste"] as const
+).map((part) => PART_COLORS[`${part}_usd`]);
+/** Color of the groups that a chart does not name. */
+export const OTHERS_COLOR = PART_COLORS.unobserved_usd;
+
 /** Parts of the node cost with their colors, for a chart. */
 export function colored(parts: readonly Part[]): (Part & { color: string })[] {
   return parts.map((part) => ({ ...part, color: PART_COLORS[part.key] }));
@@ -21,6 +28,10 @@ export function colored(parts: readonly Part[]): (Part & { color: string })[] {
 
 /** Outline of the parts, dark enough for contrast with each of them, also in black-and-white print. */
 export const OUTLINE = "#1b2025";
+
+/** Names on cells of any color. */
+export const PLATE = "rgb(0 0 0 / 75%)";
+export const PLATE_TEXT = "#fff";
 
 const CIVIDIS = [
   [0, 34, 78],
@@ -44,9 +55,14 @@ export function useColor(value: number): string {
   return `rgb(${mixed.join(",")})`;
 }
 
-/** Reads a custom property of the style sheet, which depends on the color scheme. */
-export function styleColor(element: Element, name: string): string {
+/** Reads a token of the style sheet, which depends on the color scheme. */
+export function styleToken(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim();
+}
+
+/** How much larger than usual the text is, on screens of 4K. */
+export function textScale(): number {
+  return parseFloat(getComputedStyle(document.documentElement).fontSize) / 16 || 1;
 }
 
 const hatches = new Map<string, CanvasPattern>();

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { shortened } from "../removal";
-import { hatch, styleColor } from "./colors";
+import { hatch, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
 
 export interface Painted {
   /** A color, or "missing" for hatching, or null for nothing. */
@@ -54,7 +54,8 @@ export function Grid(props: GridProps) {
   const [box, width] = useWidth();
   const [pointed, setAt] = useState<[number, number] | null>(null);
   const appearance = useAppearance();
-  const { rows, columns, rowHeight, pages } = props;
+  const { rows, columns, pages } = props;
+  const rowHeight = Math.round(props.rowHeight * textScale());
   const at: [number, number] | null = pointed && [clamp(pointed[0], rows), clamp(pointed[1], columns)];
   const height = Math.max(rowHeight, rows * rowHeight);
   const redraw = () => {
@@ -65,7 +66,7 @@ export function Grid(props: GridProps) {
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     pen.scale(scale, scale);
-    draw(pen, props, width, styleColor(canvas, "--missing"), styleColor(canvas, "--grid"));
+    draw(pen, { ...props, rowHeight }, width, styleToken(canvas, "--missing"), styleToken(canvas, "--grid"));
   };
   useEffect(redraw, [width, height, appearance, props.dataKey]);
   useRedrawForPrint(redraw);
@@ -188,19 +189,19 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
     pen.fillStyle = line;
     for (let row = lineEvery; row < rows; row += lineEvery) pen.fillRect(0, row * rowHeight - 0.5, width, 1);
   }
-  pen.font = "11px system-ui, sans-serif";
+  const size = Math.round(11 * textScale());
+  pen.font = `${size}px ${styleToken(pen.canvas, "--font")}`;
   pen.textBaseline = "middle";
-  pen.lineJoin = "round";
-  pen.lineWidth = 3;
-  pen.strokeStyle = "#000"; // an outline, because a name can cover cells of any color
-  pen.fillStyle = "#fff";
   for (const { row, rows: tall, from, to, text } of props.texts ?? []) {
     const room = (to - from) * cell - 8;
-    if (tall * rowHeight < 11) continue;
+    if (tall * rowHeight < size) continue;
     const shown = shortened(text, (candidate) => pen.measureText(candidate).width <= room);
     if (shown === null) continue;
-    pen.strokeText(shown, from * cell + 4, (row + tall / 2) * rowHeight);
-    pen.fillText(shown, from * cell + 4, (row + tall / 2) * rowHeight);
+    const [left, middle] = [from * cell + 4, (row + tall / 2) * rowHeight];
+    pen.fillStyle = PLATE; // a plate, because a name can cover cells of any color
+    pen.fillRect(left - 2, middle - size / 2 - 1, pen.measureText(shown).width + 4, size + 2);
+    pen.fillStyle = PLATE_TEXT;
+    pen.fillText(shown, left, middle + 0.5);
   }
 }
 

@@ -3,12 +3,12 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { axisTime, type Figure, HOUR, moment, percent, utcDay, type Zone } from "../format";
+import { axisTime, bucketName, type Figure, HOUR, percent, type Zone } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, pricedShare, stack } from "../series";
-import { axisOf, sizeOf } from "./axes";
-import { hatch, OUTLINE, styleColor } from "./colors";
+import { axisOf, sizeOf, timeAxisOf } from "./axes";
+import { hatch, OUTLINE, styleToken } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -31,6 +31,8 @@ interface Props {
   /** One per bucket; undefined without data. */
   rows: readonly (Figures | undefined)[];
   coverage: readonly number[];
+  /** Share of each bucket's GPU-hours that have a price; by default that of the row. */
+  priced?: readonly number[];
   parts: readonly Series[];
   /** Sums of the parts over the period. */
   totals: Figures;
@@ -57,15 +59,10 @@ export function StackedChart(props: Props) {
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
-    const isLast = rows.length === 1; // a single bar needs an end
-    const times = [...buckets.starts, ...(isLast ? [buckets.end] : [])].map((start) => start / 1000);
-    const columns = parts.map((part) => [
-      ...rows.map((row) => figureIn(row, part.key) ?? null),
-      ...(isLast ? [null] : []),
-    ]);
+    const times = buckets.starts.map((start) => start / 1000);
+    const columns = parts.map((part) => rows.map((row) => figureIn(row, part.key) ?? null));
     const axis = axisOf(element);
-    const isDaily = buckets.step > HOUR; // days are UTC days
-    const bars = uPlot.paths.bars?.({ size: [1, Number.POSITIVE_INFINITY], align: 1 });
+    const isDaily = buckets.step !== "hour"; // days are UTC days
     const made = new uPlot(
       {
         width,
@@ -80,7 +77,10 @@ export function StackedChart(props: Props) {
           y: { range: (_plot, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] },
         },
         axes: [
-          { ...axis, values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)) },
+          {
+            ...timeAxisOf(element),
+            values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)),
+          },
           { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => latestRef.current.show(split)) },
         ],
         series: [
@@ -89,12 +89,12 @@ export function StackedChart(props: Props) {
             fill: part.color,
             stroke: part.color,
             width: 0,
-            ...(bars === undefined ? {} : { paths: bars }),
+            paths: (drawn: uPlot, index: number) => bars(drawn, index, latestRef.current.buckets),
             points: { show: false },
           })),
         ],
         hooks: {
-          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleColor(element, "--missing"))],
+          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
           draw: [(drawn) => outline(drawn, latestRef.current)],
           setCursor: [(drawn) => setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
@@ -168,9 +168,9 @@ function Readout(props: Props & { at: number }) {
   const { at, buckets, rows, parts, coverage } = props;
   const row = rows[at];
   const start = buckets.starts[at] ?? buckets.end;
-  const when = buckets.step > HOUR ? utcDay(start) : moment(start, props.zone);
+  const when = bucketName(start, buckets.step, props.zone);
   const share = coverage[at] ?? 1;
-  const priced = row === undefined ? 1 : pricedShare(row);
+  const priced = pricedAt(props, at);
   return (
     <>
       <strong>{when}</strong>
@@ -186,6 +186,11 @@ function Readout(props: Props & { at: number }) {
       {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of GPU-hours without a price</span>}
     </>
   );
+}
+
+function pricedAt({ priced, rows }: Props, index: number): number {
+  const row = rows[index];
+  return priced?.[index] ?? (row === undefined ? 1 : pricedShare(row));
 }
 
 function bucketAt(buckets: Buckets, plot: uPlot): number | null {
@@ -206,13 +211,13 @@ function choose(plot: uPlot, { buckets, onSelect }: Props): void {
   if (end > start) onSelect(start, end);
 }
 
-function hatchGaps(plot: uPlot, { buckets, rows, coverage }: Props, color: string): void {
+function hatchGaps(plot: uPlot, props: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
+  const { buckets, rows, coverage } = props;
   pen.save();
   pen.fillStyle = hatch(pen, color);
   buckets.starts.forEach((start, index) => {
-    const row = rows[index];
-    const share = row === undefined ? 0 : (coverage[index] ?? 1) * pricedShare(row);
+    const share = rows[index] === undefined ? 0 : (coverage[index] ?? 1) * pricedAt(props, index);
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     // For partial days, the hatched part of the height is the part without data or price.
@@ -224,6 +229,20 @@ function hatchGaps(plot: uPlot, { buckets, rows, coverage }: Props, color: strin
 
 /** Columns narrower than this, in pixels, have an outline only at the top. */
 const NARROW = 8;
+
+/** Bars from zero, each as wide as its bucket. uPlot's bars are all as wide as the narrowest. */
+function bars(plot: uPlot, series: number, buckets: Buckets): uPlot.Series.Paths {
+  const fill = new Path2D();
+  const floor = plot.valToPos(0, "y", true);
+  plot.data[series]?.forEach((sum, index) => {
+    if (sum == null) return;
+    const [from, to] = [buckets.starts[index] ?? 0, endOf(buckets, index)].map((time) =>
+      Math.round(plot.valToPos(time / 1000, "x", true)),
+    );
+    fill.rect(from ?? 0, floor, (to ?? 0) - (from ?? 0), plot.valToPos(sum, "y", true) - floor);
+  });
+  return { fill, stroke: null };
+}
 
 function outline(plot: uPlot, { buckets }: Props): void {
   const { ctx: pen } = plot;

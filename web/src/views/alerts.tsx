@@ -21,8 +21,9 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
         return (
           <li key={alert.id}>
             <span class={`phase ${alert.phase}`}>{alert.phase}</span> <strong>{alert.rule}</strong>{" "}
-            {subject.map(([key, value]) => (
+            {subject.map(([key, value], index) => (
               <span key={key}>
+                {index > 0 && ", "}
                 {key.replaceAll("_", " ")}{" "}
                 {to[key] === undefined ? (
                   <Name>{value}</Name>
@@ -30,10 +31,10 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
                   <a href={to[key](value)}>
                     <Name>{value}</Name>
                   </a>
-                )}{" "}
+                )}
               </span>
             ))}
-            since {moment(alert.since, zone)}
+            , since {moment(alert.since, zone)}
             {alert.acknowledged_by !== null && (
               <>
                 {" "}

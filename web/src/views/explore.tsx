@@ -1,15 +1,26 @@
 // Explore: costs by any dimension and measure, with filters, a way back, and the period before.
 
-import { fetchAll, fetchJson, settle, type CostRow, type CostsResponse, type Settled } from "../api";
-import { PART_COLORS } from "../charts/colors";
+import {
+  fetchAll,
+  fetchHours,
+  fetchJson,
+  settle,
+  type CostRow,
+  type CostsResponse,
+  type HoursResponse,
+  type Settled,
+} from "../api";
+import { useMemo } from "preact/hooks";
+import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
-import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, useColumn } from "../columns";
+import { figureColumn, gpuHoursColumn, moneyColumn, useColumn } from "../columns";
+import { changeOf, comparisonNote, comparisonOf, groupKey, relativeChange, withVanished } from "../compare";
 import {
   backTo,
-  bucketStarts,
+  chartRows,
   costsOf,
   DIMENSIONS,
-  figureOf,
+  excluded,
   filterQuery,
   isMoney,
   limitOf,
@@ -17,20 +28,20 @@ import {
   MEASURES,
   onlyGroups,
   opened,
+  OTHERS,
   type Question,
   questionOf,
-  type Step,
+  sortOf,
   stepOf,
 } from "../explore";
-import { change, type Figure, gpuHours, HOUR, instant, money, ratio } from "../format";
+import { change, type Figure, gpuHours, instant, money, percent, ratio, signed } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { ClusterSuffix, DownloadButton, Empty, Loaded, Name, Optional, Section, Table } from "../parts";
+import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, UnpricedNote, View } from "../parts";
 import { periodOf, type Route } from "../route";
-import { isWhole } from "../series";
+import { bucketsOf, completeShare, isWhole, type Step } from "../series";
+import { Gaps } from "./gaps";
 
-const TOP = 7;
-const OTHERS = "\0others";
-const COLORS = Object.values(PART_COLORS);
+const TOP = GROUP_COLORS.length;
 
 interface Chart {
   step: Step;
@@ -39,6 +50,7 @@ interface Chart {
   /** Of all groups, by cluster, from which the others follow. */
   all: CostsResponse;
   names: string[];
+  hours: HoursResponse | null;
 }
 
 interface ViewData {
@@ -49,7 +61,13 @@ interface ViewData {
   chart: Settled<Chart>;
 }
 
-export async function fetchExplore(route: Route): Promise<ViewData | string> {
+interface Period {
+  start: string;
+  end: string;
+  cluster: string | undefined;
+}
+
+async function fetchExplore(route: Route): Promise<ViewData | string> {
   const question = questionOf(route);
   const { cluster, grain } = route.query;
   // A small request resolves the period, so that all others match even if an hour ends meanwhile.
@@ -68,23 +86,21 @@ export async function fetchExplore(route: Route): Promise<ViewData | string> {
   return { question, whole, before, chart: await settle(fetchChart(question, period, whole, step)) };
 }
 
-async function fetchChart(
-  question: Question,
-  period: { start: string; end: string; cluster: string | undefined },
-  whole: CostsResponse,
-  step: Step,
-): Promise<Chart> {
+async function fetchChart(question: Question, period: Period, whole: CostsResponse, step: Step): Promise<Chart> {
+  const { by, measure } = question;
   const names = [...whole.rows]
     .filter(({ kind }) => kind !== "idle")
-    .sort((left, right) => (figureOf(right, question.measure) ?? 0) - (figureOf(left, question.measure) ?? 0))
+    .sort((left, right) => (right[measure] ?? 0) - (left[measure] ?? 0))
     .slice(0, TOP)
-    .map((row) => row.group[question.by] ?? "");
-  const by = { granularity: step, ...period };
-  const [groups, all] = await Promise.all([
-    names.length === 0 ? whole : fetchAll("v1/costs", { ...by, ...costsOf(onlyGroups(question, names)) }),
-    fetchAll("v1/costs", { ...by, ...costsOf({ ...question, by: "cluster" }) }),
+    .map((row) => row.group[by] ?? "");
+  const request = { granularity: step, ...period };
+  const { cluster = period.cluster } = costsOf(question);
+  const [groups, all, hours] = await Promise.all([
+    names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOf(onlyGroups(question, names)) }),
+    fetchAll("v1/costs", { ...request, ...costsOf({ ...question, by: "cluster" }) }),
+    fetchHours({ ...period, cluster }, whole.coverage),
   ]);
-  return { step, groups, all, names };
+  return { step, groups, all, names, hours };
 }
 
 export function Explore() {
@@ -92,19 +108,17 @@ export function Explore() {
   const question = questionOf(route);
   const { cluster, grain } = route.query;
   const request = useFetch(JSON.stringify([periodOf(route), cluster, grain, question]), () => fetchExplore(route));
-  return (
+  const controls = (
     <>
-      <h1>
-        Explore
-        <ClusterSuffix />
-      </h1>
       <Trail question={question} />
       <Controls question={question} />
-      <Chips question={question} />
-      <Loaded request={request}>
-        {(viewData) => (typeof viewData === "string" ? <Empty>{viewData}</Empty> : <Shown {...viewData} />)}
-      </Loaded>
+      <Filters question={question} />
     </>
+  );
+  return (
+    <View title="Explore" controls={controls} request={request}>
+      {(viewData) => (typeof viewData === "string" ? <Empty>{viewData}</Empty> : <Shown {...viewData} />)}
+    </View>
   );
 }
 
@@ -113,7 +127,7 @@ function Trail({ question }: { question: Question }) {
   const route = useRoute();
   if (question.trail.length === 0) return null;
   return (
-    <nav aria-label="Trail" class="trail">
+    <nav aria-label="Trail" class="filters">
       {question.trail.map((dimension, step) => (
         <span key={dimension}>
           <a href={changed(route, backTo(question, step))}>{titleOf(dimension)}</a>{" "}
@@ -138,18 +152,25 @@ function Options({ titles }: { titles: Readonly<Record<string, string>> }) {
   );
 }
 
+/** The settings' cost labels, as dimensions. The newest pods name them. */
+async function fetchLabels(): Promise<string[]> {
+  const { rows } = await fetchJson("v1/lines", { window: "2h", limit: "200" });
+  return [...new Set(rows.flatMap((row) => Object.keys(row.labels)))].sort().map((label) => `label:${label}`);
+}
+
 function Controls({ question }: { question: Question }) {
   const route = useRoute();
+  const { response: labels = [] } = useFetch("labels", fetchLabels);
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
   const isLabel = question.by.startsWith("label:");
+  const shownLabels = [...new Set([...labels, ...(isLabel ? [question.by] : [])])];
   return (
-    <div class="choices explore" role="group" aria-label="Question">
+    <div class="choices" role="group" aria-label="Question">
       <label>
         Group by
         <select value={question.by} onChange={(event) => set({ by: value(event), trail: "" })}>
-          {isLabel && <option value={question.by}>{titleOf(question.by)}</option>}
-          <Options titles={DIMENSIONS} />
+          <Options titles={{ ...DIMENSIONS, ...Object.fromEntries(shownLabels.map((key) => [key, titleOf(key)])) }} />
         </select>
       </label>
       <label>
@@ -171,7 +192,7 @@ function Controls({ question }: { question: Question }) {
 }
 
 /** The filters, each with a button that removes it, and a form that adds one. */
-function Chips({ question }: { question: Question }) {
+function Filters({ question }: { question: Question }) {
   const route = useRoute();
   const { filters } = question;
   const without = (index: number) => filterQuery(filters.toSpliced(index, 1), filters);
@@ -186,12 +207,13 @@ function Chips({ question }: { question: Question }) {
     go(changed(route, filterQuery([...filters, added], filters)));
   };
   return (
-    <div class="chips" role="group" aria-label="Filters">
+    <div class="filters" role="group" aria-label="Filters">
       {filters.map(({ dimension, name, isExcluded }, index) => (
-        <span class="chip" key={`${dimension} ${name}`}>
+        <span class="filter" key={`${dimension} ${name}`}>
           {titleOf(dimension)} {isExcluded ? "is not" : "is"} <Name>{name}</Name>{" "}
           <button
             type="button"
+            class="plain"
             aria-label={`Remove the filter ${titleOf(dimension)} ${name}`}
             onClick={() => go(changed(route, { ...without(index), trail: "" }))}
           >
@@ -222,7 +244,8 @@ function Shown({ question, whole, before, chart }: ViewData) {
   const route = useRoute();
   const { measure, by } = question;
   const { currency, start, end } = whole;
-  if (whole.rows.length === 0) {
+  const rows = before === null ? whole.rows : withVanished(whole.rows, before.rows);
+  if (rows.length === 0) {
     const why =
       question.filters.length > 0
         ? "Nothing matches these filters in this period. Remove a filter, or select another period."
@@ -230,28 +253,10 @@ function Shown({ question, whole, before, chart }: ViewData) {
     return <Empty>{why}</Empty>;
   }
   const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : gpuHours(figure));
-  const isIdle = (row: CostRow) => row.kind === "idle";
-  const name = (row: CostRow) => (isIdle(row) ? "idle" : (row.group[by] ?? ""));
-  const earlier = new Map(before?.rows.map((row) => [name(row), row]));
-  const isComparable = before !== null && isWhole(before.coverage) && isWhole(whole.coverage);
-  const was = (row: CostRow): Figure => {
-    const found = earlier.get(name(row));
-    return found === undefined ? (isComparable ? 0 : null) : figureOf(found, measure);
-  };
-  const difference = (row: CostRow): Figure => {
-    const [now, then] = [figureOf(row, measure), was(row)];
-    return now == null || then == null || !isComparable ? null : now - then;
-  };
   const sum = totalOf(whole, measure);
-  const chosen = figureColumn<CostRow>(measure, MEASURES[measure], (row) => figureOf(row, measure), show);
-  const rest = [
-    moneyColumn("allocated_usd", "Allocated", currency),
-    moneyColumn("effective_usd", "Effective", currency),
-    moneyColumn("waste_usd", "Waste", currency),
-    moneyColumn("unmeasured_usd", "Unmeasured", currency),
-  ].filter(({ key }) => key !== measure);
   return (
     <>
+      <UnpricedNote totals={sumsOf(whole.rows)} />
       <Section title={`${MEASURES[measure]} over time`}>
         <Optional side={chart}>
           {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
@@ -268,7 +273,7 @@ function Shown({ question, whole, before, chart }: ViewData) {
               start,
               end,
               granularity: "total",
-              sort: `-${measure}`,
+              sort: sortOf(question, route.query["explore-sort"]),
             }}
             name={`costs-by-${by}`}
           />
@@ -277,70 +282,49 @@ function Shown({ question, whole, before, chart }: ViewData) {
         <p class="note">
           <strong data-testid="explore-total">{show(sum)}</strong> in {whole.rows.length} rows
           {question.filters.length > 0 && ", the part that the filters select"}. {whole.coverage.hours_complete} of{" "}
-          {whole.coverage.hours_expected} cluster-hours are complete.
-          {before !== null && !isComparable && " Changes are shown only between complete periods."}
+          {whole.coverage.hours_expected} cluster-hours are complete.{" "}
+          {before !== null && comparisonNote(whole.coverage, before.coverage)}
         </p>
         <Table<CostRow>
           name="explore"
           caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
           sort={`-${measure}`}
-          rows={whole.rows}
-          rowKey={(row) => `${row.kind} ${Object.values(row.group).join("\n")}`}
+          rows={rows}
+          rowKey={groupKey}
           columns={[
             {
               key: by,
               title: titleOf(by),
               cell: (row) =>
-                isIdle(row) ? (
+                row.kind === "idle" ? (
                   <em>idle</em>
                 ) : (
-                  <a href={changed(route, opened(question, name(row)))}>
-                    <Name>{name(row)}</Name>
+                  <a href={changed(route, opened(question, row.group[by] ?? ""))}>
+                    <Name>{row.group[by] ?? ""}</Name>
                   </a>
                 ),
-              by: name,
+              by: (row) => row.group[by] ?? "",
             },
-            ...(by === "cluster" ? [] : clusterColumns(whole.rows, (row) => row.group["cluster"] ?? "")),
-            chosen,
-            figureColumn<CostRow>("share", "Share", (row) => ratio(figureOf(row, measure), sum), shareText),
-            ...(before === null
-              ? []
-              : [
-                  figureColumn<CostRow>("before", "Before", was, show),
-                  figureColumn<CostRow>("change", "Change", difference, (figure) =>
-                    figure == null ? "–" : `${figure > 0 ? "+" : ""}${show(figure)}`,
-                  ),
-                  figureColumn<CostRow>(
-                    "change_percent",
-                    "Change %",
-                    (row) => ratio(difference(row), was(row)),
-                    change,
-                  ),
-                ]),
-            ...rest,
+            figureColumn<CostRow>(measure, MEASURES[measure], (row) => row[measure], show),
+            figureColumn<CostRow>("share", "Share", (row) => ratio(row[measure], sum), percent),
+            ...(before === null ? [] : changeColumns(measure, whole, before, show)),
+            ...[
+              moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
+              moneyColumn<"effective_usd", CostRow>("effective_usd", "Effective", currency),
+              moneyColumn<"waste_usd", CostRow>("waste_usd", "Waste", currency),
+              moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
+            ].filter(({ key }) => key !== measure),
             useColumn(),
             ...(measure === "allocated_gpu_hours" ? [] : [gpuHoursColumn<CostRow>()]),
             {
               key: "exclude",
               title: "Filter",
               cell: (row) =>
-                isIdle(row) ? (
-                  ""
-                ) : (
+                row.kind !== "idle" && (
                   <button
                     type="button"
-                    aria-label={`Exclude ${name(row)}`}
-                    onClick={() =>
-                      go(
-                        changed(
-                          route,
-                          filterQuery(
-                            [...question.filters, { dimension: by, name: name(row), isExcluded: true }],
-                            question.filters,
-                          ),
-                        ),
-                      )
-                    }
+                    aria-label={`Exclude ${row.group[by] ?? ""}`}
+                    onClick={() => go(changed(route, excluded(question, row.group[by] ?? "")))}
                   >
                     Exclude
                   </button>
@@ -353,74 +337,105 @@ function Shown({ question, whole, before, chart }: ViewData) {
   );
 }
 
+function changeColumns(
+  measure: Measure,
+  whole: CostsResponse,
+  before: CostsResponse,
+  show: (figure: Figure) => string,
+): Column<CostRow>[] {
+  const comparison = comparisonOf(whole.coverage, before.coverage);
+  const earlier = new Map(before.rows.map((row) => [groupKey(row), row]));
+  // Without a row, the group held nothing, if enough hours are known to say so.
+  const was = (row: CostRow): Figure => {
+    const old = earlier.get(groupKey(row));
+    return old === undefined ? (comparison === null ? null : 0) : old[measure];
+  };
+  const difference = (row: CostRow) => changeOf(row[measure], was(row), comparison);
+  return [
+    figureColumn<CostRow>("before", "Before", was, show),
+    figureColumn<CostRow>("change", "Change", difference, (figure) => signed(figure, show)),
+    figureColumn<CostRow>(
+      "change_percent",
+      "Change %",
+      (row) => relativeChange(row[measure], was(row), comparison),
+      change,
+    ),
+  ];
+}
+
 function OverTime(props: { question: Question; chart: Chart; whole: CostsResponse; show: (figure: Figure) => string }) {
   const { question, chart, whole, show } = props;
   const route = useRoute();
   const zone = useZone();
   const { measure, by } = question;
-  const starts = bucketStarts(whole.start, whole.end, chart.step);
-  const buckets = { starts, end: Date.parse(whole.end), step: chart.step === "hour" ? HOUR : 24 * HOUR };
-  const rows = starts.map((): Record<string, number | null> | undefined => undefined);
-  const at = new Map(starts.map((start, index) => [start, index]));
-  const add = (start: string, key: string, figure: Figure) => {
-    const index = at.get(Date.parse(start));
-    if (index === undefined) return;
-    const row = (rows[index] ??= {});
-    row[key] = figure == null ? null : (row[key] ?? 0) + figure;
-  };
-  for (const row of chart.all.rows) add(row.start, OTHERS, figureOf(row, measure));
-  for (const row of chart.groups.rows) {
-    if (row.kind === "idle") continue;
-    add(row.start, row.group[by] ?? "", figureOf(row, measure));
-    add(row.start, OTHERS, negative(figureOf(row, measure)));
-  }
-  // Where there are figures, a group without a row held nothing: a zero, not a gap.
-  for (const row of rows)
-    for (const key of [...chart.names, OTHERS]) if (row !== undefined) row[key] ??= key in row ? null : 0;
-  const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
-  const totals: Record<string, Figure> = {};
-  for (const row of rows) {
-    for (const [key, figure] of Object.entries(row ?? {})) totals[key] = (totals[key] ?? 0) + (figure ?? 0);
-  }
-  const series: Series[] = [
-    ...chart.names.map((key, index) => ({
-      key,
-      name: key === "" ? "none" : key,
-      meaning: "",
-      color: COLORS[index] ?? "",
-    })),
-    ...(hasOthers ? [{ key: OTHERS, name: "others", meaning: "all other groups", color: COLORS[7] ?? "" }] : []),
-  ];
-  const isComplete = isWhole(whole.coverage);
+  const { names, hours } = chart;
+  // The chart is drawn again only for other figures, not when the table's order changes.
+  const { buckets, rows, totals, priced, coverage, series } = useMemo(() => {
+    const buckets = bucketsOf(whole.start, whole.end, chart.step);
+    const { rows, ...figures } = chartRows(question, buckets, names, chart.groups.rows, chart.all.rows);
+    const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
+    const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
+    const filled = rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
+    return { buckets, rows: filled, coverage, series: seriesOf(names, rows), ...figures };
+  }, [chart]);
+  const open = (start: number, end: number) =>
+    go(changed(route, { start: instant(start), end: instant(end), window: "" }));
+  const isShared = measure === "cost_usd";
+  const sum = Object.values(totals).reduce((total, figure) => total + figure, 0);
   return (
-    <StackedChart
-      label={`${MEASURES[measure]} over time by ${titleOf(by).toLowerCase()}`}
-      buckets={buckets}
-      rows={rows}
-      coverage={rows.map((row) => (row !== undefined || isComplete ? 1 : 0))}
-      parts={series}
-      totals={totals}
-      whole={totalOf(whole, measure)}
-      show={show}
-      zone={zone}
-      onOpen={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}
-      onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}
-    />
+    <>
+      <StackedChart
+        label={`${MEASURES[measure]} over time by ${titleOf(by).toLowerCase()}`}
+        buckets={buckets}
+        rows={rows}
+        coverage={coverage}
+        priced={priced}
+        parts={series}
+        totals={totals}
+        whole={isShared ? sum : totalOf(whole, measure)}
+        show={show}
+        zone={zone}
+        onOpen={open}
+        onSelect={open}
+      />
+      {isShared && (
+        <p class="note">
+          The chart shares the idle cost of each {chart.step} by the cost allocated in it; the table shares that of the
+          whole period. Their sums are the same without filters, and single groups can differ.
+        </p>
+      )}
+      <Gaps hours={hours} />
+    </>
   );
 }
 
-const negative = (figure: Figure): Figure => (figure == null ? null : -figure);
-
-/** The sum of the rows: the API's total, less what the filters exclude. */
-function totalOf(whole: CostsResponse, measure: Measure): Figure {
-  const figures = whole.rows.map((row) => figureOf(row, measure));
-  return figures.some((figure) => figure == null)
-    ? null
-    : figures.reduce<number>((sum, figure) => sum + (figure ?? 0), 0);
+function seriesOf(names: readonly string[], rows: readonly (Record<string, number | null> | undefined)[]): Series[] {
+  const series = names.map((key, index) => ({
+    key,
+    name: key === "" ? "none" : key,
+    meaning: "",
+    color: GROUP_COLORS[index] ?? "",
+  }));
+  const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
+  return hasOthers
+    ? [...series, { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR }]
+    : series;
 }
 
-function shareText(figure: Figure): string {
-  return figure == null ? "–" : `${(100 * figure).toFixed(1)}%`;
+/** The sum of the rows: the API's total, less what the filters exclude. */
+function totalOf({ rows }: CostsResponse, measure: Measure): Figure {
+  let sum = 0;
+  for (const row of rows) {
+    const figure = row[measure];
+    if (figure == null) return null;
+    sum += figure;
+  }
+  return sum;
+}
+
+function sumsOf(rows: readonly CostRow[]) {
+  const sum = (key: "allocated_gpu_hours" | "unpriced_gpu_hours") => rows.reduce((total, row) => total + row[key], 0);
+  return { allocated_gpu_hours: sum("allocated_gpu_hours"), unpriced_gpu_hours: sum("unpriced_gpu_hours") };
 }
 
 function titleOf(dimension: string): string {

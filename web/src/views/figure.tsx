@@ -1,6 +1,5 @@
 // "Why this figure?": from a sum to its hours, pods, prices and their sources. The URL says which figure.
 
-import { useLayoutEffect, useRef } from "preact/hooks";
 import {
   type CostRow,
   fetchAll,
@@ -9,9 +8,10 @@ import {
   type FleetTotals,
   type HoursResponse,
   type Line,
+  MAX_DETAIL_HOURS,
   type NodeRow,
 } from "../api";
-import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
 import {
   type Amounts,
   type FigureKey,
@@ -25,13 +25,12 @@ import {
 } from "../explain";
 import { exactMoney, gpuHours, HOUR, instant, money, moment, percent, utcDay } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
+import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
+import { Causes, hasCauses } from "./causes";
 import { lineKey } from "./why";
 
 const NONE = { why: "", "why-unit": "", "why-namespace": "", "why-workload": "", "why-cluster": "", "why-at": "" };
-/** Longest period whose rows are hours: the API's limit for pods. */
-const MAX_HOURS = 48;
 const MAX_DAYS = 100;
 const MOST = 8;
 
@@ -90,7 +89,7 @@ async function explain(route: Route, figure: FigureKey): Promise<Explained> {
   const whole = await get(periodOf(route), "total");
   const { start, end, currency } = whole;
   const length = (Date.parse(end) - Date.parse(start)) / HOUR;
-  const grain = length <= MAX_HOURS ? "hour" : length <= MAX_DAYS * 24 ? "day" : "month";
+  const grain = length <= MAX_DETAIL_HOURS ? "hour" : length <= MAX_DAYS * 24 ? "day" : "month";
   const { rows } = await get({ start, end }, grain);
   const total = ofPods ? whole.rows[0] : (whole as unknown as { totals: FleetTotals }).totals;
   const top = largest<(typeof rows)[number]>(rows, figure, 1).shown[0];
@@ -115,24 +114,18 @@ export function Figure() {
 
 function Panel({ figure }: { figure: FigureKey }) {
   const route = useRoute();
-  const dialog = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => {
-    const element = dialog.current;
-    if (element !== null && !element.open) element.showModal();
-  }, []);
   const key = Object.keys(NONE).map((name) => route.query[name]);
   const requestKey = JSON.stringify([periodOf(route), route.query["cluster"], key]);
   const request = useFetch(requestKey, () => explain(route, figure));
+  const title = (
+    <>
+      How the {nameOf(figure)} of <ScopeName /> is calculated
+    </>
+  );
   return (
-    <dialog ref={dialog} aria-labelledby="figure" onClose={() => go(changed(route, NONE))} data-testid="figure">
-      <h2 id="figure">
-        How the {nameOf(figure)} of <ScopeName /> is calculated
-      </h2>
+    <Dialog id="figure" title={title} close={() => go(changed(route, NONE))}>
       <Loaded request={request}>{(explained) => <Shown {...explained} figure={figure} />}</Loaded>
-      <button type="button" onClick={() => dialog.current?.close()}>
-        Close
-      </button>
-    </dialog>
+    </Dialog>
   );
 }
 
@@ -258,12 +251,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
             rows={topNodes?.shown ?? []}
             rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
             columns={[
-              nameColumn(
-                "node",
-                "Node",
-                (row: NodeRow) => row.node,
-                (row: NodeRow) => linkTo(route, "nodes", "", { node: row.node, cluster: row.cluster }),
-              ),
+              nodeColumn(route),
               nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               moneyColumn(figure as "node_cost_usd", nameOf(figure), currency),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
@@ -276,6 +264,12 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
           </p>
         )}
       </li>
+      {figure === "unmeasured_usd" && hasCauses(lines) && (
+        <li>
+          <h3>Why it is unmeasured</h3>
+          <Causes lines={lines} hours={hours?.rows ?? []} />
+        </li>
+      )}
       <li>
         <h3>Prices</h3>
         <Prices prices={prices} currency={currency} ofPods={ofPods} />

@@ -1,6 +1,6 @@
 // Lists missing hours with cluster and time, which the hatching does not show.
 
-import type { HoursResponse } from "../api";
+import { type HoursResponse, MAX_DETAIL_HOURS } from "../api";
 import { HOUR, instant, moment } from "../format";
 import { useRoute, useZone } from "../hooks";
 import { Name } from "../parts";
@@ -8,8 +8,6 @@ import { linkTo } from "../route";
 import { gapsOf } from "../series";
 
 const MAX_GAPS = 10;
-/** Most hours that the hour view shows. */
-const MAX_HOURS = 48;
 
 export function Gaps({ hours }: { hours: HoursResponse | null }) {
   const route = useRoute();
@@ -20,7 +18,7 @@ export function Gaps({ hours }: { hours: HoursResponse | null }) {
     <ul class="notes" data-testid="gaps">
       {gaps.slice(0, MAX_GAPS).map(({ cluster, status, start, end }) => {
         const count = (end - start) / HOUR;
-        const open = { cluster, hours: String(Math.min(MAX_HOURS, count)) };
+        const open = { cluster, hours: String(Math.min(MAX_DETAIL_HOURS, count)) };
         return (
           <li key={`${cluster} ${start}`}>
             <Name>{cluster}</Name>:{" "}

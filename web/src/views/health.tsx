@@ -20,7 +20,7 @@ import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
 import { gpuHours, instant, money, moment, percent, ratio, tick } from "../format";
 import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
 import { go, useFetch, useRoute, useZone } from "../hooks";
-import { ClusterSuffix, Empty, HatchSwatch, Loaded, Name, Optional, Section, Stat, Swatch, Table } from "../parts";
+import { Empty, HatchSwatch, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
 import { linkTo, periodOf } from "../route";
 import { bucketsOf, ticksOf } from "../series";
 
@@ -62,13 +62,9 @@ export function Health() {
     return { clusters, unmeasured, unpriced, hours, restatements };
   });
   return (
-    <>
-      <h1>
-        Data health
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
-    </>
+    <View title="Data health" request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
   );
 }
 

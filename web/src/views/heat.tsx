@@ -30,7 +30,7 @@ export function Heat(props: Props) {
   const { units, byTime, timeGrain, fleet, grain, hours } = props;
   const names = units.rows.map(unitOf);
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
-  if (names.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
+  if (names.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   const mapGrain: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
   if (mapGrain !== timeGrain)
     return <Paged units={units} names={names} hours={hours} perPage={rowsOfPage(count, names.length)} />;

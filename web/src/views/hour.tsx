@@ -10,6 +10,7 @@ import {
   type HoursResponse,
   type Line,
   type LinesResponse,
+  MAX_DETAIL_HOURS,
   type NodesResponse,
   type Parameters,
   type Settled,
@@ -17,19 +18,9 @@ import {
 import { HOUR, instant, money, moment } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import {
-  Optional,
-  DownloadButton,
-  Empty,
-  ErrorMessage,
-  Name,
-  ClusterSuffix,
-  Section,
-  Stat,
-  UnpricedNote,
-  Loaded,
-} from "../parts";
+import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
 import { exactly, linkTo, type Route } from "../route";
+import { Causes, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
@@ -52,7 +43,7 @@ interface ViewData {
 
 function spanOf(route: Route): { start: string; end: string; count: number } | null {
   const first = Date.parse(route.name);
-  const count = Math.min(48, Math.max(1, Math.trunc(Number(route.query["hours"] ?? 1)) || 1));
+  const count = Math.min(MAX_DETAIL_HOURS, Math.max(1, Math.trunc(Number(route.query["hours"] ?? 1)) || 1));
   if (Number.isNaN(first) || first % HOUR !== 0) return null;
   return { start: instant(first), end: instant(first + count * HOUR), count };
 }
@@ -97,18 +88,11 @@ export function Hour() {
   const span = spanOf(route);
   if (route.name !== "" && span === null)
     return <ErrorMessage error={new Error(`${route.name} is not a full hour.`)} />;
+  const start = span === null ? "Latest hour" : moment(span.start, zone);
   return (
-    <>
-      <h1>
-        {span === null
-          ? "Latest hour"
-          : span.count === 1
-            ? moment(span.start, zone)
-            : `${moment(span.start, zone)}, ${span.count} hours`}
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => viewData && <Shown {...viewData} />}</Loaded>
-    </>
+    <View title={span !== null && span.count > 1 ? `${start}, ${span.count} hours` : start} request={request}>
+      {(viewData) => viewData && <Shown {...viewData} />}
+    </View>
   );
 }
 
@@ -146,6 +130,11 @@ function Shown(props: ViewData) {
         </dl>
       )}
       <UnpricedNote totals={totals} />
+      {hasCauses(lines.rows) && (
+        <Section title="Why a part is unmeasured">
+          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} />
+        </Section>
+      )}
       <Section
         title="Pods"
         aside={

@@ -1,12 +1,11 @@
 // Tables of an hour: pods, with links to the calculation of each cost, and nodes.
 
 import type { Line, NodeRow } from "../api";
-import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn } from "../columns";
+import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
 import { exactMoney, gpuHours, money, moment, percent } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { type Column, Table } from "../parts";
-import { linkTo } from "../route";
 import { lineKey } from "./why";
 
 const AMOUNTS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
@@ -47,11 +46,11 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
       columns={[
         ...(areSeveral ? [hour] : []),
         nameColumn("pod", "Pod", (line: Line) => line.pod),
+        ...AMOUNTS.map(why),
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
         filter("node", "Node", "node", (line) => line.node),
         ...clusterColumns(rows, (line) => line.cluster),
-        ...AMOUNTS.map(why),
         gpuHoursColumn(),
         {
           key: "units",
@@ -96,11 +95,10 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
       rows={rows}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
       columns={[
-        nameColumn(
-          "node",
-          "Node",
-          (row: NodeRow) => row.node,
-          (row: NodeRow) => linkTo(route, "nodes", "", { node: row.node, cluster: row.cluster }),
+        nodeColumn(route),
+        moneyColumn("node_cost_usd", "Node cost", currency),
+        ...partsOf(rows, PARTS).map((part) =>
+          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, part.name, currency),
         ),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),
@@ -116,10 +114,6 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
           cell: (row) => row.price_source || "unknown",
           by: (row) => row.price_source,
         },
-        moneyColumn("node_cost_usd", "Node cost", currency),
-        ...partsOf(rows, PARTS).map((part) =>
-          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, part.name, currency),
-        ),
       ]}
     />
   );

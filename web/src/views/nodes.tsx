@@ -1,19 +1,18 @@
 // Node pools and nodes: each GPU as a strip over time, with the pods that held it and their utilization.
 
-import { fetchJson, fetchAll, type NodeRow } from "../api";
+import { fetchJson, fetchAll, MAX_DETAIL_HOURS, type NodeRow } from "../api";
 import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
-import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
+import { DAY, HOUR, instant, money, moment, percent, roundHours, tick } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
-import { Empty, Name, ClusterSuffix, Section, Swatch, Table, Loaded } from "../parts";
+import { Empty, Name, Section, Swatch, Table, View } from "../parts";
 import { freeReason, type Removal, removalsOf, strandedReason, sumOf } from "../removal";
 import { linkTo, periodOf, type Route } from "../route";
 import { bucketsOf, endOf, ticksOf } from "../series";
 import { Scale } from "../charts/scale";
 
-const MAX_HOURS = 48;
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
 const FREE = PART_COLORS.unallocated_usd;
@@ -34,8 +33,8 @@ async function fetchNodes(route: Route): Promise<ViewData> {
     cluster,
     granularity: "total",
   });
-  const isCut = Date.parse(end) - Date.parse(start) > MAX_HOURS * HOUR;
-  const from = isCut ? instant(Date.parse(end) - 24 * HOUR) : start;
+  const isCut = Date.parse(end) - Date.parse(start) > MAX_DETAIL_HOURS * HOUR;
+  const from = isCut ? instant(Date.parse(end) - DAY) : start;
   const response = await fetchAll("v1/nodes", { start: from, end, cluster, limit: "2000" }, MAX_PAGES);
   return { start: from, end, isCut, isPartial: response.cursor !== null, rows: response.rows };
 }
@@ -45,13 +44,9 @@ export function Nodes() {
   const requestKey = JSON.stringify([periodOf(route), route.query["cluster"]]);
   const request = useFetch(requestKey, () => fetchNodes(route));
   return (
-    <>
-      <h1>
-        {heading(route)}
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
-    </>
+    <View title={heading(route)} request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
   );
 }
 
@@ -79,7 +74,7 @@ function Shown(props: ViewData) {
   const chosen = nodes.filter(
     (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
   );
-  if (nodes.length === 0) return <Empty>No GPU nodes in this period.</Empty>;
+  if (nodes.length === 0) return <Empty>No GPU nodes in this period. Select another period or cluster.</Empty>;
   return (
     <>
       <p class="note">
@@ -87,14 +82,14 @@ function Shown(props: ViewData) {
         {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
         {props.isPartial && " Not all hours are shown. Select a shorter period."}
       </p>
-      <Section title="Node pools">
-        <Pools rows={nodes} />
-      </Section>
       {node === undefined && (
         <Section title="Which node to remove">
           <Removals rows={pool === undefined ? nodes : chosen} />
         </Section>
       )}
+      <Section title="Node pools">
+        <Pools rows={nodes} />
+      </Section>
       <Section
         title="GPUs by hour"
         aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All node pools</a>}
@@ -160,9 +155,9 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         moneyColumn("cost", "Cost", currency),
         moneyColumn("waste", "Waste", currency),
-        figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, gpuHours),
-        figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, gpuHours),
-        figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, gpuHours),
+        figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, roundHours),
+        figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
+        figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
       ]}
     />
   );
@@ -173,9 +168,19 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
   const zone = useZone();
   const removals = removalsOf(rows);
   const currency = rows[0]?.currency ?? "USD";
-  if (removals.length === 0) return <Empty>No node of this period exists in its last hour.</Empty>;
+  const [first] = removals;
+  if (first === undefined)
+    return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
   return (
     <>
+      <p data-testid="remove-first">
+        <a href={changed(route, { node: first.node.node, cluster: first.node.cluster })}>
+          <Name>{first.node.node}</Name>
+        </a>{" "}
+        first: {first.emptyHours} of {first.hours} hours without pods, {percent(first.heldShare)} of its GPUs held. It
+        costs <strong>{money(first.monthlyUsd, currency)}</strong> a month
+        {first.node.capacity_type === "reserved" && ", until its commitment ends"}.
+      </p>
       <p class="note">
         Nodes of the last hour: those without pods first, then those whose GPUs pods held least. A node with pods has to
         be drained, and its pods need room on others:{" "}
@@ -195,8 +200,7 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
             ({ node }: Removal) => node.node,
             ({ node }: Removal) => changed(route, { node: node.node, cluster: node.cluster }),
           ),
-          nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
-          ...clusterColumns(removals, ({ node }) => node.cluster),
+          moneyColumn("monthlyUsd", "Node cost per month", currency),
           {
             key: "empty",
             title: "Hours without pods",
@@ -212,7 +216,8 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
           },
           figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
           moneyColumn("unallocatedUsd", "Unallocated", currency),
-          moneyColumn("monthlyUsd", "Node cost per month", currency),
+          nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
+          ...clusterColumns(removals, ({ node }) => node.cluster),
           nameColumn("type", "Instance type", ({ node }: Removal) => node.instance_type),
           nameColumn("capacity", "Capacity type", ({ node }: Removal) => node.capacity_type),
         ]}
@@ -265,7 +270,7 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
         label={`GPUs of node ${node.node} by hour`}
         rows={lanes.length}
         columns={hours.length}
-        rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 14 : 8}
+        rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 16 : 8}
         lineEvery={perGpu}
         dataKey={rows}
         hint=" "

@@ -91,6 +91,6 @@ export function openAt(
   end: number,
   query: Record<string, string> = {},
 ): string {
-  if (buckets.step <= 3_600_000) return linkTo(route, "hour", instant(start), query);
+  if (buckets.step === "hour") return linkTo(route, "hour", instant(start), query);
   return changed(route, { start: instant(start), end: instant(end), window: "", grain: "hour" });
 }

@@ -9,37 +9,28 @@ import {
   fetchHours,
   fetchIfAllowed,
   type CostsResponse,
-  type FleetResponse,
-  type FleetTotals,
-  type HoursResponse,
   type Settled,
-  type RecommendationsResponse,
 } from "../api";
-import { instant, money, moment, percent, ratio, utilization } from "../format";
-import { useFetch, useRoute, useZone } from "../hooks";
-import { Optional, DownloadButton, Empty, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
+import { HOUR, instant, money, percent, ratio, utilization } from "../format";
+import { useFetch, useRoute } from "../hooks";
+import { Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
-import { periodOf, type Route } from "../route";
+import { exactly, linkTo, periodOf, type Route } from "../route";
 import { type Grain, grainOf } from "../series";
 import { Alerts } from "./alerts";
-import { WhyLink } from "./figure";
+import { Answers, type AnswersData } from "./answers";
 import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
 import { Recommendations } from "./recommendations";
-import { Units } from "./units";
+import { Units, unitOf } from "./units";
 
-interface ViewData {
+interface ViewData extends AnswersData {
   grain: Grain;
-  fleet: FleetResponse;
-  units: CostsResponse;
-  before: CostsResponse;
   byTime: CostsResponse;
   timeGrain: Grain;
-  hours: HoursResponse | null;
-  lastHour: FleetResponse;
-  month: FleetResponse;
   alerts: Settled<Alert[]>;
-  recommendations: Settled<RecommendationsResponse | null>;
+  /** The workload with the most waste of the unit with the most waste; null without units. */
+  worst: Settled<CostsResponse | null>;
 }
 
 export async function fetchOverview(route: Route): Promise<ViewData> {
@@ -55,28 +46,28 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const { start, end } = whole;
   const period = { start, end, cluster };
   const length = Date.parse(end) - Date.parse(start);
-  const hours = length / 3_600_000;
+  const hours = length / HOUR;
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
-  const [fleet, before, byTime, hourStatuses, lastHour, month, alerts, recommendations] = await Promise.all([
-    fetchJson("v1/fleet", { ...period, granularity: grain }),
-    fetchJson("v1/costs", {
-      start: instant(Date.parse(start) - length),
-      end: start,
-      cluster,
-      granularity: "total",
-      group_by: "business_unit",
-    }),
-    fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-    fetchHours(period, whole.coverage),
-    fetchJson("v1/fleet", { window: "6h", cluster }),
-    fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
-    settle(fetchAlerts(end)),
-    settle(fetchIfAllowed("v1/recommendations", { cluster })),
-  ]);
+  const earlier = { start: instant(Date.parse(start) - length), end: start, cluster };
+  const first = whole.rows[0];
+  const [fleet, fleetBefore, before, byTime, hourStatuses, lastHour, month, alerts, recommendations, worst] =
+    await Promise.all([
+      fetchJson("v1/fleet", { ...period, granularity: grain }),
+      fetchJson("v1/fleet", { ...earlier, granularity: "total" }),
+      fetchJson("v1/costs", { ...earlier, granularity: "total", group_by: "business_unit" }),
+      fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
+      fetchHours(period, whole.coverage),
+      fetchJson("v1/fleet", { window: "6h", cluster }),
+      fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
+      settle(fetchAlerts(end)),
+      settle(fetchIfAllowed("v1/recommendations", { cluster })),
+      first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first))),
+    ]);
   return {
     grain,
     fleet,
+    fleetBefore,
     units: whole,
     before,
     byTime,
@@ -86,7 +77,19 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     month,
     alerts,
     recommendations,
+    worst,
   };
+}
+
+function fetchWorst(period: { start: string; end: string; cluster: string | undefined }, unit: string) {
+  return fetchJson("v1/costs", {
+    ...period,
+    business_unit: exactly(unit),
+    granularity: "total",
+    group_by: "namespace,workload_kind,workload",
+    sort: "-waste_usd",
+    limit: "1",
+  });
 }
 
 export function Overview() {
@@ -95,82 +98,29 @@ export function Overview() {
   const requestKey = JSON.stringify([periodOf(route), query["cluster"], query["grain"]]);
   const request = useFetch(requestKey, () => fetchOverview(route));
   return (
-    <>
-      <h1>
-        Overview
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
-    </>
+    <View title="Overview" request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
   );
 }
 
 function Shown(props: ViewData) {
   const route = useRoute();
-  const zone = useZone();
   const { fleet, units } = props;
-  const { totals } = fleet;
   const { coverage } = units;
   if (coverage.hours_complete === 0) {
     return (
-      <Empty>No data for this period yet: {coverage.hours_expected} cluster-hours expected, none with figures.</Empty>
+      <Empty>
+        No data for this period yet: {coverage.hours_expected} cluster-hours expected, none with figures. Select another
+        period, or see <a href={linkTo(route, "health")}>Data health</a> for the reason.
+      </Empty>
     );
   }
   const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
-  const isFleet = totals.capacity_gpu_hours !== null;
-  const now = props.lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
-  const month = props.month.totals;
-  const cost = (totals: FleetTotals) => totals.node_cost_usd ?? totals.allocated_usd;
   return (
     <>
-      <dl class="stats">
-        <Stat
-          name={isFleet ? "Current hourly cost" : "Your current hourly cost"}
-          value={money(now && cost(now), fleet.currency)}
-          note={now && <>hour starting {moment(now.start, zone)}</>}
-          testId="cost-now"
-        />
-        <Stat name="This month" value={money(cost(month), fleet.currency)} testId="cost-month" />
-        <Stat
-          name="This period"
-          value={money(cost(totals), fleet.currency)}
-          note={
-            <>
-              <Period start={fleet.start} end={fleet.end} />{" "}
-              <WhyLink
-                figure={isFleet ? "node_cost_usd" : "allocated_usd"}
-                amount={money(cost(totals), fleet.currency)}
-              />
-            </>
-          }
-          testId="cost-period"
-        />
-        <Stat
-          name="Waste"
-          value={money(totals.waste_usd, fleet.currency)}
-          note={
-            <>
-              {percent(ratio(totals.waste_usd, totals.allocated_usd))} of allocated cost{" "}
-              <WhyLink figure="waste_usd" amount={money(totals.waste_usd, fleet.currency)} />
-            </>
-          }
-          testId="waste"
-        />
-        <Stat
-          name="Utilization"
-          value={percent(utilization(totals))}
-          note="of measured GPU-hours"
-          testId="utilization"
-        />
-        <Stat
-          name="Coverage"
-          value={percent(ratio(coverage.hours_complete, coverage.hours_expected))}
-          note={`${coverage.hours_complete} of ${coverage.hours_expected} cluster-hours complete`}
-          testId="coverage"
-        />
-      </dl>
-      <UnpricedNote totals={totals} />
-      <CostOverTime {...props} />
+      <Answers {...props} />
+      <UnpricedNote totals={fleet.totals} />
       <Section
         title="Business units by waste"
         aside={
@@ -181,7 +131,12 @@ function Shown(props: ViewData) {
           />
         }
       >
+        <Worst {...props} />
         <Units {...props} />
+      </Section>
+      <CostOverTime {...props} />
+      <Section title="Recommendations">
+        <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
       </Section>
       <Section title="Utilization over time">
         <Heat {...props} />
@@ -189,18 +144,34 @@ function Shown(props: ViewData) {
       <Section title="Active alerts">
         <Optional side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Optional>
       </Section>
-      <Section title="Recommendations">
-        <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
-      </Section>
     </>
   );
 }
 
-function Period({ start, end }: { start: string; end: string }) {
-  const zone = useZone();
+/** The unit that wastes most, and the workload that explains it. */
+function Worst({ units, worst }: ViewData) {
+  const route = useRoute();
+  const row = units.rows[0];
+  if (row === undefined || !row.waste_usd) return null;
+  const workload = "response" in worst ? worst.response?.rows[0] : undefined;
+  const usd = (amount: number | null) => money(amount, units.currency);
   return (
-    <span>
-      {moment(start, zone)} to {moment(end, zone)}
-    </span>
+    <p data-testid="worst">
+      <a href={linkTo(route, "unit", unitOf(row))}>
+        <Name>{unitOf(row)}</Name>
+      </a>{" "}
+      wastes most: {usd(row.waste_usd)}, {percent(ratio(row.waste_usd, row.allocated_usd))} of its allocated cost.
+      {workload !== undefined && (
+        <>
+          {" "}
+          Most of it is {workload.group["workload_kind"]}{" "}
+          <strong>
+            <Name>{workload.group["workload"] ?? ""}</Name>
+          </strong>{" "}
+          in <Name>{workload.group["namespace"] ?? ""}</Name>: {usd(workload.waste_usd)}, at{" "}
+          {percent(utilization(workload))} utilization.
+        </>
+      )}
+    </p>
   );
 }

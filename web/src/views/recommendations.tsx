@@ -21,17 +21,35 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
           cell: (recommendation) => <Summary recommendation={recommendation} />,
         },
         {
-          key: "kind",
-          title: "Kind",
-          cell: (recommendation) => recommendation.kind,
-          by: (recommendation) => recommendation.kind,
-        },
-        {
           key: "usd",
           title: "Monthly savings",
           isFigure: true,
           cell: (recommendation) => saved(recommendation.saving.usd, recommendation.currency),
           by: (recommendation) => recommendation.saving.usd,
+        },
+        {
+          key: "confidence",
+          title: "Confidence",
+          cell: (recommendation) => recommendation.confidence,
+          by: (recommendation) => recommendation.confidence,
+        },
+        {
+          key: "risk",
+          title: "Risk",
+          cell: (recommendation) => <span title={recommendation.risk_note}>{recommendation.risk}</span>,
+          by: (recommendation) => recommendation.risk,
+        },
+        {
+          key: "effort",
+          title: "Effort",
+          cell: (recommendation) => recommendation.effort,
+          by: (recommendation) => recommendation.effort,
+        },
+        {
+          key: "kind",
+          title: "Kind",
+          cell: (recommendation) => recommendation.kind,
+          by: (recommendation) => recommendation.kind,
         },
         {
           key: "range",
@@ -52,24 +70,6 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
             </span>
           ),
           by: (recommendation) => recommendation.saving.cash_usd,
-        },
-        {
-          key: "confidence",
-          title: "Confidence",
-          cell: (recommendation) => recommendation.confidence,
-          by: (recommendation) => recommendation.confidence,
-        },
-        {
-          key: "risk",
-          title: "Risk",
-          cell: (recommendation) => <span title={recommendation.risk_note}>{recommendation.risk}</span>,
-          by: (recommendation) => recommendation.risk,
-        },
-        {
-          key: "effort",
-          title: "Effort",
-          cell: (recommendation) => recommendation.effort,
-          by: (recommendation) => recommendation.effort,
         },
       ]}
     />

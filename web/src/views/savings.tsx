@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { gpuHours, money, moment, percent } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { ClusterSuffix, Empty, Loaded, Name, Section, Stat } from "../parts";
+import { Empty, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import { commandsOf, selected, type State, STATES, verifiedTotal } from "../savings";
 import { saved } from "./recommendations";
@@ -30,17 +30,11 @@ export function Savings() {
     return all === null || open === null ? null : { all, open };
   });
   return (
-    <>
-      <h1>
-        Savings
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>
-        {(viewData) =>
-          viewData === null ? <Empty>Your role may not see recommendations.</Empty> : <Shown {...viewData} />
-        }
-      </Loaded>
-    </>
+    <View title="Savings" request={request}>
+      {(viewData) =>
+        viewData === null ? <Empty>Your role may not see recommendations.</Empty> : <Shown {...viewData} />
+      }
+    </View>
   );
 }
 
@@ -89,10 +83,11 @@ function Shown({ all, open }: ViewData) {
         730 hours.
       </p>
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
-        <nav class="chips" aria-label="States">
+        <nav class="filters" aria-label="States">
           {[...STATES, { state: "all", name: "All", meaning: "Every state" }].map((entry) => (
             <a
               key={entry.state}
+              class="filter"
               href={changed(route, { state: entry.state === "open" ? "" : entry.state })}
               aria-current={state === entry.state ? "page" : undefined}
               title={entry.meaning}
@@ -102,7 +97,7 @@ function Shown({ all, open }: ViewData) {
           ))}
         </nav>
         {shown.length === 0 ? (
-          <Nothing state={state} isReviewed={reviewed.length > 0} isEmpty={rows.length === 0} />
+          <Nothing state={state} isReviewed={reviewed.length > 0} hasOthers={rows.length > 0} />
         ) : (
           <ul class="cards" data-testid="savings">
             {shown.slice(0, MOST).map((row) => (
@@ -121,8 +116,10 @@ function Shown({ all, open }: ViewData) {
   );
 }
 
-function Nothing({ state, isReviewed, isEmpty }: { state: string; isReviewed: boolean; isEmpty: boolean }) {
-  if (!isEmpty) return <Empty>No recommendation is {state}. Select another state.</Empty>;
+function Nothing({ state, isReviewed, hasOthers }: { state: string; isReviewed: boolean; hasOthers: boolean }) {
+  const route = useRoute();
+  const { kind, unit } = route.query;
+  if (hasOthers) return <Empty>No recommendation is {state}. Select another state.</Empty>;
   if (!isReviewed)
     return (
       <Empty>
@@ -130,7 +127,15 @@ function Nothing({ state, isReviewed, isEmpty }: { state: string; isReviewed: bo
         <code>gpucost recommendations run --stack NAME</code>
       </Empty>
     );
-  return <Empty>The last review recommends nothing here. Remove a filter, or see Data health.</Empty>;
+  return (
+    <Empty>
+      The last review recommends nothing.{" "}
+      {kind || unit
+        ? "Select all kinds and business units."
+        : "Reviews need a week of hours with measured utilization; the next one runs at 04:10 UTC. "}
+      {!kind && !unit && <a href={linkTo(route, "health", "", { window: "7d" })}>Data health of the last week</a>}
+    </Empty>
+  );
 }
 
 function Filters({ all }: { all: readonly Recommendation[] }) {

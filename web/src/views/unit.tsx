@@ -16,22 +16,12 @@ import {
 } from "../api";
 import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
+import { comparisonOf, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
-import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
+import { change, gpuHours, HOUR, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import {
-  Optional,
-  DownloadButton,
-  Empty,
-  ErrorMessage,
-  Name,
-  ClusterSuffix,
-  Section,
-  Stat,
-  UnpricedNote,
-  Loaded,
-} from "../parts";
+import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
@@ -69,7 +59,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
   const { start, end } = whole;
   const period = { start, end };
   const length = Date.parse(end) - Date.parse(start);
-  const grain = grainOf(length / 3_600_000, route.query["grain"]);
+  const grain = grainOf(length / HOUR, route.query["grain"]);
   const [before, byTime, workloads, hardware, hours, month, alerts, recommendations] = await Promise.all([
     fetchJson("v1/costs", {
       ...unitFilter,
@@ -122,14 +112,15 @@ export function Unit() {
   const { query } = route;
   const requestKey = JSON.stringify([route.name, periodOf(route), query["cluster"], query["grain"]]);
   const request = useFetch(requestKey, () => fetchUnit(route));
-  return (
+  const title = (
     <>
-      <h1>
-        Business unit <Name>{route.name}</Name>
-        <ClusterSuffix />
-      </h1>
-      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
+      Business unit <Name>{route.name}</Name>
     </>
+  );
+  return (
+    <View title={title} request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
   );
 }
 
@@ -137,14 +128,18 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { total, before, whole, month } = props;
   const { currency } = whole;
-  const old = before.rows[0]?.allocated_usd;
-  const areWhole = isWhole(whole.coverage) && isWhole(before.coverage);
-  const since = areWhole && total?.allocated_usd != null && old != null ? ratio(total.allocated_usd - old, old) : null;
-  if (whole.coverage.hours_complete === 0) return <Empty>No data for this period yet.</Empty>;
+  const comparison = comparisonOf(whole.coverage, before.coverage);
+  const since = relativeChange(total?.allocated_usd, before.rows[0]?.allocated_usd, comparison);
+  if (whole.coverage.hours_complete === 0)
+    return (
+      <Empty>
+        No data for this period yet. Select another period, or see <a href={linkTo(route, "health")}>Data health</a>.
+      </Empty>
+    );
   if (total === undefined) {
     return (
       <>
-        <Empty>This business unit held no GPUs in this period.</Empty>
+        <Empty>This business unit held no GPUs in this period. Select another period.</Empty>
         <ThisMonth month={month} />
       </>
     );

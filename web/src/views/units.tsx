@@ -2,6 +2,7 @@
 
 import type { CostRow, CostsResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
+import { comparisonOf, relativeChange } from "../compare";
 import { change, type Figure, percent, ratio } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
@@ -22,19 +23,15 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   const buckets = bucketsOf(units.start, units.end, timeGrain);
   const series = byUnit(byTime.rows);
   const { currency } = units;
-  const areWhole = isWhole(units.coverage) && isWhole(before.coverage);
-  const against = (row: CostRow): Figure => {
-    if (!areWhole) return null;
-    const old = wasted.get(unitOf(row));
-    return ratio(row.waste_usd === null || old == null ? null : row.waste_usd - old, old);
-  };
+  const comparison = comparisonOf(units.coverage, before.coverage);
+  const against = (row: CostRow): Figure => relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison);
   const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
   const trend = (row: CostRow) =>
     align(buckets, series.get(unitOf(row)) ?? []).map((bucket, index) =>
       bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd,
     );
-  if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
+  if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   return (
     <Table
       name="units"

@@ -1,11 +1,10 @@
 // Shows how a line's cost was calculated.
 
-import { useLayoutEffect, useRef } from "preact/hooks";
 import type { HourRow, Line } from "../api";
 import { queriesOf } from "../explain";
 import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
-import { Name } from "../parts";
+import { Dialog, Name } from "../parts";
 
 const UTILIZATION_SOURCES: Record<string, string> = {
   pod: "the pod's own GPUs",
@@ -20,19 +19,12 @@ export function lineKey(line: Line): string {
 }
 
 export function Why({ line, hour, close }: { line: Line; hour: HourRow | undefined; close: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const zone = useZone();
-  // Open before the first paint, so that keys pressed when it becomes visible reach it.
-  useLayoutEffect(() => {
-    const element = dialog.current;
-    if (element !== null && !element.open) element.showModal();
-  }, []);
   const usd = (value: number | null) => exactMoney(value, line.currency);
   const whole = line.units * line.gpu_share;
   const held = whole > 0 ? line.allocated_gpu_hours / whole : null;
   return (
-    <dialog ref={dialog} aria-labelledby="why" onClose={close} data-testid="why">
-      <h2 id="why">How {usd(line.allocated_usd)} was calculated</h2>
+    <Dialog id="why" title={`How ${usd(line.allocated_usd)} was calculated`} close={close}>
       <p>
         Pod <Name>{line.pod}</Name> of {line.workload_kind} <Name>{line.workload}</Name> in namespace{" "}
         <Name>{line.namespace}</Name>, business unit <Name>{line.business_unit}</Name>, on node <Name>{line.node}</Name>{" "}
@@ -109,9 +101,6 @@ export function Why({ line, hour, close }: { line: Line; hour: HourRow | undefin
           </ul>
         </>
       )}
-      <button type="button" onClick={() => dialog.current?.close()}>
-        Close
-      </button>
-    </dialog>
+    </Dialog>
   );
 }

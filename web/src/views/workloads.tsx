@@ -1,6 +1,6 @@
 // A business unit's workloads with allocated and effective costs.
 
-import type { CostRow, CostsResponse, HoursResponse, Recommendation } from "../api";
+import { type CostRow, type CostsResponse, type HoursResponse, MAX_DETAIL_HOURS, type Recommendation } from "../api";
 import { clusterColumns, figureColumn, gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
 import { HOUR, instant, money } from "../format";
 import { useRoute } from "../hooks";
@@ -11,9 +11,6 @@ import { pricedShare } from "../series";
 import { hoursByCluster, monthlyWaste } from "../waste";
 import { saved } from "./recommendations";
 import { WhyLink } from "./figure";
-
-/** The API returns lines of at most 48 hours. For longer periods, the last day is shown. */
-const MAX_LINE_HOURS = 48;
 
 interface Props {
   whole: CostsResponse;
@@ -26,7 +23,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
   const route = useRoute();
   const { currency } = whole;
   const hours = (Date.parse(whole.end) - Date.parse(whole.start)) / HOUR;
-  const shown = hours <= MAX_LINE_HOURS ? hours : 24;
+  const shown = hours <= MAX_DETAIL_HOURS ? hours : 24; // the last day of a longer period
   const first = instant(Date.parse(whole.end) - shown * HOUR);
   const why = (row: CostRow) =>
     linkTo(route, "hour", first, {

@@ -1,0 +1,328 @@
+"""A newcomer's questions, answered within a few clicks. Every answer is compared with the API's figures."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.hour_record import HourRecord, Line, NodeHour
+from gpucost.core.hours import HOUR, floor_hour
+from tests.browser.layout_checks import check_layouts
+from tests.browser.site import Site, deployment
+from tests.browser.tabs import Tabs, settled
+from tests.records import amount, line, record
+
+SETTINGS = """
+clusters: [{name: west, prometheus: {url: "http://127.0.0.1:9"}}]
+pricing: {source: constant, gpu_hourly_usd: 2}
+cost_labels: [team]
+"""
+PRICE = 2
+END = floor_hour(datetime.now(UTC))
+WEEK = END.replace(hour=0) - timedelta(days=6)
+"""Start of the page's last 7 days, which include today."""
+BEGIN = WEEK - (END - WEEK)
+UNMEASURED = END - 5 * HOUR
+"""In this hour, no sample names the pod of chat."""
+GPUS_OF_A_NODE = 4
+NODES = ("n1", "n2", "n3")
+
+
+def held(unit: str, workload: str, node: str, gpus: str, used: str) -> Line:
+    """A pod's GPUs in one hour, and the part that it used."""
+    gpu_hours, effective = Decimal(gpus), Decimal(gpus) * Decimal(used)
+    return line(unit, unit, f"{workload}-0")._replace(
+        workload=workload, node=node, gpu_share=Decimal(1), units=int(gpu_hours), gpu_hourly_usd=Decimal(PRICE),
+        allocated_gpu_hours=amount(gpu_hours), effective_gpu_hours=amount(effective), utilization=Decimal(used),
+        allocated_usd=amount(gpu_hours * PRICE), effective_usd=amount(effective * PRICE),
+        waste_usd=amount((gpu_hours - effective) * PRICE), labels={"team": unit[:1]},
+    )  # fmt: skip
+
+
+def unmeasured(line: Line) -> Line:
+    return line._replace(
+        utilization=None, utilization_source="none", effective_gpu_hours=0, effective_usd=0, waste_usd=0,
+        unmeasured_gpu_hours=line.allocated_gpu_hours, unmeasured_usd=line.allocated_usd,
+    )  # fmt: skip
+
+
+def records() -> Iterator[HourRecord]:
+    """Two weeks. Chat grew since last week, and batch ended. Node n3 is empty."""
+    for number in range((END - BEGIN) // HOUR):
+        hour = BEGIN + number * HOUR
+        is_new = hour >= WEEK
+        chat = held("serving", "chat", "n2", "3" if is_new else "1", "0.6")
+        lines = [
+            held("research", "notebook", "n1", "3", "0.02"),
+            held("research", "train", "n1", "1", "0.9"),
+            held("serving", "rank", "n2", "1", "0.5"),
+            unmeasured(chat) if hour == UNMEASURED else chat,
+            *([] if is_new else [held("batch", "render", "n2", "1", "0.8")]),
+        ]
+        yield on_nodes(record(lines, hour=hour, cluster="west"))
+
+
+def on_nodes(hour: HourRecord) -> HourRecord:
+    """The record with its nodes, whose cost includes their unallocated GPUs."""
+    nodes = []
+    for name in NODES:
+        costs = Costs.total(line.costs() for line in hour.lines if line.node == name)
+        free = amount(GPUS_OF_A_NODE) - costs.allocated_gpu_hours
+        capacity = CapacityCosts(
+            capacity_gpu_hours=amount(GPUS_OF_A_NODE), unallocated_gpu_hours=free, unallocated_usd=PRICE * free,
+            node_cost_usd=amount(PRICE * GPUS_OF_A_NODE),
+        )  # fmt: skip
+        nodes.append(
+            NodeHour(name, f"i-{name}", "pool", "g5", "on-demand", "a", "A10G", "constant", "gpu-bears-all", None,
+                     costs.allocated_usd, capacity)
+        )  # fmt: skip
+    assert hour.totals is not None
+    totals = Totals(hour.totals.costs, CapacityCosts.total(node.capacity for node in nodes))
+    return replace(hour, nodes=tuple(nodes), totals=totals)
+
+
+@pytest.fixture(scope="module")
+def site(dynamodb_url: str) -> Iterator[Site]:
+    with deployment(dynamodb_url, SETTINGS, records()) as deployed:
+        yield deployed
+
+
+@pytest.fixture
+def tabs(chromium: Browser, site: Site) -> Iterator[Tabs]:
+    opened = Tabs(chromium, {site.address.removeprefix("http://")})
+    yield opened
+    opened.check()
+
+
+_NEXT_FRAMES = "new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)))"
+"""Until the page has rendered the new address, its old content looks settled."""
+
+
+@dataclass
+class Newcomer:
+    """Clicks through the page and counts."""
+
+    page: Page
+    clicks: int = 0
+
+    def click(self, target: Locator) -> None:
+        self.clicks += 1
+        target.click()
+        self.page.evaluate(_NEXT_FRAMES)
+        settled(self.page)
+
+
+@pytest.fixture
+def newcomer(tabs: Tabs, site: Site) -> Callable[..., Newcomer]:
+    def open_view(view: str = "overview") -> Newcomer:
+        page = tabs.open(f"{site.address}/#/{view}")
+        settled(page)
+        return Newcomer(page)
+
+    return open_view
+
+
+DAY = f"start={END - 24 * HOUR:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
+THIS_WEEK = f"start={WEEK:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
+LAST_WEEK = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={WEEK:%Y-%m-%dT%H:00:00Z}"
+
+
+def usd(value: Decimal) -> str:
+    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+
+
+def signed(value: Decimal) -> str:
+    return f"{'+' if value > 0 else ''}{usd(value)}"
+
+
+def grouped(site: Site, period: str, by: str, more: str = "") -> dict[str, dict[str, Any]]:
+    rows = site.ask(f"costs?{period}&granularity=total&group_by={by}{more}")["rows"]
+    return {row["group"][by]: row for row in rows}
+
+
+def cells(page: Page, table: str, column: str) -> list[str]:
+    """A column of a table by its title."""
+    texts: list[str] = page.get_by_test_id(table).evaluate(
+        """(table, column) => {
+          const titles = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.replace(/ [↓↑]$/, ""));
+          const at = titles.indexOf(column);
+          return [...table.tBodies[0].rows].map((row) => row.cells[at].innerText);
+        }""",
+        column,
+    )
+    return texts
+
+
+def test_unit_that_wastes_most_and_why_takes_two_clicks(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    visitor = newcomer()
+    units = grouped(site, DAY, "business_unit")
+    worst = max(units, key=lambda unit: units[unit]["waste_usd"])
+    workloads = grouped(site, DAY, "workload", f"&business_unit={worst}")
+    workload, row = max(workloads.items(), key=lambda entry: entry[1]["waste_usd"])
+    answer = visitor.page.get_by_test_id("worst")
+    expect(answer).to_contain_text(f"{worst} wastes most: {usd(units[worst]['waste_usd'])}, ")
+    used = 100 * row["effective_gpu_hours"] / row["allocated_gpu_hours"]
+    expect(answer).to_contain_text(f"{workload} in {worst}: {usd(row['waste_usd'])}, at {used:.1f}% utilization")
+    assert visitor.clicks == 0
+    visitor.click(answer.get_by_role("link", name=worst))
+    assert cells(visitor.page, "workloads", "Workload")[0] == workload
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {workload}: {usd(row['waste_usd'])} waste?"))
+    expect(visitor.page.get_by_test_id("figure-formula")).to_contain_text(f"waste {usd(row['waste_usd'])}")
+    expect(visitor.page.get_by_test_id("figure-pods")).to_contain_text(f"{workload}-0")
+    assert visitor.clicks == 2
+
+
+def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    visitor = newcomer()
+    visitor.click(visitor.page.get_by_role("link", name="since last week"))
+    now, before = (grouped(site, period, "business_unit") for period in (THIS_WEEK, LAST_WEEK))
+    expected = {
+        unit: now.get(unit, {"allocated_usd": Decimal(0)})["allocated_usd"]
+        - before.get(unit, {"allocated_usd": Decimal(0)})["allocated_usd"]
+        for unit in now.keys() | before.keys()
+    }
+    assert expected["serving"] > 0 > expected["batch"], "a unit that grew, and a unit that ended"
+    by_size = sorted((unit for unit in expected if expected[unit]), key=lambda unit: -abs(expected[unit]))
+    movers = visitor.page.get_by_test_id("movers").locator("li")
+    expect(movers).to_have_text([f"{unit} {signed(expected[unit])}" for unit in by_size])
+    assert visitor.clicks == 1
+    visitor.click(visitor.page.get_by_role("link", name="All changes"))
+    table = dict(
+        zip(cells(visitor.page, "explore", "Business unit"), cells(visitor.page, "explore", "Change"), strict=True)
+    )
+    assert table == {unit: signed(difference) for unit, difference in expected.items()}
+    assert cells(visitor.page, "explore", "Business unit")[0] == "serving"
+    assert visitor.clicks == 2
+
+
+def test_node_to_remove_takes_one_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    visitor = newcomer()
+    visitor.click(visitor.page.get_by_role("link", name="Unallocated: which node to remove"))
+    rows = site.ask(f"nodes?{DAY}&limit=2000")["rows"]
+    empty = {node: sum(row["node"] == node and row["holders"] == [] for row in rows) for node in NODES}
+    first = max(empty, key=lambda node: empty[node])
+    cost = sum((row["node_cost_usd"] for row in rows if row["node"] == first), Decimal(0))
+    answer = visitor.page.get_by_test_id("remove-first")
+    expect(answer).to_contain_text(f"{first} first: {empty[first]} of 24 hours without pods, 0.0% of its GPUs held.")
+    expect(answer).to_contain_text(f"{usd(cost / 24 * 730)} a month")
+    assert (visitor.clicks, first, empty[first]) == (1, "n3", 24)
+
+
+def test_cause_of_unmeasured_cost_takes_one_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    visitor = newcomer()
+    missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
+    assert visitor.page.get_by_test_id("unmeasured").inner_text() == usd(missing) == "$6.00"
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {usd(missing)} unmeasured?"))
+    panel = visitor.page.get_by_test_id("figure")
+    cause = f"{usd(missing)}, 3.00 GPU-hours: Other pods of node n2 are measured, but no sample"
+    expect(panel.get_by_test_id("causes")).to_contain_text(cause)
+    expect(panel.get_by_test_id("causes")).to_contain_text("Pods: chat-0. The doctor's check: pods of devices.")
+    assert visitor.clicks == 1
+
+
+def test_hour_names_the_cause_of_its_unmeasured_cost(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    """From the chart: the hour is opened with one click."""
+    visitor = newcomer()
+    chart = visitor.page.get_by_role("application", name=re.compile("Cost over time"))
+    chart.focus()
+    for key in ("End", *["ArrowLeft"] * 4, "Enter"):
+        visitor.page.keyboard.press(key)
+    visitor.page.wait_for_url(re.compile("#/hour/"))
+    settled(visitor.page)
+    hour = f"start={UNMEASURED:%Y-%m-%dT%H:00:00Z}&end={UNMEASURED + HOUR:%Y-%m-%dT%H:00:00Z}"
+    (pod,) = [row for row in site.ask(f"lines?{hour}")["rows"] if row["unmeasured_usd"]]
+    causes = visitor.page.get_by_test_id("causes")
+    expect(causes).to_contain_text(usd(pod["unmeasured_usd"]))
+    expect(causes).to_contain_text(pod["pod"])
+    check_layouts(visitor.page)
+
+
+def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    page = newcomer("overview?window=7d&zone=utc").page
+    now, before = (site.ask(f"fleet?{period}&granularity=total")["totals"] for period in (THIS_WEEK, LAST_WEEK))
+    worked = 100 * now["effective_usd"] / now["node_cost_usd"]
+    difference = now["node_cost_usd"] - before["node_cost_usd"]
+    shown = {name: page.get_by_test_id(name).inner_text() for name in ("cost-period", "worked", "changed", "offer")}
+    assert shown == {
+        "cost-period": usd(now["node_cost_usd"]), "worked": f"{worked:.1f}%",
+        "changed": f"{100 * difference / before['node_cost_usd']:.0f}%", "offer": "–",
+    }  # fmt: skip
+    month = site.ask("fleet?window=month&granularity=total")["coverage"]
+    expect(page.get_by_role("region", name="Summary")).to_contain_text(
+        f"{month['hours_complete']} of {month['hours_expected']} cluster-hours"
+    )
+    expect(page.get_by_role("region", name="Summary")).to_contain_text("begin with the unit that wastes most: research")
+
+
+def test_explore_compares_with_the_period_before(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    page = newcomer(f"explore?{THIS_WEEK}&by=workload&measure=waste_usd").page
+    assert "Before" not in page.get_by_test_id("explore").inner_text()
+    page.get_by_label("Compare with the period before").check()
+    page.wait_for_url(re.compile("compare=1"))
+    settled(page)
+    now, before = (grouped(site, period, "workload") for period in (THIS_WEEK, LAST_WEEK))
+    names = cells(page, "explore", "Workload")
+    assert set(names) == now.keys() | before.keys(), "also the workload that ended"
+    zero = {"waste_usd": Decimal(0)}
+    for name, old, difference in zip(
+        names, cells(page, "explore", "Before"), cells(page, "explore", "Change"), strict=True
+    ):
+        then = before.get(name, zero)["waste_usd"]
+        assert (old, difference) == (usd(then), signed(now.get(name, zero)["waste_usd"] - then))
+
+
+def test_explore_downloads_what_is_seen(newcomer: Callable[..., Newcomer], site: Site, tmp_path: Path) -> None:
+    page = newcomer(f"explore?{DAY}&by=workload&measure=waste_usd").page
+    page.get_by_role("button", name="Exclude train").click()
+    page.wait_for_url(re.compile("f.workload=%21train"))
+    settled(page)
+    page.get_by_test_id("explore").get_by_role("button", name="Effective").click()
+    page.wait_for_url(re.compile("explore-sort=-effective_usd"))
+    rows = grouped(site, DAY, "workload", "&workload=!train")
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download CSV").click()
+    coming.value.save_as(tmp_path / "explore.csv")
+    with (tmp_path / "explore.csv").open() as file:
+        downloaded = list(csv.DictReader(file))
+    names = [row["workload"] for row in downloaded]
+    assert names == cells(page, "explore", "Workload") == sorted(rows, key=lambda name: -rows[name]["effective_usd"])
+    assert [Decimal(row["waste_usd"]) for row in downloaded] == [rows[name]["waste_usd"] for name in names]
+
+
+def test_explore_offers_labels_weeks_and_idle_costs(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    page = newcomer(f"explore?{THIS_WEEK}").page
+    page.get_by_label("Group by").select_option(label="Label team")
+    page.wait_for_url(re.compile("by=label%3Ateam"))
+    settled(page)
+    labels = grouped(site, THIS_WEEK, "label:team")
+    assert set(cells(page, "explore", "Label team")) == labels.keys() == {"r", "s"}
+    page.get_by_role("combobox", name="Granularity").select_option("week")
+    page.wait_for_url(re.compile("grain=week"))
+    settled(page)
+    page.get_by_role("application", name=re.compile("over time")).focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_test_id("readout")).to_contain_text("week from")
+    page.get_by_label("Measure").select_option("cost_usd")
+    settled(page)
+    expect(page.get_by_text("Their sums are the same without filters")).to_be_visible()
+    total = site.ask(f"fleet?{THIS_WEEK}&granularity=total")["totals"]["node_cost_usd"]
+    expect(page.get_by_test_id("explore-total")).to_have_text(usd(total))
+    expect(page.locator(".legend")).to_contain_text(f"total {usd(total)}")
+    page.get_by_role("link", name="Overview").click()
+    settled(page)
+    expect(page.get_by_role("combobox", name="Granularity")).to_have_value("")
+
+
+def test_explore_prints_its_filters(newcomer: Callable[..., Newcomer]) -> None:
+    page = newcomer(f"explore?{DAY}&by=workload&f.business_unit=research").page
+    page.emulate_media(media="print")
+    expect(page.get_by_role("group", name="Filters")).to_contain_text("Business unit is research")
+    expect(page.get_by_role("button", name="Remove the filter Business unit research")).to_be_hidden()

@@ -1,0 +1,101 @@
+"""The page stays fast with a large fleet, and its first load small."""
+
+import gzip
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.simulated_fleet import ADDRESS, BUILT, Fleet, large, written
+from tests.browser.tabs import Tabs, settled
+
+FIRST_LOAD = 120_000
+LONG_TASK = 50
+"""Milliseconds. Browsers call a longer task long."""
+OBSERVE = """
+window.tasks = [];
+new PerformanceObserver((list) => {
+  for (const { duration } of list.getEntries()) window.tasks.push(duration);
+}).observe({ type: "longtask", buffered: true });
+"""
+BUSY = """
+() => setTimeout(() => {
+  const end = performance.now() + 80;
+  while (performance.now() < end);
+})
+"""
+FLOOR = """
+() => {
+  const spent = [];
+  for (let round = 0; round < 31; round++) {
+    const begin = performance.now();
+    const rows = Array.from({ length: 20_000 }, (_, index) => ({ index, name: `unit-${index % 200}` }));
+    JSON.parse(JSON.stringify(rows));
+    spent.push(performance.now() - begin);
+  }
+  spent.sort((left, right) => left - right);
+  return spent[15] / spent[0];
+}
+"""
+"""The same work several times: how much longer than alone it takes while other processes run."""
+LOADS = 3
+
+
+@pytest.fixture
+def tabs(chromium: Browser) -> Iterator[Tabs]:
+    opened = Tabs(chromium, {ADDRESS.removeprefix("http://")})
+    yield opened
+    opened.check()
+
+
+@pytest.fixture
+def visit(tabs: Tabs) -> Callable[..., Page]:
+    def open_view(fleet: Fleet, more: str = "") -> Page:
+        page = tabs.open("about:blank")
+        fleet.serve(page)
+        page.add_init_script(OBSERVE)
+        page.goto(f"{ADDRESS}/#/explore?start={written(fleet.start)}&end={written(fleet.end)}&zone=utc{more}")
+        return page
+
+    return open_view
+
+
+@pytest.mark.parametrize("more", ["", "&compare=1&measure=waste_usd"])
+def test_explore_of_200_units_over_35_days_has_no_long_task(visit: Callable[..., Page], more: str) -> None:
+    fleet = large()
+    page = visit(fleet, f"&grain=hour{more}")
+    settled(page)
+    expect(page.get_by_test_id("explore").locator("tbody tr")).to_have_count(50)
+    expect(page.get_by_text("Show all 200")).to_be_visible()
+    hourly = [query for path, query in fleet.requests if path == "/v1/costs" and query["granularity"] == "hour"]
+    assert any(query["group_by"] == "business_unit" for query in hourly), "the chart is by hour"
+    longest = [longest_task(page)]
+    for _ in range(LOADS - 1):
+        page.reload()
+        settled(page)
+        longest.append(longest_task(page))
+    page.evaluate(BUSY)
+    page.wait_for_function("(before) => window.tasks.length > before", arg=len(page.evaluate("window.tasks")))
+    floor: float = page.evaluate(FLOOR)
+    assert min(longest) <= LONG_TASK * floor, (longest, floor)
+
+
+def longest_task(page: Page) -> float:
+    """The longest task of a load in milliseconds; 0 if none was long."""
+    page.wait_for_timeout(300)  # until the chart is drawn
+    return max(page.evaluate("window.tasks"), default=0)
+
+
+def test_first_load_is_small(visit: Callable[..., Page], tabs: Tabs) -> None:
+    """Counts what the browser requests, compressed as the API compresses it."""
+    page = tabs.open("about:blank")
+    loaded: set[str] = set()
+    page.on("request", lambda request: loaded.add(urlsplit(request.url).path))
+    Fleet(["research"], large().start, 24).serve(page)
+    page.goto(f"{ADDRESS}/#/overview?start={written(large().start)}&end={written(large().end)}")
+    settled(page)
+    files = [BUILT / (path.lstrip("/") or "index.html") for path in loaded if not path.startswith(("/v1/", "/config"))]
+    sizes = {file.name: len(gzip.compress(file.read_bytes(), 6)) for file in files}
+    assert {file.suffix for file in files} >= {".html", ".js", ".css"}
+    assert sum(sizes.values()) <= FIRST_LOAD, sizes

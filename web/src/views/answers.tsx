@@ -1,0 +1,342 @@
+// The first questions about a period: spend, use, change, what to do, and what is known. Each answer is one figure
+// with what explains it.
+
+import type { ComponentChildren } from "preact";
+import type {
+  CostRow,
+  CostsResponse,
+  FleetResponse,
+  FleetTotals,
+  HoursResponse,
+  Recommendation,
+  RecommendationsResponse,
+  Settled,
+} from "../api";
+import { colored, PART_COLORS } from "../charts/colors";
+import { changeOf, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
+import { change, gpuHours, money, moment, percent, ratio, signed, utilization } from "../format";
+import { changed, useRoute, useZone } from "../hooks";
+import { partsOf } from "../identity";
+import { ErrorMessage, Name, Swatch } from "../parts";
+import { linkTo, writeRoute } from "../route";
+import { WhyLink } from "./figure";
+import { saved } from "./recommendations";
+import { unitOf } from "./units";
+
+export interface AnswersData {
+  fleet: FleetResponse;
+  fleetBefore: FleetResponse;
+  units: CostsResponse;
+  before: CostsResponse;
+  lastHour: FleetResponse;
+  month: FleetResponse;
+  hours: HoursResponse | null;
+  recommendations: Settled<RecommendationsResponse | null>;
+}
+
+const MOST = 3;
+
+/** The node cost, or for a role that sees only some units, their allocated cost. */
+const costOf = (totals: FleetTotals) => totals.node_cost_usd ?? totals.allocated_usd;
+
+export function Answers(props: AnswersData) {
+  return (
+    <section class="answers" aria-label="Summary">
+      <Spent {...props} />
+      <Worked {...props} />
+      <Changed {...props} />
+      <ToDo {...props} />
+      <Known {...props} />
+    </section>
+  );
+}
+
+function Answer(props: {
+  title: string;
+  value: string;
+  testId: string;
+  note: ComponentChildren;
+  children?: ComponentChildren;
+}) {
+  return (
+    <div class="answer">
+      <h2>{props.title}</h2>
+      <strong data-testid={props.testId}>{props.value}</strong>
+      <p class="note">{props.note}</p>
+      {props.children}
+    </div>
+  );
+}
+
+function Row({ name, children, testId }: { name: ComponentChildren; children: ComponentChildren; testId?: string }) {
+  return (
+    <li>
+      <span>{name}</span> <span data-testid={testId}>{children}</span>
+    </li>
+  );
+}
+
+function Spent({ fleet, lastHour, month }: AnswersData) {
+  const zone = useZone();
+  const { totals, currency } = fleet;
+  const isFleet = totals.capacity_gpu_hours !== null;
+  const now = lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
+  const cost = money(costOf(totals), currency);
+  const { hours_complete: known, hours_expected: expected } = month.coverage;
+  return (
+    <Answer
+      title={isFleet ? "Spent" : "Spent on your pods"}
+      value={cost}
+      testId="cost-period"
+      note={
+        <>
+          {moment(fleet.start, zone)} to {moment(fleet.end, zone)}{" "}
+          <WhyLink figure={isFleet ? "node_cost_usd" : "allocated_usd"} amount={cost} />
+        </>
+      }
+    >
+      <ul>
+        <Row name={now === undefined ? "Now, per hour" : `Per hour, from ${moment(now.start, zone)}`} testId="cost-now">
+          {money(now && costOf(now), currency)}
+        </Row>
+        <Row name="This month so far" testId="cost-month">
+          {money(costOf(month.totals), month.currency)}
+        </Row>
+        {known < expected && (
+          <Row name="Known of this month">
+            {known} of {expected} cluster-hours
+          </Row>
+        )}
+      </ul>
+    </Answer>
+  );
+}
+
+function Worked({ fleet }: AnswersData) {
+  const route = useRoute();
+  const { totals, currency } = fleet;
+  const cost = costOf(totals);
+  const waste = money(totals.waste_usd, currency);
+  const parts = colored(partsOf([totals])).filter((part) => (totals[part.key] ?? 0) > 0);
+  return (
+    <Answer
+      title="How much of it worked"
+      value={percent(ratio(totals.effective_usd, cost))}
+      testId="worked"
+      note={`${money(totals.effective_usd, currency)} of ${money(cost, currency)} paid for GPUs in use`}
+    >
+      <div
+        class="split"
+        role="img"
+        aria-label={parts.map(({ key, name }) => `${name} ${share(totals[key], cost)}`).join(", ")}
+      >
+        {parts.map((part) => (
+          <span
+            key={part.key}
+            title={`${part.name} ${share(totals[part.key], cost)}`}
+            style={{ width: `${100 * (ratio(totals[part.key], cost) ?? 0)}%`, background: part.color }}
+          />
+        ))}
+      </div>
+      <ul>
+        <Row
+          name={
+            <>
+              <Swatch color={PART_COLORS.waste_usd} />
+              Waste <WhyLink figure="waste_usd" amount={waste} />
+            </>
+          }
+          testId="waste"
+        >
+          {waste}
+        </Row>
+        {(totals.unallocated_usd ?? 0) > 0 && (
+          <Row
+            name={
+              <>
+                <Swatch color={PART_COLORS.unallocated_usd} />
+                <a href={linkTo(route, "nodes")}>Unallocated: which node to remove</a>
+              </>
+            }
+          >
+            {money(totals.unallocated_usd, currency)}
+          </Row>
+        )}
+        <Row name="Utilization of measured GPU-hours" testId="utilization">
+          {percent(utilization(totals))}
+        </Row>
+      </ul>
+    </Answer>
+  );
+}
+
+const share = (part: number | null, whole: number | null) => percent(ratio(part, whole));
+
+/** Business units whose allocated cost changed most, in either direction. */
+export function movers(units: CostsResponse, before: CostsResponse): { row: CostRow; difference: number }[] {
+  const comparison = comparisonOf(units.coverage, before.coverage);
+  const old = new Map(before.rows.map((row) => [unitOf(row), row.allocated_usd]));
+  return withVanished(units.rows, before.rows)
+    .map((row) => {
+      const was = old.has(unitOf(row)) ? old.get(unitOf(row)) : 0;
+      return { row, difference: changeOf(row.allocated_usd, was, comparison) ?? 0 };
+    })
+    .filter(({ difference }) => Math.abs(difference) >= 0.005)
+    .sort((left, right) => Math.abs(right.difference) - Math.abs(left.difference));
+}
+
+function Changed({ fleet, fleetBefore, units, before }: AnswersData) {
+  const route = useRoute();
+  const { currency } = fleet;
+  const comparison = comparisonOf(fleet.coverage, fleetBefore.coverage);
+  const [now, then] = [costOf(fleet.totals), costOf(fleetBefore.totals)];
+  const show = (usd: number | null | undefined) => money(usd, currency);
+  const moved = movers(units, before);
+  const missing = comparisonNote(fleet.coverage, fleetBefore.coverage);
+  return (
+    <Answer
+      title="What changed"
+      value={change(relativeChange(now, then, comparison))}
+      testId="changed"
+      note={
+        comparison === null
+          ? missing
+          : `${signed(changeOf(now, then, comparison), show)} against the period before. ${missing ?? ""} Allocated costs that changed most:`
+      }
+    >
+      {comparison !== null && (
+        <ul data-testid="movers">
+          {moved.slice(0, MOST).map(({ row, difference }) => (
+            <Row
+              key={unitOf(row)}
+              name={
+                <a
+                  href={linkTo(route, "explore", "", { by: "workload", compare: "1", "f.business_unit": unitOf(row) })}
+                >
+                  <Name>{unitOf(row)}</Name>
+                </a>
+              }
+            >
+              {signed(difference, show)}
+            </Row>
+          ))}
+          {moved.length === 0 && <Row name="No business unit's cost changed">–</Row>}
+        </ul>
+      )}
+      <p class="note">
+        <a href={linkTo(route, "explore", "", { compare: "1", measure: "allocated_usd", "explore-sort": "-change" })}>
+          All changes
+        </a>
+        {route.query["window"] !== "7d" && (
+          <>
+            {" · "}
+            <a href={changed(route, { window: "7d", start: "", end: "" })}>since last week</a>
+          </>
+        )}
+      </p>
+    </Answer>
+  );
+}
+
+function ToDo({ recommendations, units }: AnswersData) {
+  const route = useRoute();
+  if ("error" in recommendations)
+    return (
+      <div class="answer">
+        <h2>What to do</h2>
+        <ErrorMessage error={recommendations.error} />
+      </div>
+    );
+  const rows = recommendations.response?.rows ?? [];
+  const best = rows
+    .filter(({ saving, part_of }) => saving.usd > 0 && part_of === null)
+    .sort((left, right) => right.saving.usd - left.saving.usd);
+  const worst = units.rows[0];
+  const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
+  return (
+    <Answer
+      title="What to do"
+      value={money(offer, rows[0]?.currency)}
+      testId="offer"
+      note={rows.length === 0 ? nextReview(recommendations.response) : "a month on offer"}
+    >
+      <ul data-testid="best">
+        {best.slice(0, MOST).map((row) => (
+          <Row
+            key={row.id}
+            name={
+              <a
+                href={writeRoute({ view: "savings", name: "", query: toSavings(route.query, row) })}
+                title={row.summary}
+              >
+                <Name>{row.summary}</Name>
+              </a>
+            }
+          >
+            {saved(row.saving.usd, row.currency)} <span class="tag">{row.confidence} confidence</span>
+          </Row>
+        ))}
+      </ul>
+      <p class="note">
+        {worst !== undefined && best.length === 0 ? (
+          <>
+            Until then, begin with the unit that wastes most:{" "}
+            <a href={linkTo(route, "unit", unitOf(worst))}>
+              <Name>{unitOf(worst)}</Name>
+            </a>
+          </>
+        ) : (
+          <a href={linkTo(route, "savings")}>All recommendations</a>
+        )}
+      </p>
+    </Answer>
+  );
+}
+
+function toSavings({ zone = "" }: Readonly<Record<string, string>>, row: Recommendation): Record<string, string> {
+  return { zone, kind: row.kind, cluster: row.subject.cluster, unit: row.subject.business_unit ?? "" };
+}
+
+function nextReview(response: RecommendationsResponse | null): string {
+  if (response === null) return "Your role may not see recommendations.";
+  return "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours.";
+}
+
+function Known({ fleet, units, hours }: AnswersData) {
+  const route = useRoute();
+  const { totals, currency } = fleet;
+  const { hours_complete: known, hours_expected: expected } = units.coverage;
+  const provisional = hours?.rows.filter(({ status }) => status === "provisional").length ?? 0;
+  const unpriced = Math.max(totals.unpriced_capacity_gpu_hours ?? 0, totals.unpriced_gpu_hours ?? 0);
+  return (
+    <Answer
+      title="What is known"
+      value={percent(ratio(known, expected))}
+      testId="coverage"
+      note={`${known} of ${expected} cluster-hours complete`}
+    >
+      <ul>
+        <Row
+          name={
+            totals.unmeasured_usd === 0 ? (
+              "Without a measurement"
+            ) : (
+              <>
+                Without a measurement{" "}
+                <WhyLink figure="unmeasured_usd" amount={money(totals.unmeasured_usd, currency)} />
+              </>
+            )
+          }
+          testId="unmeasured"
+        >
+          {money(totals.unmeasured_usd, currency)}
+        </Row>
+        <Row name="Without a price">{gpuHours(unpriced, 0)} GPU-hours</Row>
+        {provisional > 0 && <Row name="Prices may still change">{provisional} hours</Row>}
+      </ul>
+      <p class="note">
+        <a href={linkTo(route, "health")}>Data health: reasons and what to check</a>
+      </p>
+    </Answer>
+  );
+}

@@ -1,0 +1,34 @@
+// The style sheet takes colors, sizes, spaces and radii from its tokens.
+import { expect, test } from "vitest";
+import style from "../src/style.css?raw";
+
+const rules = style.replace(/\/\*[^]*?\*\//g, "").replace(/--[\w-]+: [^;]+;/g, "");
+const values = (property: string) =>
+  [...rules.matchAll(new RegExp(`[\\s{](?:${property}): ([^;]+);`, "g"))].map(([, value = ""]) => value);
+
+test("colors are tokens", () => {
+  expect(rules.match(/#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(/gi)).toBeNull();
+  expect(style).toMatch(/--ink: #/);
+});
+
+test("sizes of text and radii are tokens", () => {
+  const sizes = [...values("font-size"), ...values("border-radius")];
+  expect(sizes.length).toBeGreaterThan(20);
+  expect(sizes.filter((size) => !/^var\(--(text|radius)[\w-]*\)$/.test(size))).toEqual(["1.25rem"]); // of 4K screens
+});
+
+test("spaces are tokens", () => {
+  const spaces = values("margin|padding|gap|(?:margin|padding)-(?:top|bottom|left|right)|column-gap").flatMap((value) =>
+    value.replace(/calc\(.*\)/, "0").split(" "),
+  );
+  expect(spaces.length).toBeGreaterThan(60);
+  expect(spaces.filter((space) => !/^(0|var\(--(space-\w+|edge)\)|12mm)$/.test(space))).toEqual([]);
+});
+
+test("every token is used, and every used token exists", () => {
+  const defined = new Set([...style.matchAll(/(--[\w-]+):/g)].map(([, name]) => name));
+  const used = new Set([...style.matchAll(/var\((--[\w-]+)\)/g)].map(([, name]) => name));
+  expect([...used].filter((name) => !defined.has(name))).toEqual([]);
+  // The canvases read the grid's color.
+  expect([...defined].filter((name) => !used.has(name))).toEqual(["--grid"]);
+});
