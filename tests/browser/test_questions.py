@@ -279,7 +279,9 @@ def test_explore_compares_with_the_period_before(newcomer: Callable[..., Newcome
         assert (old, difference) == (usd(then), signed(now.get(name, zero)["waste_usd"] - then))
 
 
-def test_explore_downloads_the_rows_and_order_of_its_table(newcomer: Callable[..., Newcomer], site: Site, tmp_path: Path) -> None:
+def test_explore_downloads_the_rows_and_order_of_its_table(
+    newcomer: Callable[..., Newcomer], site: Site, tmp_path: Path
+) -> None:
     page = newcomer(f"explore?{DAY}&by=workload&measure=waste_usd").page
     page.get_by_role("button", name="Exclude train").click()
     page.wait_for_url(re.compile("f.workload=%21train"))
