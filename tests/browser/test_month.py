@@ -242,6 +242,15 @@ def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], si
     expect(table).to_have_count(len(rows))
     expect(table.last).to_contain_text("Add a node to pool gpu")
     expect(table.last).to_contain_text("costs $70.00")
+    totals = site.ask("recommendations")["totals"]["savings"]
+    assert page.get_by_test_id("offer").inner_text() == usd(totals["usd"])
+    best = page.get_by_test_id("best").locator("li")
+    largest = sorted((row for row in rows if row["saving"]["usd"] > 0), key=lambda row: -row["saving"]["usd"])
+    for at, row in enumerate(largest):
+        for text in (row["summary"], usd(row["saving"]["usd"]), f"{row['confidence']} confidence"):
+            expect(best.nth(at)).to_contain_text(text)
+    best.first.get_by_role("link").click()
+    expect(page.get_by_test_id("savings").locator("> li")).to_contain_text(largest[0]["summary"])
 
 
 def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: Site) -> None:
@@ -396,6 +405,25 @@ def test_two_weeks_are_an_hourly_heat_map(visit: Callable[..., Page], long_site:
     chart.focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_test_id("readout")).to_contain_text("UTC day")
+
+
+def test_explore_shows_which_hours_and_prices_are_missing(visit: Callable[..., Page], site: Site) -> None:
+    period = f"start={at(END - 40 * HOUR)}&end={at(END)}"
+    page = visit(site, f"explore?{period}&zone=utc&grain=day&f.cluster=west")
+    hours = site.ask(f"hours?{period}&cluster=west")["rows"]
+    day = [row["status"] for row in hours if row["hour"][:10] == at(INCOMPLETE)[:10]]
+    share = 100 * day.count("complete") / len(day)
+    page.get_by_role("application", name=re.compile("Allocated cost over time")).focus()
+    page.keyboard.press("Home")
+    for _ in range((INCOMPLETE.date() - (END - 40 * HOUR).date()).days):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_test_id("readout")).to_contain_text(f"{share:.1f}% of hours complete")
+    missing = sum(row["status"] == "missing" for row in hours)
+    gaps = page.get_by_test_id("gaps").locator("li").all_inner_texts()
+    assert sum(int(re.findall(r"(\d+) hours? missing", gap)[0]) for gap in gaps if "missing" in gap) == missing > 0
+    rows = site.ask(f"costs?{period}&granularity=total&cluster=west&group_by=business_unit")["rows"]
+    unpriced, allocated = (sum(row[f"{name}_gpu_hours"] for row in rows) for name in ("unpriced", "allocated"))
+    expect(page.locator(".unpriced")).to_contain_text(f"{100 * unpriced / allocated:.1f}% of these GPU-hours")
 
 
 def test_clusters_are_distinguished(visit: Callable[..., Page], site: Site) -> None:

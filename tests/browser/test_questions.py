@@ -135,12 +135,12 @@ THIS_WEEK = f"start={WEEK:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
 LAST_WEEK = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={WEEK:%Y-%m-%dT%H:00:00Z}"
 
 
-def usd(value: Decimal) -> str:
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+def usd(figure: Decimal) -> str:
+    return f"{'-' if figure < 0 else ''}${abs(figure):,.2f}"
 
 
-def signed(value: Decimal) -> str:
-    return f"{'+' if value > 0 else ''}{usd(value)}"
+def signed(figure: Decimal) -> str:
+    return f"{'+' if figure > 0 else ''}{usd(figure)}"
 
 
 def grouped(site: Site, period: str, by: str, more: str = "") -> dict[str, dict[str, Any]]:
@@ -203,7 +203,7 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     assert visitor.clicks == 2
 
 
-def test_node_to_remove_takes_one_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
+def test_node_to_remove_takes_a_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
     visitor = newcomer()
     visitor.click(visitor.page.get_by_role("link", name="Unallocated: which node to remove"))
     rows = site.ask(f"nodes?{DAY}&limit=2000")["rows"]
@@ -216,7 +216,7 @@ def test_node_to_remove_takes_one_click(newcomer: Callable[..., Newcomer], site:
     assert (visitor.clicks, first, empty[first]) == (1, "n3", 24)
 
 
-def test_cause_of_unmeasured_cost_takes_one_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
+def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
     visitor = newcomer()
     missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
     assert visitor.page.get_by_test_id("unmeasured").inner_text() == usd(missing) == "$6.00"
@@ -279,7 +279,9 @@ def test_explore_compares_with_the_period_before(newcomer: Callable[..., Newcome
         assert (old, difference) == (usd(then), signed(now.get(name, zero)["waste_usd"] - then))
 
 
-def test_explore_downloads_what_is_seen(newcomer: Callable[..., Newcomer], site: Site, tmp_path: Path) -> None:
+def test_explore_downloads_the_rows_and_order_of_its_table(
+    newcomer: Callable[..., Newcomer], site: Site, tmp_path: Path
+) -> None:
     page = newcomer(f"explore?{DAY}&by=workload&measure=waste_usd").page
     page.get_by_role("button", name="Exclude train").click()
     page.wait_for_url(re.compile("f.workload=%21train"))

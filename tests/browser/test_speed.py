@@ -51,25 +51,34 @@ def tabs(chromium: Browser) -> Iterator[Tabs]:
 
 @pytest.fixture
 def visit(tabs: Tabs) -> Callable[..., Page]:
-    def open_view(fleet: Fleet, more: str = "") -> Page:
+    def open_view(fleet: Fleet, view: str, more: str = "") -> Page:
         page = tabs.open("about:blank")
         fleet.serve(page)
         page.add_init_script(OBSERVE)
-        page.goto(f"{ADDRESS}/#/explore?start={written(fleet.start)}&end={written(fleet.end)}&zone=utc{more}")
+        page.goto(f"{ADDRESS}/#/{view}?start={written(fleet.start)}&end={written(fleet.end)}&zone=utc{more}")
         return page
 
     return open_view
 
 
-@pytest.mark.parametrize("more", ["", "&compare=1&measure=waste_usd"])
-def test_explore_of_200_units_over_35_days_has_no_long_task(visit: Callable[..., Page], more: str) -> None:
+@pytest.mark.parametrize(
+    ("view", "more", "table"),
+    [
+        ("explore", "&grain=hour", "explore"),
+        ("explore", "&grain=hour&compare=1&measure=waste_usd", "explore"),
+        ("overview", "", "units"),
+    ],
+)
+def test_200_units_over_35_days_by_hour_have_no_long_task(
+    visit: Callable[..., Page], view: str, more: str, table: str
+) -> None:
     fleet = large()
-    page = visit(fleet, f"&grain=hour{more}")
+    page = visit(fleet, view, more)
     settled(page)
-    expect(page.get_by_test_id("explore").locator("tbody tr")).to_have_count(50)
+    expect(page.get_by_test_id(table).locator("tbody tr")).to_have_count(50)
     expect(page.get_by_text("Show all 200")).to_be_visible()
     hourly = [query for path, query in fleet.requests if path == "/v1/costs" and query["granularity"] == "hour"]
-    assert any(query["group_by"] == "business_unit" for query in hourly), "the chart is by hour"
+    assert any(query["group_by"] == "business_unit" for query in hourly), "the chart or the heat map is by hour"
     longest = [longest_task(page)]
     for _ in range(LOADS - 1):
         page.reload()

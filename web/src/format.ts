@@ -24,10 +24,10 @@ export function gpuHours(value: Figure, digits = 3): string {
 }
 
 /** With two decimals, so that a column's figures can be compared. Small figures keep more. */
-export function roundHours(value: Figure): string {
-  if (value === null || value === undefined) return UNKNOWN;
-  const digits = value !== 0 && Math.abs(value) < 0.01 ? 6 : 2;
-  return number(value, { minimumFractionDigits: 2, maximumFractionDigits: digits });
+export function roundHours(figure: Figure): string {
+  if (figure === null || figure === undefined) return UNKNOWN;
+  const digits = figure !== 0 && Math.abs(figure) < 0.01 ? 6 : 2;
+  return number(figure, { minimumFractionDigits: 2, maximumFractionDigits: digits });
 }
 
 export function hours(value: Figure): string {
@@ -46,9 +46,9 @@ export function change(value: Figure): string {
 }
 
 /** A formatted difference, with its sign. */
-export function signed(value: Figure, show: (value: Figure) => string): string {
-  if (value === null || value === undefined) return UNKNOWN;
-  return `${value > 0 ? "+" : ""}${show(value)}`;
+export function signed(figure: Figure, show: (figure: Figure) => string): string {
+  if (figure === null || figure === undefined) return UNKNOWN;
+  return `${figure > 0 ? "+" : ""}${show(figure)}`;
 }
 
 /** part ÷ whole; null if one of them is unknown or whole is 0. */

@@ -42,8 +42,8 @@ export interface FetchState<Body> {
 }
 
 /** Continues in a new task, so that parsing a large response and rendering it are no single long task. */
-function nextTask<Value>(value: Value): Promise<Value> {
-  return new Promise((resume) => setTimeout(() => resume(value)));
+function nextTask<Body>(body: Body): Promise<Body> {
+  return new Promise((resume) => setTimeout(() => resume(body)));
 }
 
 /** Sends a request whenever the key changes. Responses to earlier keys are ignored. */

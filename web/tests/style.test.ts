@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import style from "../src/style.css?raw";
 
 const rules = style.replace(/\/\*[^]*?\*\//g, "").replace(/--[\w-]+: [^;]+;/g, "");
-const values = (property: string) =>
-  [...rules.matchAll(new RegExp(`[\\s{](?:${property}): ([^;]+);`, "g"))].map(([, value = ""]) => value);
+const declared = (property: string) =>
+  [...rules.matchAll(new RegExp(`[\\s{](?:${property}): ([^;]+);`, "g"))].map(([, text = ""]) => text);
 
 test("colors are tokens", () => {
   expect(rules.match(/#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(/gi)).toBeNull();
@@ -12,14 +12,14 @@ test("colors are tokens", () => {
 });
 
 test("sizes of text and radii are tokens", () => {
-  const sizes = [...values("font-size"), ...values("border-radius")];
+  const sizes = [...declared("font-size"), ...declared("border-radius")];
   expect(sizes.length).toBeGreaterThan(20);
   expect(sizes.filter((size) => !/^var\(--(text|radius)[\w-]*\)$/.test(size))).toEqual(["1.25rem"]); // of 4K screens
 });
 
 test("spaces are tokens", () => {
-  const spaces = values("margin|padding|gap|(?:margin|padding)-(?:top|bottom|left|right)|column-gap").flatMap((value) =>
-    value.replace(/calc\(.*\)/, "0").split(" "),
+  const spaces = declared("margin|padding|gap|(?:margin|padding)-(?:top|bottom|left|right)|column-gap").flatMap(
+    (text) => text.replace(/calc\(.*\)/, "0").split(" "),
   );
   expect(spaces.length).toBeGreaterThan(60);
   expect(spaces.filter((space) => !/^(0|var\(--(space-\w+|edge)\)|12mm)$/.test(space))).toEqual([]);

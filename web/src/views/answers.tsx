@@ -53,7 +53,7 @@ export function Answers(props: AnswersData) {
 
 function Answer(props: {
   title: string;
-  value: string;
+  figure: string;
   testId: string;
   note: ComponentChildren;
   children?: ComponentChildren;
@@ -61,7 +61,7 @@ function Answer(props: {
   return (
     <div class="answer">
       <h2>{props.title}</h2>
-      <strong data-testid={props.testId}>{props.value}</strong>
+      <strong data-testid={props.testId}>{props.figure}</strong>
       <p class="note">{props.note}</p>
       {props.children}
     </div>
@@ -86,7 +86,7 @@ function Spent({ fleet, lastHour, month }: AnswersData) {
   return (
     <Answer
       title={isFleet ? "Spent" : "Spent on your pods"}
-      value={cost}
+      figure={cost}
       testId="cost-period"
       note={
         <>
@@ -121,7 +121,7 @@ function Worked({ fleet }: AnswersData) {
   return (
     <Answer
       title="How much of it worked"
-      value={percent(ratio(totals.effective_usd, cost))}
+      figure={percent(ratio(totals.effective_usd, cost))}
       testId="worked"
       note={`${money(totals.effective_usd, currency)} of ${money(cost, currency)} paid for GPUs in use`}
     >
@@ -196,7 +196,7 @@ function Changed({ fleet, fleetBefore, units, before }: AnswersData) {
   return (
     <Answer
       title="What changed"
-      value={change(relativeChange(now, then, comparison))}
+      figure={change(relativeChange(now, then, comparison))}
       testId="changed"
       note={
         comparison === null
@@ -256,7 +256,7 @@ function ToDo({ recommendations, units }: AnswersData) {
   return (
     <Answer
       title="What to do"
-      value={money(offer, rows[0]?.currency)}
+      figure={money(offer, rows[0]?.currency)}
       testId="offer"
       note={rows.length === 0 ? nextReview(recommendations.response) : "a month on offer"}
     >
@@ -311,7 +311,7 @@ function Known({ fleet, units, hours }: AnswersData) {
   return (
     <Answer
       title="What is known"
-      value={percent(ratio(known, expected))}
+      figure={percent(ratio(known, expected))}
       testId="coverage"
       note={`${known} of ${expected} cluster-hours complete`}
     >
