@@ -158,11 +158,11 @@ def test_heat_map_is_usable_by_keyboard_and_pointer(visit: Callable[..., Page], 
 
 
 def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page], demo: Demo) -> None:
-    page = visit("unit/research")
-    answer = demo.ask(f"/v1/business-units/research?{day(demo)}&granularity=total")["totals"]
+    page = visit("unit/data-science")
+    answer = demo.ask(f"/v1/business-units/data-science?{day(demo)}&granularity=total")["totals"]
     for name in ("allocated", "effective", "waste"):
         assert page.get_by_test_id(name).inner_text() == usd(answer[f"{name}_usd"])
-    workloads = demo.ask(f"/v1/business-units/research/workloads?{day(demo)}")["rows"]
+    workloads = demo.ask(f"/v1/business-units/data-science/workloads?{day(demo)}")["rows"]
     assert [(row["Workload"], row["Allocated"], row["Waste"]) for row in cells(page, "workloads")] == [
         (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"]))
         for row in sorted(workloads, key=lambda row: -row["waste_usd"])
@@ -170,7 +170,7 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
     assert [row["Waste per month"] for row in cells(page, "workloads")] == [
         usd(row["waste_usd"] / 24 * 730) for row in sorted(workloads, key=lambda row: -row["waste_usd"])
     ]
-    unit_path = f"/v1/costs?{day(demo)}&business_unit=research"
+    unit_path = f"/v1/costs?{day(demo)}&business_unit=data-science"
     page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
     for row in demo.ask(unit_path)["rows"][:3]:
         page.keyboard.press("ArrowRight")
@@ -183,12 +183,12 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
         (row["group"]["gpu_model"], row["group"]["node_pool"], usd(row["allocated_usd"])) for row in hardware
     ]
     assert page.get_by_test_id("month-spent").inner_text() == usd(
-        demo.ask("/v1/forecasts?business_unit=research")["spent_usd"]
+        demo.ask("/v1/forecasts?business_unit=data-science")["spent_usd"]
     )
     page.get_by_test_id("workloads").get_by_role("link", name=usd(workloads[0]["allocated_usd"])).click()
     page.wait_for_url(re.compile("#/hour/.*hours=24"))
     settled(page)
-    lines = demo.ask(f"/v1/lines?{day(demo)}&business_unit=research&workload={workloads[0]['workload']}")["rows"]
+    lines = demo.ask(f"/v1/lines?{day(demo)}&business_unit=data-science&workload={workloads[0]['workload']}")["rows"]
     rows = cells(page, "lines")
     assert len(rows) == len(lines) > 24
     assert sum(line["allocated_usd"] for line in lines) == workloads[0]["allocated_usd"], (
@@ -319,7 +319,7 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
         "overview",
         "explore",
         "explore?by=workload&f.business_unit=assistant&trail=business_unit&compare=1",
-        "unit/research",
+        "unit/data-science",
         "nodes",
         "nodes?pool=inference&node=inference-2",
         "hour",
@@ -332,8 +332,8 @@ def test_every_view_works_on_all_screens(visit: Callable[..., Page], view: str) 
 
 
 def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo) -> None:
-    page = visit("unit/research")
-    totals = demo.ask(f"/v1/business-units/research?{day(demo)}&granularity=total")["totals"]
+    page = visit("unit/data-science")
+    totals = demo.ask(f"/v1/business-units/data-science?{day(demo)}&granularity=total")["totals"]
     page.evaluate(WATCH_DIALOGS)
     page.get_by_role("link", name=f"Why {usd(totals['waste_usd'])} waste?").click()
     panel = page.get_by_test_id("figure")
@@ -342,7 +342,7 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
     formula = panel.get_by_test_id("figure-formula").inner_text()
     terms = [Decimal(amount.replace(",", "")) for amount in re.findall(r"\$([\d,.]+)", formula)]
     assert terms[0] - terms[1] - terms[2] == terms[3] == round(totals["waste_usd"], 6)
-    hours = demo.ask(f"/v1/costs?{day(demo)}&business_unit=research")["rows"]
+    hours = demo.ask(f"/v1/costs?{day(demo)}&business_unit=data-science")["rows"]
     shown = [
         Decimal(amount.replace(",", ""))
         for amount in re.findall(r"\$([\d,.]+)", panel.get_by_test_id("figure-periods").inner_text())
@@ -353,7 +353,7 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
     page.wait_for_url(re.compile("why-at="))
     settled(page)
     at = unquote(page.url.split("why-at=")[1].split("&")[0])
-    lines = demo.ask(f"/v1/lines?start={at}&end={day_after(at)}&business_unit=research")["rows"]
+    lines = demo.ask(f"/v1/lines?start={at}&end={day_after(at)}&business_unit=data-science")["rows"]
     rows = cells(page, "figure-pods")
     assert sorted(row["waste"] for row in rows) == sorted(usd(line["waste_usd"]) for line in lines if line["waste_usd"])
     held = sum(line["allocated_gpu_hours"] for line in lines)
@@ -390,10 +390,10 @@ def test_fleet_sums_are_explained(visit: Callable[..., Page], demo: Demo, figure
 def test_long_period_is_explained_by_days(visit: Callable[..., Page], demo: Demo) -> None:
     start, end = demo.end - timedelta(hours=71), demo.end
     period = f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
-    page = visit("unit/research")
-    page.goto(f"{demo.url}/#/unit/research?{period}&zone=utc&why=allocated_usd&why-unit=research")
+    page = visit("unit/data-science")
+    page.goto(f"{demo.url}/#/unit/data-science?{period}&zone=utc&why=allocated_usd&why-unit=data-science")
     settled(page)
-    days = demo.ask(f"/v1/costs?{period}&business_unit=research&granularity=day")["rows"]
+    days = demo.ask(f"/v1/costs?{period}&business_unit=data-science&granularity=day")["rows"]
     shown = page.get_by_test_id("figure-periods").locator("li span").all_inner_texts()
     assert sorted(shown) == sorted(usd(row["allocated_usd"]) for row in days)
     page.get_by_test_id("figure-periods").get_by_role("link").first.click()
@@ -566,16 +566,16 @@ def test_all_columns_are_printed(visit: Callable[..., Page], demo: Demo) -> None
 
 
 def test_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_path: Path) -> None:
-    page = visit("unit/research")
+    page = visit("unit/data-science")
     with page.expect_download() as coming:
         page.get_by_role("button", name="Download CSV").click()
     assert (
         coming.value.suggested_filename
-        == f"research_{demo.end - timedelta(days=1):%Y-%m-%dT%HZ}_{demo.end:%Y-%m-%dT%HZ}.csv"
+        == f"data-science_{demo.end - timedelta(days=1):%Y-%m-%dT%HZ}_{demo.end:%Y-%m-%dT%HZ}.csv"
     )
     coming.value.save_as(tmp_path / "got.csv")
     group = "group_by=cluster,namespace,workload_kind,workload&sort=-allocated_usd"
-    path = f"/v1/costs?{day(demo)}&business_unit=research&granularity=total&{group}&format=csv"
+    path = f"/v1/costs?{day(demo)}&business_unit=data-science&granularity=total&{group}&format=csv"
     assert (tmp_path / "got.csv").read_bytes() == requests.get(demo.url + path, timeout=30).content
 
 
@@ -610,4 +610,4 @@ def test_errors_are_shown_and_retried(tabs: Tabs, demo: Demo) -> None:
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_test_id("waste")).to_be_visible()
     page.goto(f"{demo.url}/#/overview?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z")
-    expect(page.locator(".empty")).to_contain_text("24 cluster-hours expected, none with figures")
+    expect(page.locator(".empty")).to_contain_text("72 cluster-hours expected, none with figures")
