@@ -174,11 +174,13 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
   return (
     <>
       <p data-testid="remove-first">
+        {first.lastHeld !== null && "No node was without pods in every hour. Held least: "}
         <a href={changed(route, { node: first.node.node, cluster: first.node.cluster })}>
           <Name>{first.node.node}</Name>
-        </a>{" "}
-        first: {first.emptyHours} of {first.hours} hours without pods, {percent(first.heldShare)} of its GPUs held. It
-        costs <strong>{money(first.monthlyUsd, currency)}</strong> a month
+        </a>
+        {first.lastHeld === null && " first"}: {first.emptyHours} of {first.hours} hours without pods,{" "}
+        {percent(first.heldShare)} of its GPUs held. It costs <strong>{money(first.monthlyUsd, currency)}</strong> a
+        month
         {first.node.capacity_type === "reserved" && ", until its commitment ends"}.
       </p>
       <p class="note">

@@ -157,6 +157,7 @@ function Shown(props: ViewData) {
           value={money(total.allocated_usd, currency)}
           note={
             <>
+              {comparison?.isExact === false && "about "}
               {change(since)} vs previous period {why("allocated_usd")}
             </>
           }
