@@ -119,9 +119,8 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
     }
     for shown, row in zip(cells(page, "units"), expected, strict=True):
         old = before[row["business_unit"]]
-        assert shown["vs previous period"].rstrip("%") == f"{100 * (row['waste_usd'] - old) / old:+.0f}".replace(
-            "+0", "0"
-        ).replace("-0", "0")
+        change = f"{100 * (row['waste_usd'] - old) / old:+.0f}%" if old else "–"
+        assert shown["vs previous period"] == re.sub(r"^[+-]0%$", "0%", change), row["business_unit"]
     page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
     assert [(row["effective"], row["waste"], row["unallocated"], row["node cost"]) for row in rows] == [
@@ -223,7 +222,7 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     explanation = page.get_by_test_id("why")
     # The GPU bears 95% of the list price of g5.xlarge, $1.006, and the scenario uses 0.3% of it.
     for text in (
-        "How $0.9557 was calculated", "1 × nvidia.com/gpu, each 1.000000 of a physical GPU (source: capacity)",
+        "How $0.9557 was calculated", "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
         "for 1.000 h", "$0.9557 per GPU-hour, source list-price, split policy datadog",
         "0.3% on average, from the pod's own GPUs (source: pod)", line["pod"], "$0.002867",
     ):  # fmt: skip
@@ -373,7 +372,8 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
     at = unquote(page.url.split("why-at=")[1].split("&")[0])
     lines = demo.ask(f"/v1/lines?start={at}&end={day_after(at)}&business_unit=data-science")["rows"]
     rows = cells(page, "figure-pods")
-    assert sorted(row["waste"] for row in rows) == sorted(usd(line["waste_usd"]) for line in lines if line["waste_usd"])
+    wasted = sorted((line["waste_usd"] for line in lines if line["waste_usd"]), reverse=True)
+    assert [row["waste"] for row in rows] == [usd(amount) for amount in wasted[:8]]
     notebooks = [line for line in lines if line["node_pool"] == "notebooks"]
     held = sum(line["allocated_gpu_hours"] for line in notebooks)
     expect(panel.get_by_test_id("figure-prices")).to_contain_text(
@@ -433,7 +433,8 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     shown = cells(page, "removals")
     assert {
         row["Node"]: (row["Hours without pods"], row["Unallocated"], row["Node cost per month"]) for row in shown
-    } == expected
+    }.items() <= expected.items()
+    assert len(shown) == min(10, len(expected))
     empty_parts = [Fraction(*map(int, row["Hours without pods"].split(" of "))) for row in shown]
     assert empty_parts == sorted(empty_parts, reverse=True)
     assert empty_parts[0] == 1, "a node of the demo is empty"
