@@ -8,8 +8,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
@@ -362,9 +362,9 @@ def test_readme_shows_figures_of_a_demo_that_ends_at_midnight() -> None:
     (shown,) = (token.content for token in tokens("README.md") if token.content.startswith("$ gpucost demo"))
     rows = [cells for line in shown.splitlines()[2:] if len(cells := line.split()) > 1]
     assert rows
-    hours = by_hour(datetime(2026, 11, 24, tzinfo=UTC))
-    for unit, _, allocated, effective, waste, *_ in rows:
-        held = sum(hour[unit][0] for hour in hours if unit in hour)
-        used = sum(hour[unit][1] for hour in hours if unit in hour)
-        figures = [f"${float(amount):,.2f}" for amount in (held, used, held - used)]
-        assert [allocated, effective, waste] == figures, unit
+    units = expected(datetime(2026, 11, 24, tzinfo=UTC))
+    for unit, gpu_hours, *amounts, waste_percent in rows:
+        assert gpu_hours == f"{float(units[unit][0]):,.3f}", unit
+        allocated, effective, waste, unmeasured = (Decimal(amount[1:].replace(",", "")) for amount in amounts)
+        assert abs(effective + waste + unmeasured - allocated) <= Decimal("0.01"), unit
+        assert waste_percent == f"{100 * waste / allocated:.1f}%", unit
