@@ -34,7 +34,7 @@ ALLOCATED_BY = [
 ]
 FILTERS = ["", 'namespace:"bu-a"', 'controllerKind!:"job"+cluster:"prod-eu"', 'label[team]~:"x"|pod<~:"serve"']
 NAMES: dict[str, list[Any]] = {
-    "cluster": ["demo", "prod-eu"],
+    "cluster": ["prod-us-east-1", "prod-eu"],
     "namespace": ["bu-a", "bu-a,bu-b", "!kube-*", "nothing-*"],
     "business_unit": ["research", "!assistant"],
     "label": ["team:x", "!team:*"],

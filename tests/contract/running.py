@@ -38,7 +38,7 @@ ADMIN = "contract-admin"
 RESEARCH = "contract-research"
 SETTINGS = """
 clusters:
-  - {name: demo, prometheus: {url: "http://127.0.0.1:9090"}}
+  - {name: prod-us-east-1, prometheus: {url: "http://127.0.0.1:9090"}}
   - {name: prod-eu, prometheus: {url: "http://127.0.0.1:9090"}}
 pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: [bu-a]}, {name: assistant, namespaces: [bu-b]}]
@@ -97,7 +97,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     ledger, rollups = Ledger(client, table), RollupStore(client, table)
     SettingsDocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
-    for cluster, length in (("prod-eu", days), ("demo", 2)):
+    for cluster, length in (("prod-eu", days), ("prod-us-east-1", 2)):
         first = midnight - timedelta(days=length)
         for number in range(24 * length):
             hour = first + HOUR * number

@@ -60,13 +60,13 @@ def test_incomplete_hour_is_abandoned_at_the_end_of_its_look_back(system: System
         assert manifest.is_abandoned() == (next_attempt is None)
 
 
-def test_hour_without_heartbeat_is_incomplete_without_figures(system: System) -> None:
+def test_hour_without_samples_is_incomplete_without_figures(system: System) -> None:
     system.attribute(start=HOUR - timedelta(hours=30))
     ((status, usd, _),) = system.figures()
     assert (status, usd) == ("incomplete", "")
     manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=30))
     assert manifest is not None
-    assert "no scrape" in manifest.notes[0]
+    assert manifest.notes[0] == "Prometheus has no samples of kube-state-metrics in this hour"
 
 
 def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(system: System) -> None:

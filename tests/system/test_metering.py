@@ -269,12 +269,12 @@ def test_a_cluster_scaled_to_zero_is_complete_and_costs_nothing(attribute: Attri
     assert record.coverage.utilization is None
 
 
-def test_no_heartbeat_is_incomplete_and_has_no_figures(attribute: Attribute) -> None:
+def test_hour_without_samples_is_incomplete_and_has_no_figures(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p")
     (record,) = attribute(timeline, start=-3)
     assert (record.status, record.totals, record.lines) == ("incomplete", None, ())
-    assert "no scrape" in record.notes[0]
+    assert record.notes == ("Prometheus has no samples of kube-state-metrics in this hour",)
 
 
 def test_allocation_above_capacity_shows_as_residual(attribute: Attribute) -> None:
