@@ -94,7 +94,7 @@ export function findingsOf(rows: readonly HourRow[], figures: ReadonlyMap<string
       if (shares.length > 0)
         add(
           check,
-          `${shares.length} hours lack scrapes that show ${evidence}, at most ${percent(1 - Math.min(...shares))} of an hour's.`,
+          `${shares.length === 1 ? "1 hour lacks" : `${shares.length} hours lack`} scrapes that show ${evidence}, at most ${percent(1 - Math.min(...shares))} of an hour's.`,
         );
     };
     lacking("kube-state-metrics now, scrape interval", "which pods held GPUs", "allocation");

@@ -17,7 +17,7 @@ import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { Scale } from "../charts/scale";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
-import { gpuHours, instant, money, moment, percent, ratio, tick } from "../format";
+import { instant, money, moment, percent, ratio, roundHours, tick } from "../format";
 import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, HatchSwatch, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
@@ -97,13 +97,13 @@ function Shown(props: ViewData) {
         ))}
         <Stat
           name="Unmeasured GPU-hours"
-          value={gpuHours(totals.unmeasured_gpu_hours)}
+          value={roundHours(totals.unmeasured_gpu_hours)}
           note={`${money(totals.unmeasured_usd, clusters.currency)}, neither effective nor waste`}
           testId="unmeasured-hours"
         />
         <Stat
           name="Unpriced GPU-hours"
-          value={gpuHours(totals.unpriced_gpu_hours)}
+          value={roundHours(totals.unpriced_gpu_hours)}
           note="no amount includes them"
           testId="unpriced-hours"
         />
@@ -283,7 +283,12 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
                 groupColumn("namespace", "Namespace"),
                 groupColumn("business_unit", "Business unit"),
                 groupColumn("cluster", "Cluster"),
-                figureColumn("unmeasured_gpu_hours", "GPU-hours", (row: CostRow) => row.unmeasured_gpu_hours, gpuHours),
+                figureColumn(
+                  "unmeasured_gpu_hours",
+                  "GPU-hours",
+                  (row: CostRow) => row.unmeasured_gpu_hours,
+                  roundHours,
+                ),
                 moneyColumn("unmeasured_usd", "Unmeasured", currency),
               ]}
             />
@@ -310,7 +315,7 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
                 groupColumn("capacity_type", "Capacity type"),
                 groupColumn("node_pool", "Node pool"),
                 groupColumn("cluster", "Cluster"),
-                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, gpuHours),
+                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, roundHours),
               ]}
             />
           </>

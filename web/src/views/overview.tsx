@@ -135,7 +135,7 @@ function Shown(props: ViewData) {
         <Units {...props} />
       </Section>
       <CostOverTime {...props} />
-      <Section title="Recommendations">
+      <Section title="Recommendations" aside={<a href={linkTo(route, "savings")}>All states, evidence and commands</a>}>
         <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
       </Section>
       <Section title="Utilization over time">

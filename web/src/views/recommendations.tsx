@@ -5,6 +5,8 @@ import type { Recommendation } from "../api";
 import { money } from "../format";
 import { Empty, Name, Table } from "../parts";
 
+const MOST = 5;
+
 export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
   if (rows.length === 0) return <Empty>No recommendations yet. The next review runs at 04:10 UTC.</Empty>;
   return (
@@ -12,6 +14,7 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
       name="recommendations"
       caption="Recommendations by monthly savings"
       sort="-usd"
+      most={MOST}
       rows={rows}
       rowKey={(recommendation) => recommendation.id}
       columns={[

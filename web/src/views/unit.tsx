@@ -18,7 +18,7 @@ import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
 import { comparisonOf, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
-import { change, gpuHours, HOUR, instant, money, percent, ratio, utilization } from "../format";
+import { change, HOUR, instant, money, percent, ratio, roundHours, utilization } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
@@ -180,7 +180,7 @@ function Shown(props: ViewData) {
           testId="waste"
         />
         <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
-        <Stat name="GPU-hours" value={gpuHours(total.allocated_gpu_hours)} testId="gpu-hours" />
+        <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
         <Stat name="Utilization" value={percent(utilization(total))} note="of measured GPU-hours" />
       </dl>
       <UnpricedNote totals={total} />

@@ -202,6 +202,12 @@ def round_ratio(number: float | None) -> Decimal | None:
     return None if number is None else Decimal(str(number)).quantize(Decimal("0.0001"))
 
 
+def format_gpus(number: float) -> str:
+    """Format a number of GPUs with its unit."""
+    count = format_count(number)
+    return f"{count} GPU" if count == "1" else f"{count} GPUs"
+
+
 def format_count(number: float) -> str:
     """Format a number of GPUs or nodes for people: three significant digits, never with an exponent."""
     if abs(number) >= 99.95:  # noqa: PLR2004 - three digits would round it to 100

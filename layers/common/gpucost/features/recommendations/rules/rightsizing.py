@@ -24,6 +24,7 @@ from gpucost.features.recommendations.model import (
     WorkloadAssessment,
     WorkloadFinding,
     format_count,
+    format_gpus,
     recommendation_id,
     round_cents,
     round_ratio,
@@ -167,7 +168,7 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     return RecommendationContent(
         "idle",
         subject,
-        f"Scale {subject.workload_name} to zero: it holds {format_count(measures.current_gpus)} GPUs, "
+        f"Scale {subject.workload_name} to zero: it holds {format_gpus(measures.current_gpus)}, "
         f"and no hour of {held} used more than {measures.peak_utilization or 0:.1%}",
         saving,
         workload_evidence(
