@@ -18,8 +18,6 @@ from gpucost_devstack.fleet import demo as fleet
 from gpucost_devstack.metrics_segment import Segment, SegmentProcess, segments_of
 
 SAVE_EVERY_SECONDS = 20.0
-NEW_BLOCKS_SECONDS = 90.0
-"""Prometheus finds new blocks within a minute."""
 RESTATED_DAYS_BEFORE = 5
 DISCOUNT_FACTOR = Decimal("0.9")
 CENT = Decimal("0.01")
@@ -163,7 +161,7 @@ class LiveHours:
     def __init__(self, demo: RunningDemo) -> None:
         self._demo = demo
         self._process: SegmentProcess | None = None
-        self._added_at: float | None = None
+        self._is_simulated = False
 
     def advance(self) -> bool:
         """Do what can be done now, without waiting. Return whether an hour was attributed."""
@@ -171,15 +169,14 @@ class LiveHours:
         if datetime.now(UTC) < hour + HOUR + SCHEDULE_DELAY:
             return False
         segment = Segment(hour, hour + HOUR)
-        if self._added_at is None:
+        if not self._is_simulated:
             self._process = self._process or self._demo.metrics.start(segment, is_history=False)
             if self._process.is_done():
                 self._demo.metrics.add(self._process)
-                self._process, self._added_at = None, time.monotonic()
+                self._process, self._is_simulated = None, True
             return False
-        has_waited = time.monotonic() - self._added_at > NEW_BLOCKS_SECONDS
-        if not has_waited and not self._demo.metrics.are_served(segment):
+        if not self._demo.metrics.are_served(segment):  # attributed now, the hour would be incomplete
             return False
-        self._added_at = None
+        self._is_simulated = False
         self._demo.run_schedule(hour)
         return True

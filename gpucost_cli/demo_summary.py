@@ -96,11 +96,12 @@ def _waster_lines(response: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _savings_line(response: Mapping[str, Any]) -> str:
-    count, saving = len(response["rows"]), response["totals"]["usd"]
+    count = len(response["rows"])
     if not count:
         return "savings: no recommendations yet; the nightly review needs a week of history"
-    count_text = f"{count} recommendations" if count > 1 else "1 recommendation"
-    return f"savings on offer: {money(saving)} per month from {count_text}"
+    saving = money(response["totals"]["savings"]["usd"])
+    count_text = f"{count} open recommendations" if count > 1 else "1 open recommendation"
+    return f"savings on offer: {saving} per month; {count_text}"
 
 
 def _links(summary: Summary, api: str) -> Iterator[str]:

@@ -105,20 +105,6 @@ class DemoCache:
         self._add_checksums([self.segment_folder(segment)])
         self._write_index()
 
-    def drop_segments(self, before: datetime) -> None:
-        """Remove the segments that end before a time."""
-        kept = [segment for segment in self.segments() if segment.end > before]
-        if len(kept) < len(self.index.segments):
-            self.index.segments = [(format_timestamp(kept.start), format_timestamp(kept.end)) for kept in kept]
-            names = {segment.name for segment in kept}
-            self.index.checksums = {
-                path: digest
-                for path, digest in self.index.checksums.items()
-                if not path.startswith("segments/") or path.split("/")[1] in names
-            }
-            self._write_index()
-            self._remove_unlisted_files()
-
     def restore(self, database: Path) -> dict[str, bytes]:
         """Copy the ledger of the snapshot to the folder of a database; return the other files by name."""
         if not self.index.snapshot:

@@ -79,13 +79,19 @@ class DemoMetrics:
                 process.stop()
 
     def are_served(self, segment: Segment) -> bool:
-        """Whether Prometheus has found the samples of a segment."""
-        moment = (segment.end - HOUR / 60).timestamp()
-        query = {"query": "count(up)", "time": str(moment)}
+        """Whether Prometheus has found the samples of every hour of a segment, which may come from several blocks."""
+        minute = HOUR / 60
+        query = {
+            "query": "count(up)",
+            "start": str((segment.start + HOUR - minute).timestamp()),
+            "end": str((segment.end - minute).timestamp()),
+            "step": str(HOUR.total_seconds()),
+        }
         try:
-            return bool(requests.get(f"{self.url}/api/v1/query", params=query, timeout=10).json()["data"]["result"])
+            series = requests.get(f"{self.url}/api/v1/query_range", params=query, timeout=10).json()["data"]["result"]
         except (requests.RequestException, KeyError, ValueError):
             return False
+        return any(len(counts["values"]) == (segment.end - segment.start) // HOUR for counts in series)
 
     def _folder(self, segment: Segment) -> Path:
         return self._work / segment.name if self._cache is None else self._cache.segment_folder(segment)

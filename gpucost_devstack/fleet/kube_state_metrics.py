@@ -51,7 +51,7 @@ class _InstanceSeries:
         start, end = node.lifetime
         node_labels = {"node": node.name}
         if self._instance.node_info:
-            identity = {"provider_id": node.provider_id or f"aws:///us-west-2a/i-{node.name}"}
+            identity = {"provider_id": node.provider_id or f"aws:///us-west-2a/{node.instance_id}"}
             yield self._series("kube_node_info", {**node_labels, **identity}, start, end)
         if self._instance.node_labels:
             yield from self._node_labels(node)

@@ -28,7 +28,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for (uid, core), samples in samples_by_core.items():
             labels = {
                 "neuroncore": str(core),
-                "instance_id": f"i-{node.name}",
+                "instance_id": node.instance_id,
                 "instance_type": node.instance_type,
                 "runtime_tag": "367",
                 "job": scraping.job,

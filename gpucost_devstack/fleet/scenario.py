@@ -63,6 +63,11 @@ class Node:
     labels_from: Minutes = FOREVER[0]
     """From when GPU Feature Discovery's labels exist. On a booting node they come late."""
 
+    @property
+    def instance_id(self) -> str:
+        """Its EC2 instance ID."""
+        return self.provider_id.rpartition("/")[2] or f"i-{self.name}"
+
     def geometry_at(self, minute: Minutes) -> Geometry | None:
         """The node's geometry at a time."""
         return next(

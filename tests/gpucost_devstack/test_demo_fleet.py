@@ -18,7 +18,7 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli import rendering
-from gpucost_devstack.fleet import demo, openmetrics, truth
+from gpucost_devstack.fleet import demo, kube_state_metrics, openmetrics, truth
 from gpucost_devstack.fleet.demo.spot_prices import ON_DEMAND_USD
 from gpucost_devstack.fleet.demo.units import BUSINESS_UNITS
 from gpucost_devstack.fleet.scenario import Scenario
@@ -130,6 +130,20 @@ def test_every_line_of_three_days_matches_the_truth(attributed: dict[tuple[str, 
                 units.add(line["business_unit"])
                 compare(scenario, {**line, "business_unit": line["namespace"]}, true[key])
     assert units == {unit.name for unit in BUSINESS_UNITS}
+
+
+@pytest.mark.parametrize(("scale", "hours"), [(1, 48), (500, 2)])
+def test_namespaces_never_exceed_their_quotas(scale: int, hours: int) -> None:
+    """Kubernetes refuses pods beyond a quota. Copies of a large fleet share the namespaces of a region."""
+    begin = START + 14 * HOUR
+    namespaces = set()
+    for scenario in demo.scenarios(begin, begin + hours * HOUR, scale=scale):
+        for series in kube_state_metrics.series(scenario):
+            if series.metric == "kube_resourcequota" and series.labels["type"] == "used":
+                namespace = series.labels["namespace"]
+                namespaces.add(namespace)
+                assert max(int(text) for _, text in series.samples) <= scenario.quotas[namespace], namespace
+    assert {"chat", "chat-training", "pretraining", "render"} <= namespaces
 
 
 def test_costs_are_conserved_in_every_hour(attributed: dict[tuple[str, datetime], Any]) -> None:

@@ -41,7 +41,10 @@ def summary(unit_count: int) -> Summary:
     return Summary(
         units={**period, "rows": units, "totals": fleet, "coverage": coverage},
         waste={**period, "rows": wasters},
-        recommendations={"rows": [{}, {}], "totals": {"usd": Decimal("1234.5")}},
+        recommendations={
+            "rows": [{}, {}],
+            "totals": {"usd": Decimal("-765.5"), "savings": {"usd": Decimal("1234.5")}, "costs": {"usd": 2000}},
+        },
         alerts={"history": [alert] * 40},
     )
 
@@ -65,7 +68,10 @@ def test_summary_shows_units_with_most_waste_and_counts_others() -> None:
     shown = [line.split()[0] for line in lines if line.startswith("team-")]
     assert shown == [f"team-{i:02}" for i in range(11, 4, -1)]
     assert [line.strip() for line in lines if "more" in line] == ["… 5 more"]
-    assert "savings on offer: $1,234.50 per month from 2 recommendations" in lines
+
+
+def test_cost_of_more_gpus_does_not_reduce_savings_on_offer() -> None:
+    assert "savings on offer: $1,234.50 per month; 2 open recommendations" in printed(summary(12), 100)
 
 
 def test_alerts_take_a_line_each_and_others_are_counted() -> None:

@@ -1,5 +1,6 @@
 """The three clusters of the demo: their nodes, workloads, outages and quotas."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -57,7 +58,8 @@ class _Cluster:
     period: Period
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
-    quotas: dict[str, int] = field(default_factory=dict)
+    quotas: Counter[str] = field(default_factory=Counter)
+    """GPUs by namespace. Copies of a region add to the same namespaces."""
     exporter_by_node: dict[str, Scraping] = field(default_factory=dict)
 
     def service(
@@ -173,7 +175,7 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
         lambda at: 2 + round(4 * traffic("speech", at, peak_hour=13)),
         lambda at: 0.2 + 0.6 * traffic("speech", at, peak_hour=13),
     )
-    cluster.quotas |= {chat.namespace: 16, ranker.namespace: 6, moderation.namespace: 3, scoring.namespace: 4}
+    cluster.quotas.update({chat.namespace: 16, ranker.namespace: 6, moderation.namespace: 3, scoring.namespace: 4})
 
 
 def _research(cluster: _Cluster, copy: Copy) -> None:
@@ -204,7 +206,7 @@ def _research(cluster: _Cluster, copy: Copy) -> None:
     # The driver of the sliced node is updated on every third day, which takes its exporter 40 minutes.
     gaps = tuple(interval_from(period, day + 10 * HOUR + 10, day + 10 * HOUR + 50) for day in period.cycles(3 * DAY))
     cluster.exporter_by_node[sliced.name] = Scraping("dcgm-exporter", "", SCRAPE_SECONDS, gaps=gaps)
-    cluster.quotas |= {pretraining: 16, tuning: 4, copy.namespace("notebooks"): 4}
+    cluster.quotas.update({pretraining: 24, tuning: 8, copy.namespace("notebooks"): 4})
 
 
 def _add_slice_workloads(cluster: _Cluster, copy: Copy, node: Node) -> None:
@@ -269,7 +271,7 @@ def _batch(cluster: _Cluster, copy: Copy) -> None:
         cluster.exporter_by_node[node.name] = Scraping(
             "dcgm-exporter", "", SCRAPE_SECONDS, gaps=((-1e6, 1e6),), up="dropped"
         )
-    cluster.quotas |= {copy.namespace("dev"): 12, copy.namespace("render"): 4}
+    cluster.quotas.update({copy.namespace("dev"): 12, copy.namespace("render"): 4})
 
 
 def _workspace_use(number: int, at: int) -> float:
