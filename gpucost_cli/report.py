@@ -88,11 +88,21 @@ def get_from_api(url: str, path: str, parameters: Mapping[str, str], *, signed: 
         return response
     try:
         problem = response.json()
+        faults = [f"{_option_of(error['parameter'])}: {error['detail']}" for error in problem.get("errors", ())]
         detail = str(problem.get("detail") or problem.get("message"))
     except ValueError:
-        detail = response.reason
+        faults, detail = [], response.reason
+    if faults and response.status_code == requests.codes.bad_request:
+        raise InvalidInputError("; ".join(faults))
     error_class = InvalidInputError if response.status_code in {400, 404} else GpuCostError
     raise error_class(f"the API at {url} returned {response.status_code}: {detail}")
+
+
+def _option_of(parameter: str) -> str:
+    """The option of `gpucost report` that sets a parameter of the API."""
+    if parameter in {"start", "end", "window", "cluster", "group_by", "granularity", "idle", "sort"}:
+        return "--" + parameter.replace("_", "-")
+    return f"--filter {parameter}"
 
 
 def parse_json_exactly(text: str) -> dict[str, Any]:

@@ -298,6 +298,20 @@ def test_terminal_report_by_workload_matches_api(running: Demo) -> None:
     assert len(table.splitlines()) == 1 + len(answer["rows"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--from", "2026-11-23", "--to", "2026-11-20"], "--end: must be after start (2026-11-23T00:00:00Z)"),
+        (["--group-by", "foo"], "--group-by: 'foo' is not a dimension; allowed: business_unit, "),
+        (["--filter", "namespace=!"], "--filter namespace: '!' is not a name"),
+    ],
+)
+def test_report_names_the_option_of_a_bad_parameter(running: Demo, arguments: list[str], sentence: str) -> None:
+    done = run_to_end(["report", "--stack", "local", *arguments], running.environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"gpucost: {sentence}")
+
+
 def test_report_without_a_period_covers_the_last_24_hours(running: Demo) -> None:
     for more in ([], ["--group-by", "namespace"]):
         shown = run_to_end(["report", "--stack", "local", *more], running.environment)

@@ -114,7 +114,6 @@ function Shown(props: ViewData) {
         </a>
       </nav>
       <Filters />
-      <Status {...props} />
       {fleet.coverage.hours_complete > 0 && (
         <dl class="stats">
           <Stat name="Node cost" value={money(totals.node_cost_usd, fleet.currency)} testId="node-cost" />
@@ -130,6 +129,7 @@ function Shown(props: ViewData) {
         </dl>
       )}
       <UnpricedNote totals={totals} />
+      <Status {...props} />
       {hasCauses(lines.rows) && (
         <Section title="Why a part is unmeasured">
           <Causes lines={lines.rows} hours={props.hours?.rows ?? []} />
