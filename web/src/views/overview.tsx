@@ -136,7 +136,7 @@ function Shown(props: ViewData) {
       </Section>
       <CostOverTime {...props} />
       <Section title="Recommendations" aside={<a href={linkTo(route, "savings")}>All states, evidence and commands</a>}>
-        <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
+        <Optional side={props.recommendations}>{(list) => <Recommendations response={list} />}</Optional>
       </Section>
       <Section title="Utilization over time">
         <Heat {...props} />

@@ -1,14 +1,29 @@
 // Recommendations and their savings.
 
 import { useState } from "preact/hooks";
-import type { Recommendation } from "../api";
-import { money } from "../format";
+import type { Recommendation, RecommendationsResponse } from "../api";
+import { money, moment } from "../format";
+import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
 
 const MOST = 5;
 
-export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
-  if (rows.length === 0) return <Empty>No recommendations yet. The next review runs at 04:10 UTC.</Empty>;
+export function Recommendations({ response }: { response: RecommendationsResponse | null }) {
+  const zone = useZone();
+  const rows = response?.rows ?? [];
+  if (rows.length === 0) {
+    const reviewed = (response?.reviews ?? [])
+      .map((review) => review.reviewed_at)
+      .sort()
+      .at(-1);
+    return (
+      <Empty>
+        {reviewed === undefined
+          ? "No recommendations yet. The next review runs at 04:10 UTC."
+          : `No open recommendations after the review of ${moment(reviewed, zone)}. Reviews run every night at 04:10 UTC.`}
+      </Empty>
+    );
+  }
   return (
     <Table
       name="recommendations"
@@ -58,8 +73,7 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
           key: "range",
           title: "Range",
           isFigure: true,
-          cell: (recommendation) =>
-            `${saved(recommendation.saving.low_usd, recommendation.currency)} to ${saved(recommendation.saving.high_usd, recommendation.currency)}`,
+          cell: ({ saving, currency }) => savedRange(saving.low_usd, saving.high_usd, currency),
         },
         {
           key: "cash",
@@ -82,6 +96,13 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
 /** Formats savings. Negative savings are costs, for example of more GPUs. */
 export function saved(usd: number, currency: string): string {
   return usd < 0 ? `costs ${money(-usd, currency)}` : money(usd, currency);
+}
+
+/** Formats the bounds of savings, or of costs, from the smaller to the larger amount. */
+export function savedRange(low: number, high: number, currency: string): string {
+  const [from, to] = high < 0 ? [-high, -low] : [low, high];
+  const amounts = from === to ? money(from, currency) : `${money(from, currency)} to ${money(to, currency)}`;
+  return high < 0 ? `costs ${amounts}` : amounts;
 }
 
 function Summary({ recommendation }: { recommendation: Recommendation }) {

@@ -7,7 +7,7 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import { commandsOf, selected, type State, STATES, verifiedTotal } from "../savings";
-import { saved } from "./recommendations";
+import { saved, savedRange } from "./recommendations";
 
 interface ViewData {
   /** All states, kinds and units. */
@@ -49,13 +49,14 @@ function Shown({ all, open }: ViewData) {
   const { savings, costs } = open.totals;
   const reviewed = all.reviews.map((review) => review.reviewed_at).sort();
   const verified = verifiedTotal(rows);
+  const offers = rows.filter(({ state, saving }) => state === "open" && saving.usd > 0).length;
   return (
     <>
       <dl class="stats">
         <Stat
           name="On offer"
           value={money(savings.usd, currency)}
-          note={`a month, from ${count("open")} open recommendations`}
+          note={`a month, from ${offers} open recommendations`}
           testId="on-offer"
         />
         <Stat
@@ -174,7 +175,7 @@ function Card({ row }: { row: Recommendation }) {
     ["Risk", `${row.risk}: ${row.risk_note}`],
     ["Effort", row.effort],
     ["GPUs", `${gpuHours(row.current_gpus, 0)} now, ${gpuHours(row.recommended_gpus, 0)} after`],
-    ["Range", `${saved(saving.low_usd, currency)} to ${saved(saving.high_usd, currency)} a month`],
+    ["Range", `${savedRange(saving.low_usd, saving.high_usd, currency)} a month`],
     ["Cash savings", saving.cash_usd === null ? "not known from the ledger" : saved(saving.cash_usd, currency)],
     ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
     ["Hours", `${evidence.hours_observed} observed, ${evidence.hours_unknown} without figures`],

@@ -208,7 +208,7 @@ function Shown(props: ViewData) {
         title="Recommendations"
         aside={<a href={linkTo(route, "savings", "", { unit: route.name })}>All states, evidence and commands</a>}
       >
-        <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
+        <Optional side={props.recommendations}>{(list) => <Recommendations response={list} />}</Optional>
       </Section>
       <Section title="Active alerts">
         <Optional side={props.alerts}>
