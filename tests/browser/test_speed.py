@@ -61,6 +61,7 @@ def visit(tabs: Tabs) -> Callable[..., Page]:
     return open_view
 
 
+@pytest.mark.heavy  # it measures time
 @pytest.mark.parametrize(
     ("view", "more", "table"),
     [
@@ -84,8 +85,9 @@ def test_200_units_over_35_days_by_hour_have_no_long_task(
         page.reload()
         settled(page)
         longest.append(longest_task(page))
+    before = len(page.evaluate("window.tasks"))
     page.evaluate(BUSY)
-    page.wait_for_function("(before) => window.tasks.length > before", arg=len(page.evaluate("window.tasks")))
+    page.wait_for_function("(before) => window.tasks.length > before", arg=before)
     floor: float = page.evaluate(FLOOR)
     assert min(longest) <= LONG_TASK * floor, (longest, floor)
 
