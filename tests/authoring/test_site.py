@@ -91,7 +91,7 @@ def test_search_finds_a_settings_key_without_internet(address: str, chromium: Br
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.route(lambda url: not url.startswith(address), lambda route: route.abort())
-    page.goto(f"{address}/index.html")
+    page.goto(f"{address}/index.html", wait_until="networkidle")  # the script that opens the search has run
     page.keyboard.press("/")
     page.keyboard.type("lookback_hours", delay=20)
     page.locator("a[href*='reference/settings.html']", has_text="lookback").first.wait_for(timeout=15_000)
