@@ -42,8 +42,8 @@ def take(browser: Browser, url: str, end: datetime, folder: Path, looks: Sequenc
     views = {
         "overview": f"overview?{period}",
         "explore": f"explore?{period}&by=workload&measure=waste_usd&compare=1",
-        "explore-filtered": f"explore?{period}&by=workload&f.business_unit=research&trail=business_unit&grain=hour",
-        "unit": f"unit/research?{period}",
+        "explore-filtered": f"explore?{period}&by=workload&f.business_unit=data-science&trail=business_unit&grain=hour",
+        "unit": f"unit/data-science?{period}",
         "savings": "savings?zone=utc&state=all",
         "nodes": f"nodes?{period}",
         "health": f"health?{period}",
@@ -58,7 +58,7 @@ def take(browser: Browser, url: str, end: datetime, folder: Path, looks: Sequenc
             settled(page)
             page.wait_for_timeout(500)
             page.screenshot(path=folder / f"{name}-{appearance}.png", full_page=not is_screen)
-        page.goto(f"{url}/#/{views['unit']}&why=waste_usd&why-unit=research")
+        page.goto(f"{url}/#/{views['unit']}&why=waste_usd&why-unit=data-science")
         page.get_by_test_id("figure-pods").wait_for()
         page.screenshot(path=folder / f"figure-{appearance}.png")
         page.goto(f"{url}/#/{views['hour']}")

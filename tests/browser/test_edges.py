@@ -107,6 +107,19 @@ def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> 
     expect(page.get_by_label("Period")).to_contain_text("Sat 31 Oct, 23:00 GMT-4 to Sun 1 Nov, 04:00 GMT-5")
 
 
+def test_selected_hour_survives_a_resized_window(visit: Callable[..., Page]) -> None:
+    page = visit(Fleet(["research"], AUTUMN, 6))
+    settled(page)
+    page.get_by_role("application", name=re.compile("Cost over time")).focus()
+    page.keyboard.press("ArrowRight")
+    readout = page.get_by_test_id("readout")
+    hour = readout.locator("strong").inner_text()
+    page.set_viewport_size({"width": 1000, "height": 700})
+    page.wait_for_function("document.querySelector('.plot canvas').clientWidth < 1000")
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    expect(readout).to_contain_text(hour)
+
+
 def test_hours_with_an_offset_of_30_minutes(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="Asia/Kolkata")
     settled(page)

@@ -99,6 +99,13 @@ def test_bash_completes_commands() -> None:
     assert done.stdout.strip() == "plain,manifests"
 
 
+def test_unknown_command_suggests_similar_ones() -> None:
+    result = in_this_process("reprot")
+    assert result.returncode == 2
+    assert "'report'" in result.stderr
+    assert "'settings'" not in result.stderr
+
+
 def test_top_level_list_has_the_first_sentence_of_every_command() -> None:
     written = {name: summary for name, (_, summary) in COMMAND_MODULES.items()}
     helps = {name: " ".join((command.help or "").partition("\n\n")[0].split()) for name, command in subcommands(cli)}

@@ -19,6 +19,7 @@ from gpucost.runtime.bounded_http import (
     BoundedHttp,
     HttpResponse,
     ResponseTooLargeError,
+    connection_problem,
     is_timeout,
     post_json,
     retry_after,
@@ -254,3 +255,30 @@ def test_retry_after_is_a_date(hours: int, minimum: float, maximum: float) -> No
 @pytest.mark.parametrize("text", ["", "²", "٣", "-1", "1.5", "1e3", "nan", "inf", "soon", "Xyz, 99 Foo 99999 99:99:99"])
 def test_invalid_retry_after_is_ignored(text: str) -> None:
     assert retry_after({"Retry-After": text}) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://127.0.0.1:9", "connection refused"),
+        ("http://no-such-host.invalid", "its host name cannot be resolved"),
+    ],
+)
+def test_failed_connections_are_described(url: str, reason: str) -> None:
+    with pytest.raises(REQUEST_ERRORS) as failure:
+        get(BoundedHttp(url), url)
+    assert connection_problem(failure.value) == reason
+
+
+def test_server_without_tls_is_described() -> None:
+    with (
+        raw_server(lambda exchange: exchange.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server,
+        pytest.raises(REQUEST_ERRORS) as failure,
+    ):
+        url = server.url.replace("http:", "https:")
+        get(BoundedHttp(url), url)
+    assert connection_problem(failure.value) == "TLS failed"
+
+
+def test_unnamed_problem_has_the_name_of_its_class() -> None:
+    assert connection_problem(EOFError("https://hooks.example.com/secret")) == "EOFError"

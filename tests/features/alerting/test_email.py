@@ -117,5 +117,5 @@ def test_missing_topic_and_failing_topic_are_reported(mailbox: Mailbox) -> None:
         EmailNotifier("", client=lambda: mailbox.sns).send([NOTIFICATION])
     with pytest.raises(SourceError, match="refused the message: NotFound"):
         EmailNotifier(mailbox.topic + "-gone", client=lambda: mailbox.sns).send([NOTIFICATION])
-    with pytest.raises(SourceError, match="could not be reached"):
+    with pytest.raises(SourceError, match="could not be reached: connection refused"):
         EmailNotifier(mailbox.topic, client=lambda: _client("sns", "http://127.0.0.1:9")).send([NOTIFICATION])

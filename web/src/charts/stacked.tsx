@@ -96,7 +96,8 @@ export function StackedChart(props: Props) {
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
           draw: [(drawn) => outline(drawn, latestRef.current)],
-          setCursor: [(drawn) => setAt(bucketAt(latestRef.current.buckets, drawn))],
+          // Without an event it is the first drawing, which must not end a selection made with the keyboard.
+          setCursor: [(drawn) => drawn.cursor.event && setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
         },
       },

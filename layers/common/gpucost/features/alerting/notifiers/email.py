@@ -17,6 +17,7 @@ from gpucost.features.alerting.notifiers.notification_text import (
     summary,
     top_waster_lines,
 )
+from gpucost.runtime.bounded_http import connection_problem
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
@@ -64,7 +65,7 @@ class EmailNotifier:
             code = error.response.get("Error", {}).get("Code", "unknown error")
             raise SourceError(f"the email topic refused the message: {code}") from error
         except BotoCoreError as error:
-            raise SourceError(f"the email topic could not be reached ({type(error).__name__})") from error
+            raise SourceError(f"the email topic could not be reached: {connection_problem(error)}") from error
 
 
 def email_subject(notifications: Sequence[Notification]) -> str:
