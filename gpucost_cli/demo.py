@@ -215,11 +215,16 @@ def _serve(demo: RunningDemo, history: History, console: Console) -> None:
         console.print(f"the {history.period} is there from an earlier start. To compute it again: gpucost demo --fresh")
     with _history_progress(history) as show:
         while not history.is_complete:
+            demo.stack.notice = (
+                f"The demo's history is loading: {history.days_done} of {history.day_count} days are there. Until it is "
+                "complete, months, forecasts, and recommendations are not."
+            )
             demo.stack.deliver_all()
             history.advance()
             live.advance()
             show()
             time.sleep(HISTORY_SECONDS)
+    demo.stack.notice = ""
     if history.day_count:
         console.print(_history_note(demo, history), soft_wrap=True)
     while True:

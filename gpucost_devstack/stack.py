@@ -42,6 +42,7 @@ class LocalStack:
         authorizer: the deployment's IAM.
         services: checks the permissions of AWS's own services.
         unavailable: functions that take no invocations, as with a reserved concurrency of 0.
+        notice: shown at the top of the page; empty for none.
 
     """
 
@@ -61,6 +62,7 @@ class LocalStack:
         self._further = further or {}
         self.authorizer = authorizer
         self.unavailable: set[str] = set()
+        self.notice = ""
         self.services = AwsServicePermissions(authorizer, deployed)
         self._deployed = deployed
         self._sqs = local_client("sqs", endpoint)
@@ -152,7 +154,10 @@ class LocalStack:
 
         """
         self.services.invoke_by_api("ApiFunction", "HttpApi", event["routeKey"])
-        return self.functions["ApiFunction"].invoke(event)
+        answer = self.functions["ApiFunction"].invoke(event)
+        if self.notice and event["rawPath"] == "/config.json":
+            answer["body"] = json.dumps({**json.loads(answer["body"]), "notice": self.notice})
+        return answer
 
     def deliver_once(self) -> int:
         """Deliver every waiting message once, and return their number.

@@ -72,6 +72,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/forecasts": ("bu", {"business_unit": "research"}),
     "/v1/prices": ("admin", DAY),
     "/v1/alerts": ("bu", DAY),
+    "/v1/budgets": ("bu", {}),
     "/v1/silences": ("viewer", {}),
     "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
     "/health": ("public", {}),

@@ -327,6 +327,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the current month's spend against the budgets */
+        get: operations["budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/recommendations": {
         parameters: {
             query?: never;
@@ -632,6 +649,37 @@ export interface components {
              * @description Number of past forecasts whose interval contains the actual cost
              */
             covered: number;
+        };
+        /**
+         * BudgetsResponse
+         * @description GET /v1/budgets: the largest share of a budget first.
+         */
+        BudgetsResponse: {
+            /**
+             * Start
+             * Format: date-time
+             * @description Start of the month
+             */
+            start: string;
+            /**
+             * End
+             * Format: date-time
+             * @description End of the month
+             */
+            end: string;
+            /**
+             * Known Until
+             * Format: date-time
+             * @description End of the hours whose cost counts as spent
+             */
+            known_until: string;
+            /**
+             * Currency
+             * @example USD
+             */
+            currency: string;
+            /** Rows */
+            rows: components["schemas"]["UnitBudgetRow"][];
         };
         /**
          * BusinessUnitResponse
@@ -2952,6 +3000,35 @@ export interface components {
             percent: components["schemas"]["NullableCosts"];
         };
         /**
+         * UnitBudgetRow
+         * @description A business unit's month against its budget. Amounts are of all clusters.
+         */
+        UnitBudgetRow: {
+            /** Business Unit */
+            business_unit: string;
+            /**
+             * Status
+             * @description exceeded: the spend is more than the budget; projected: the projection is; within: neither is; unknown: the spend is within the budget, and too few hours have figures for a projection
+             * @enum {string}
+             */
+            status: "exceeded" | "projected" | "within" | "unknown";
+            /**
+             * Budget Usd
+             * @description The lowest monthly budget of the settings' rules for the unit
+             */
+            budget_usd: number;
+            /**
+             * Spent Usd
+             * @description Allocated cost of the month so far; a lower bound if hours are missing
+             */
+            spent_usd: number;
+            /**
+             * Projected Usd
+             * @description At the month's end, as budget alerts project it; null if too few hours have figures
+             */
+            projected_usd: number | null;
+        };
+        /**
          * UnitChange
          * @description What a restatement changed for one business unit.
          */
@@ -4577,6 +4654,71 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SilencesResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetsResponse"];
                 };
             };
             /** @description A parameter is wrong. The problem document names it and says what is allowed */

@@ -6,6 +6,7 @@ import { HOUR, instant } from "./format";
 
 type Schemas = components["schemas"];
 export type Alert = Schemas["ActiveAlert"];
+export type BudgetsResponse = Schemas["BudgetsResponse"];
 export type CostRow = Schemas["CostRow"];
 export type CostsResponse = Schemas["CostsResponse"];
 export type Coverage = Schemas["PeriodCoverageModel"];
@@ -25,7 +26,14 @@ export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
 /** The routes that the page reads. */
 export type Path =
-  PagedPath | "v1/alerts" | "v1/fleet" | "v1/forecasts" | "v1/hours" | "v1/recommendations" | "v1/restatements";
+  | PagedPath
+  | "v1/alerts"
+  | "v1/budgets"
+  | "v1/fleet"
+  | "v1/forecasts"
+  | "v1/hours"
+  | "v1/recommendations"
+  | "v1/restatements";
 type PagedPath = "v1/costs" | "v1/lines" | "v1/nodes";
 
 type Operation<Route extends Path> = paths[`/${Route}`]["get"];

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { CostRow, Line, NodeRow } from "./api";
 import { PART_COLORS } from "./charts/colors";
-import { type Figure, money, percent, ratio, roundHours, utilization } from "./format";
+import { type Figure, isMeasured, money, percent, ratio, roundHours, utilization } from "./format";
 import { type Column, Name } from "./parts";
 import { linkTo, type Route } from "./route";
 
@@ -27,6 +27,20 @@ export function moneyColumn<Key extends string, Row extends Partial<Record<Key, 
     key,
     title,
     (row) => row[key],
+    (value) => money(value, currency),
+  );
+}
+
+/** A column with an amount that depends on utilization: unknown, not zero, where nothing was measured. */
+export function measuredColumn<Row extends CostRow>(
+  key: "effective_usd" | "waste_usd",
+  title: string,
+  currency: string,
+): Column<Row> {
+  return figureColumn<Row>(
+    key,
+    title,
+    (row) => (isMeasured(row) ? row[key] : null),
     (value) => money(value, currency),
   );
 }

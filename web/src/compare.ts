@@ -1,10 +1,52 @@
-// Compares a period with the period of the same length before it.
+// Compares a period with an earlier one of the same length.
 
 import type { CostRow, Coverage } from "./api";
-import { type Figure, ratio } from "./format";
+import { DAY, type Figure, instant, ratio } from "./format";
+
+/** A period to compare with. */
+export interface Earlier {
+  start: string;
+  end: string;
+  /** In sentences, for example "a week before". */
+  name: string;
+}
+
+const WEEK = 7 * DAY;
+
+/** Earlier periods, the best first: the same hours of the same weekdays, then the period directly before. */
+export function earlierPeriods(start: string, end: string): Earlier[] {
+  const length = Date.parse(end) - Date.parse(start);
+  const weeks = Math.ceil(length / WEEK);
+  const shifted = (by: number, name: string) => ({
+    start: instant(Date.parse(start) - by),
+    end: instant(Date.parse(end) - by),
+    name,
+  });
+  const aligned = shifted(weeks * WEEK, weeks === 1 ? "a week before" : `${weeks} weeks before`);
+  return length === weeks * WEEK ? [aligned] : [aligned, shifted(length, "the period before")];
+}
+
+export interface Compared<Body> {
+  period: Earlier;
+  body: Body;
+}
+
+/** Fetches the first earlier period that has enough figures, or the last one. */
+export async function fetchEarlier<Body extends { coverage: Coverage }>(
+  now: { start: string; end: string; coverage: Coverage },
+  load: (period: { start: string; end: string }) => Promise<Body>,
+): Promise<Compared<Body>> {
+  const [period, ...others] = earlierPeriods(now.start, now.end) as [Earlier, ...Earlier[]];
+  let compared = { period, body: await load(period) };
+  for (const other of others) {
+    if (comparisonOf(now.coverage, compared.body.coverage) !== null) break;
+    compared = { period: other, body: await load(other) };
+  }
+  return compared;
+}
 
 export interface Comparison {
-  /** Cluster-hours with figures ÷ those of the period before. 1 if both periods are complete. */
+  /** Cluster-hours with figures ÷ those of the earlier period. 1 if both periods are complete. */
   factor: number;
   isExact: boolean;
 }
@@ -20,30 +62,35 @@ export function comparisonOf(now: Coverage, before: Coverage): Comparison | null
   return { factor: isExact ? 1 : now.hours_complete / before.hours_complete, isExact };
 }
 
-/** A figure minus that of the period before, for the same number of hours with figures. */
+/** A figure of the earlier period, for as many hours as have figures now. */
+export function scaled(before: Figure, comparison: Comparison | null): Figure {
+  return comparison === null || before == null ? null : before * comparison.factor;
+}
+
+/** A figure minus that of the earlier period, for the same number of hours with figures. */
 export function changeOf(now: Figure, before: Figure, comparison: Comparison | null): Figure {
-  if (comparison === null || now == null || before == null) return null;
-  return now - before * comparison.factor;
+  const was = scaled(before, comparison);
+  return now == null || was == null ? null : now - was;
 }
 
 /** The change as a share of the figure before. */
 export function relativeChange(now: Figure, before: Figure, comparison: Comparison | null): Figure {
-  return ratio(changeOf(now, before, comparison), before == null ? null : before * (comparison?.factor ?? 1));
+  return ratio(changeOf(now, before, comparison), scaled(before, comparison));
 }
 
 /** A sentence for readers if hours are missing; null if both periods are complete. */
-export function comparisonNote(now: Coverage, before: Coverage): string | null {
+export function comparisonNote(now: Coverage, before: Coverage, name: string): string | null {
   const comparison = comparisonOf(now, before);
   if (comparison?.isExact === true) return null;
   const counts =
     `${now.hours_complete} of ${now.hours_expected} cluster-hours have figures, ` +
-    `and ${before.hours_complete} of ${before.hours_expected} of the period before.`;
+    `and ${before.hours_complete} of ${before.hours_expected} ${name}.`;
   return comparison === null
     ? `Changes are not shown: ${counts}`
     : `Changes are approximate, for the same number of hours: ${counts}`;
 }
 
-/** The rows of both periods. A group that only the period before has is a row of zeros. */
+/** The rows of both periods. A group that only the earlier period has is a row of zeros. */
 export function withVanished(rows: readonly CostRow[], before: readonly CostRow[]): CostRow[] {
   const present = new Set(rows.map(groupKey));
   const zeros = { allocated_usd: 0, effective_usd: 0, waste_usd: 0, unmeasured_usd: 0, cost_usd: 0 };

@@ -1,5 +1,6 @@
 // Formats figures and times. Unknown figures are dashes, never zeros.
 
+export const HOUR = 3_600_000;
 export const UNKNOWN = "–";
 export type Figure = number | null | undefined;
 export type Zone = "local" | "utc";
@@ -51,20 +52,32 @@ export function signed(figure: Figure, show: (figure: Figure) => string): string
   return `${figure > 0 ? "+" : ""}${show(figure)}`;
 }
 
+/** A name as the title of a column. */
+export function capitalized(name: string): string {
+  return name.slice(0, 1).toUpperCase() + name.slice(1);
+}
+
 /** part ÷ whole; null if one of them is unknown or whole is 0. */
 export function ratio(part: Figure, whole: Figure): number | null {
   if (part === null || part === undefined || whole === null || whole === undefined || whole === 0) return null;
   return part / whole;
 }
 
-/** Effective ÷ measured GPU-hours; null if none were measured. */
-export function utilization(row: {
+interface GpuHours {
   allocated_gpu_hours: Figure;
-  effective_gpu_hours: Figure;
   unmeasured_gpu_hours: Figure;
-}): number | null {
-  const observed = (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
-  return observed > 1e-9 ? ratio(row.effective_gpu_hours, observed) : null;
+}
+
+const measuredHours = (row: GpuHours) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
+
+/** Effective ÷ measured GPU-hours; null if none were measured. */
+export function utilization(row: GpuHours & { effective_gpu_hours: Figure }): number | null {
+  return measuredHours(row) > 1e-9 ? ratio(row.effective_gpu_hours, measuredHours(row)) : null;
+}
+
+/** Whether a utilization measurement exists for a part of the allocated GPU-hours, or nothing was allocated. */
+export function isMeasured(row: GpuHours): boolean {
+  return measuredHours(row) > 1e-9 || (row.allocated_gpu_hours ?? 0) <= 1e-9;
 }
 
 function number(value: number, options: Intl.NumberFormatOptions): string {
@@ -108,7 +121,6 @@ export function utcDay(instant: string | number | Date): string {
   return `${at["weekday"]} ${at["day"]} ${at["month"]} (UTC day)`;
 }
 
-export const HOUR = 3_600_000;
 export const DAY = 24 * HOUR;
 /** Hours of a month in monthly amounts. */
 export const HOURS_PER_MONTH = 730;
@@ -116,6 +128,19 @@ export const HOURS_PER_MONTH = 730;
 /** Formats a time as the API does. */
 export function instant(time: number | Date): string {
   return new Date(time).toISOString().replace(".000Z", "Z");
+}
+
+/** A time for a field with date and clock, which has no time zone. */
+export function writeClock(time: string, zone: Zone): string {
+  const at = new Date(time);
+  const shift = zone === "utc" ? 0 : at.getTimezoneOffset() * 60_000;
+  return new Date(at.getTime() - shift).toISOString().slice(0, 16);
+}
+
+/** The full hour, in milliseconds, of such a field; null if it is empty. */
+export function readClock(text: string, zone: Zone): number | null {
+  const time = Date.parse(zone === "utc" ? `${text}Z` : text);
+  return Number.isNaN(time) ? null : Math.floor(time / HOUR) * HOUR;
 }
 
 /** Axis label: the hour, or the day at midnight. */

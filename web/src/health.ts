@@ -1,7 +1,8 @@
 // The state of the data: statuses and notes of hours, and what to check.
 
-import type { HourRow } from "./api";
+import type { HourRow, Line } from "./api";
 import { HOUR, percent } from "./format";
+import { causesOf } from "./unmeasured";
 
 export type HourStatus = "complete" | "provisional" | "incomplete" | "missing" | "restated";
 
@@ -77,8 +78,12 @@ interface Figures {
   unpriced_gpu_hours: number;
 }
 
-/** Which of the doctor's checks explain what the hours lack. */
-export function findingsOf(rows: readonly HourRow[], figures: ReadonlyMap<string, Figures>): Finding[] {
+/** Which of the doctor's checks explain what the hours lack, as the hour view says for the pods of the newest hour. */
+export function findingsOf(
+  rows: readonly HourRow[],
+  figures: ReadonlyMap<string, Figures>,
+  newestPods: readonly Line[] = [],
+): Finding[] {
   const findings: Finding[] = [];
   for (const cluster of new Set(rows.map((row) => row.cluster))) {
     const hours = rows.filter((row) => row.cluster === cluster);
@@ -103,8 +108,13 @@ export function findingsOf(rows: readonly HourRow[], figures: ReadonlyMap<string
       unmeasured_gpu_hours: 0,
       unpriced_gpu_hours: 0,
     };
-    if (unmeasured > 1e-6)
-      add("pods of devices, signal under MIG", "Pods held GPUs without a utilization measurement.");
+    const causes = causesOf(
+      newestPods.filter((line) => line.cluster === cluster),
+      hours,
+    );
+    for (const { cause, check } of causes) add(check, `${cause}, in the newest hour.`);
+    if (unmeasured > 1e-6 && causes.length === 0)
+      add("pods of devices", "Pods held GPUs without a utilization measurement, but not in the newest hour.");
     if (unpriced > 1e-6)
       add("kube_node_labels", "Nodes have no price. Does each node have its instance type, zone and capacity type?");
   }

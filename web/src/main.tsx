@@ -3,7 +3,7 @@
 import { type ComponentChildren, render } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
-import { begin, currentUser } from "./auth";
+import { begin, currentUser, fetchNotice, firstNotice } from "./auth";
 import { moment } from "./format";
 import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
 import { ErrorMessage } from "./parts";
@@ -78,12 +78,31 @@ function App() {
         <Account />
       </header>
       <main id="main" tabIndex={-1}>
+        <Notice />
         <Guarded key={`${route.view} ${route.name}`}>
           <View />
           <Figure />
         </Guarded>
       </main>
     </RouteContext.Provider>
+  );
+}
+
+const NOTICE_SECONDS = 10;
+
+/** The deployment's notice, until it has none. */
+function Notice() {
+  const [notice, setNotice] = useState(firstNotice);
+  useEffect(() => {
+    if (notice === null) return;
+    const timer = setInterval(() => void fetchNotice().then(setNotice, () => undefined), NOTICE_SECONDS * 1000);
+    return () => clearInterval(timer);
+  }, [notice === null]);
+  if (notice === null) return null;
+  return (
+    <p class="note unpriced" role="status" data-testid="notice">
+      {notice}
+    </p>
   );
 }
 

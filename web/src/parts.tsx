@@ -204,6 +204,11 @@ export function View<Body>(props: {
       <h1>
         {props.title}
         <ClusterSuffix />
+        {props.request.isLoading && props.request.response !== undefined && (
+          <span class="note busy" role="status">
+            Loading…
+          </span>
+        )}
       </h1>
       {props.controls}
       <Loaded request={props.request} hasStats>

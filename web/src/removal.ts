@@ -16,9 +16,11 @@ export interface Removal {
   unallocatedUsd: number | null;
   /** At the period's mean cost per hour; null if a price is unknown. */
   monthlyUsd: number | null;
+  /** The part of the monthly cost that is for hours without pods; null if a price is unknown. */
+  emptyMonthlyUsd: number | null;
 }
 
-/** Nodes of the newest hour: the most hours without pods first, then the smallest held share, then the most expensive. */
+/** Nodes of the newest hour: the largest cost of hours without pods first, then of unallocated GPUs. */
 export function removalsOf(rows: readonly NodeRow[]): Removal[] {
   const newest = rows.reduce((latest, row) => (row.hour > latest ? row.hour : latest), "");
   const byNode = new Map<string, NodeRow[]>();
@@ -34,6 +36,8 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
     if (node === undefined) continue;
     const held = hours.filter((row) => (row.holders?.length ?? 0) > 0).map((row) => row.hour);
     const cost = sumOf(hours.map((row) => row.node_cost_usd));
+    const emptyCost = sumOf(empty.map((row) => row.node_cost_usd));
+    const monthly = (usd: number | null) => (usd === null ? null : (usd / hours.length) * HOURS_PER_MONTH);
     const capacity = sumOf(hours.map((row) => row.capacity_gpu_hours));
     const allocated = hours.flatMap((row) => row.holders ?? []).reduce((sum, pod) => sum + pod.allocated_gpu_hours, 0);
     removals.push({
@@ -43,15 +47,16 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
       lastHeld: held.sort().at(-1) ?? null,
       heldShare: ratio(allocated, capacity),
       unallocatedUsd: sumOf(hours.map((row) => row.unallocated_usd)),
-      monthlyUsd: cost === null ? null : (cost / hours.length) * HOURS_PER_MONTH,
+      monthlyUsd: monthly(cost),
+      emptyMonthlyUsd: monthly(emptyCost),
     });
   }
-  const share = ({ emptyHours, hours }: Removal) => emptyHours / hours;
   return removals.sort(
     (left, right) =>
-      share(right) - share(left) ||
-      (left.heldShare ?? 1) - (right.heldShare ?? 1) ||
-      (right.monthlyUsd ?? 0) - (left.monthlyUsd ?? 0),
+      (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0) ||
+      right.emptyHours / right.hours - left.emptyHours / left.hours || // without prices
+      (right.unallocatedUsd ?? 0) - (left.unallocatedUsd ?? 0) ||
+      (left.heldShare ?? 1) - (right.heldShare ?? 1),
   );
 }
 

@@ -12,6 +12,21 @@ export const STATES: readonly { state: State; name: string; meaning: string }[] 
   { state: "withdrawn", name: "Withdrawn", meaning: "Newer figures no longer support it." },
 ];
 
+/** What a recommendation proposes, in words. */
+export const KINDS: Readonly<Record<Recommendation["kind"], string>> = {
+  idle: "Stop idle workload",
+  "fewer-gpus": "Request fewer GPUs",
+  "mig-slice": "Use a MIG slice",
+  "mig-geometry": "Change the MIG layout",
+  sharing: "Share GPUs",
+  consolidate: "Use fewer nodes",
+  "add-gpus": "Add GPUs",
+  pending: "Add nodes for waiting pods",
+  "off-hours": "Stop outside working hours",
+  spot: "Use spot nodes",
+  commitment: "Commit to steady use",
+};
+
 export interface Selection {
   kind?: string | undefined;
   unit?: string | undefined;

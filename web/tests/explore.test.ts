@@ -1,6 +1,15 @@
 import { expect, test } from "vitest";
 import type { CostRow, Coverage } from "../src/api";
-import { changeOf, comparisonNote, comparisonOf, relativeChange, withVanished } from "../src/compare";
+import {
+  changeOf,
+  comparisonNote,
+  comparisonOf,
+  earlierPeriods,
+  fetchEarlier,
+  relativeChange,
+  scaled,
+  withVanished,
+} from "../src/compare";
 import {
   backTo,
   chartRows,
@@ -152,18 +161,18 @@ test("complete periods are compared as they are", () => {
   expect(relativeChange(12, 10, comparison)).toBeCloseTo(0.2);
   expect(relativeChange(12, 0, comparison)).toBeNull();
   expect(changeOf(null, 10, comparison)).toBeNull();
-  expect(comparisonNote(coverage(100), coverage(100))).toBeNull();
+  expect(comparisonNote(coverage(100), coverage(100), "a week before")).toBeNull();
 });
 
 test("with few missing hours, changes are for the same number of hours; with many, there are none", () => {
   const few = comparisonOf(coverage(96), coverage(100));
   expect(changeOf(96, 100, few)).toBeCloseTo(0);
-  expect(comparisonNote(coverage(96), coverage(100))).toMatch(
-    /^Changes are approximate.* 96 of 100 .*, and 100 of 100/,
+  expect(comparisonNote(coverage(96), coverage(100), "a week before")).toMatch(
+    /^Changes are approximate.* 96 of 100 .*, and 100 of 100 a week before/,
   );
   expect(comparisonOf(coverage(94), coverage(100))).toBeNull();
   expect(comparisonOf(coverage(100), coverage(0, 0))).toBeNull();
-  expect(comparisonNote(coverage(94), coverage(100))).toMatch(/^Changes are not shown/);
+  expect(comparisonNote(coverage(94), coverage(100), "a week before")).toMatch(/^Changes are not shown/);
 });
 
 test("a group that only the period before has is a row of zeros", () => {
@@ -173,4 +182,38 @@ test("a group that only the period before has is a row of zeros", () => {
     ["now", 3],
     ["gone", 0],
   ]);
+});
+
+test("periods are compared with the same weekdays first, then with the period before", () => {
+  const name = (start: string, end: string) => earlierPeriods(start, end).map((period) => [period.start, period.name]);
+  expect(name("2026-11-18T05:00:00Z", "2026-11-19T05:00:00Z")).toEqual([
+    ["2026-11-11T05:00:00Z", "a week before"],
+    ["2026-11-17T05:00:00Z", "the period before"],
+  ]);
+  expect(name("2026-11-02T00:00:00Z", "2026-11-16T00:00:00Z")).toEqual([["2026-10-19T00:00:00Z", "2 weeks before"]]);
+  for (const { start, end } of earlierPeriods("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"))
+    expect(Date.parse(end) - Date.parse(start)).toBe(30 * 24 * 3_600_000);
+  expect(new Date(earlierPeriods("2026-11-18T05:00:00Z", "2026-11-19T00:00:00Z")[0]?.start ?? "").getUTCDay()).toBe(
+    new Date("2026-11-18T05:00:00Z").getUTCDay(),
+  );
+});
+
+test("without figures a week before, a period is compared with the period before", async () => {
+  const now = { start: "2026-11-18T00:00:00Z", end: "2026-11-19T00:00:00Z", coverage: coverage(24, 24) };
+  const asked: string[] = [];
+  const load = (known: Record<string, number>) => (period: { start: string }) => {
+    asked.push(period.start.slice(8, 10));
+    return Promise.resolve({ coverage: coverage(known[period.start.slice(8, 10)] ?? 0, 24) });
+  };
+  expect((await fetchEarlier(now, load({ "11": 24 }))).period.name).toBe("a week before");
+  expect((await fetchEarlier(now, load({ "17": 24 }))).period.name).toBe("the period before");
+  expect(asked).toEqual(["11", "11", "17"]);
+});
+
+test("the earlier figure and the change add up to the figure, also with missing hours", () => {
+  const comparison = comparisonOf(coverage(96), coverage(100));
+  const [before, now] = [50, 60];
+  expect((scaled(before, comparison) ?? 0) + (changeOf(now, before, comparison) ?? 0)).toBeCloseTo(now);
+  expect(scaled(null, comparison)).toBeNull();
+  expect(scaled(before, null)).toBeNull();
 });

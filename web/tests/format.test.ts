@@ -4,14 +4,18 @@ import {
   change,
   exactMoney,
   gpuHours,
+  HOUR,
   instant,
+  isMeasured,
   moment,
   money,
   percent,
   ratio,
+  readClock,
   tick,
   utcDay,
   utilization,
+  writeClock,
 } from "../src/format";
 
 test("unknown figures are dashes, not zeros", () => {
@@ -40,4 +44,19 @@ test("times name their zone and look the same in all browsers", () => {
   expect([tick(midnight, "hour", "utc"), tick(midnight, "day", "local")]).toEqual(["Thu 00:00", "19 Nov"]);
   expect(moment("2026-11-19T10:00:00Z", "utc")).toBe("Thu 19 Nov, 10:00 UTC");
   expect(instant(Date.parse("2026-11-19T10:00:00Z"))).toBe("2026-11-19T10:00:00Z");
+});
+
+test("the hour field reads back what it shows, in UTC and in local time", () => {
+  const hour = "2026-11-18T05:00:00Z";
+  expect(writeClock(hour, "utc")).toBe("2026-11-18T05:00");
+  for (const zone of ["utc", "local"] as const) expect(readClock(writeClock(hour, zone), zone)).toBe(Date.parse(hour));
+  expect(readClock("2026-11-18T05:40", "utc")).toBe(Date.parse(hour));
+  expect(readClock("", "utc")).toBeNull();
+  expect(Date.parse(hour) % HOUR).toBe(0);
+});
+
+test("a row is measured if a part of its GPU-hours is", () => {
+  expect(isMeasured({ allocated_gpu_hours: 2, unmeasured_gpu_hours: 2 })).toBe(false);
+  expect(isMeasured({ allocated_gpu_hours: 2, unmeasured_gpu_hours: 1 })).toBe(true);
+  expect(isMeasured({ allocated_gpu_hours: 0, unmeasured_gpu_hours: 0 })).toBe(true);
 });

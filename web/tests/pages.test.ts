@@ -118,7 +118,7 @@ function nodeHour(node: string, at: string, held: number, fields: Partial<NodeRo
   } as NodeRow;
 }
 
-test("nodes to remove begin with those that held no pod, then those held least", () => {
+test("nodes to remove begin with the largest cost of hours without pods", () => {
   const rows = ["01", "02"].flatMap((at) => [
     nodeHour("full", at, 4),
     nodeHour("empty", at, 0),
@@ -131,6 +131,10 @@ test("nodes to remove begin with those that held no pod, then those held least",
   expect(removals[0]?.monthlyUsd).toBe(8 * 730);
   expect(removals[1]).toMatchObject({ emptyHours: 1, lastHeld: "02", heldShare: 0.5 });
   expect(removalsOf([nodeHour("a", "01", 0, { node_cost_usd: null })])[0]?.monthlyUsd).toBeNull();
+  const large = ["01", "02"].map((at) => nodeHour("large", at, at === "01" ? 0 : 4, { node_cost_usd: 55 }));
+  const [first, second] = removalsOf([...rows, ...large]);
+  expect([first?.node.node, first?.emptyMonthlyUsd]).toEqual(["large", (55 / 2) * 730]);
+  expect([second?.node.node, second?.emptyMonthlyUsd]).toEqual(["empty", 8 * 730]);
 });
 
 test("the reason of a stranded GPU follows from what the node offered", () => {
@@ -223,4 +227,13 @@ test("causes add up, the largest first, and an unknown price makes an amount unk
     [2, null],
     [1, 2],
   ]);
+});
+
+test("the newest hour's pods name the causes in Data health, as in the hour view", () => {
+  const rows = [hour(1, { coverage: { allocation: 1, utilization: 1 } })];
+  const unmeasured = new Map([["west", { unmeasured_gpu_hours: 2, unpriced_gpu_hours: 0 }]]);
+  const named = findingsOf(rows, unmeasured, [pod("a"), pod("elsewhere", { cluster: "east" })]);
+  expect(named.map(({ check }) => check)).toEqual(causesOf([pod("a")], rows).map(({ check }) => check));
+  const [earlier] = findingsOf(rows, unmeasured, [pod("a", { unmeasured_gpu_hours: 0 })]);
+  expect(earlier?.finding).toContain("not in the newest hour");
 });

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpucost.api.app import Services
     from gpucost.api.dashboard_page import SignIn
     from gpucost.features.alerting.ports import Notifier, ReadSavings
+    from gpucost.features.alerting.month_budgets import BudgetService
     from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import SettingsWithAlerts
@@ -499,6 +500,13 @@ class Container:
         return ForecastService(self.settings_store, self.rollups, budget_of, clock=self.clock)
 
     @cached_property
+    def budgets(self) -> "BudgetService":
+        """For `functions/api`."""
+        from gpucost.features.alerting.month_budgets import BudgetService
+
+        return BudgetService(self.settings_store, self.rollups, clock=self.clock)
+
+    @cached_property
     def sign_in(self) -> "SignIn | None":
         """For `functions/api`: how people sign in to the page; None without sign-in."""
         from gpucost.api.dashboard_page import SignIn
@@ -520,6 +528,7 @@ class Container:
             exports=lambda: self.export_listing,
             limits=lambda: self.limit_reports,
             alerts=lambda: self.alert_queries,
+            budgets=lambda: self.budgets,
             recommendations=lambda: self.recommendation_queries,
             forecasts=lambda: self.forecasts,
             access=lambda: self.access_policy,

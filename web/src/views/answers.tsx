@@ -3,8 +3,10 @@
 
 import type { ComponentChildren } from "preact";
 import type {
+  BudgetsResponse,
   CostRow,
   CostsResponse,
+  Coverage,
   FleetResponse,
   FleetTotals,
   HoursResponse,
@@ -12,25 +14,28 @@ import type {
   RecommendationsResponse,
   Settled,
 } from "../api";
-import { colored, PART_COLORS } from "../charts/colors";
-import { changeOf, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
+import { colored } from "../charts/colors";
+import { changeOf, type Compared, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
 import { change, gpuHours, money, moment, percent, ratio, signed, utilization } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { ErrorMessage, Name, Swatch } from "../parts";
 import { linkTo, writeRoute } from "../route";
+import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
 import { saved } from "./recommendations";
 import { unitOf } from "./units";
 
 export interface AnswersData {
   fleet: FleetResponse;
-  fleetBefore: FleetResponse;
   units: CostsResponse;
-  before: CostsResponse;
+  /** The same of an earlier period. */
+  before: Compared<{ fleet: FleetResponse; units: CostsResponse }>;
   lastHour: FleetResponse;
   month: FleetResponse;
   hours: HoursResponse | null;
+  /** This month's, of all clusters. */
+  budgets: Settled<BudgetsResponse | null>;
   recommendations: Settled<RecommendationsResponse | null>;
 }
 
@@ -76,7 +81,7 @@ function Row({ name, children, testId }: { name: ComponentChildren; children: Co
   );
 }
 
-function Spent({ fleet, lastHour, month }: AnswersData) {
+function Spent({ fleet, lastHour, month, budgets }: AnswersData) {
   const zone = useZone();
   const { totals, currency } = fleet;
   const isFleet = totals.capacity_gpu_hours !== null;
@@ -108,7 +113,44 @@ function Spent({ fleet, lastHour, month }: AnswersData) {
           </Row>
         )}
       </ul>
+      {"error" in budgets ? <ErrorMessage error={budgets.error} /> : <Budgets response={budgets.response} />}
     </Answer>
+  );
+}
+
+/** Which business units exceed their monthly budgets, or are expected to. */
+function Budgets({ response }: { response: BudgetsResponse | null }) {
+  const route = useRoute();
+  if (response === null || response.rows.length === 0) return null;
+  const { currency, rows } = response;
+  const over = rows.filter(({ status }) => status === "exceeded" || status === "projected");
+  const isUnknown = rows.every(({ status }) => status === "unknown");
+  return (
+    <div data-testid="budgets">
+      <p class="note">
+        {over.length === 0
+          ? isUnknown
+            ? "Budgets: too few hours of this month for a projection."
+            : `All ${rows.length} business units with a budget stay within it.`
+          : `${over.length} of ${rows.length} business units exceed their budget this month, or will:`}
+      </p>
+      <ul>
+        {over.slice(0, MOST).map(({ business_unit: unit, status, spent_usd, projected_usd, budget_usd }) => (
+          <Row
+            key={unit}
+            name={
+              <a href={linkTo(route, "unit", unit)}>
+                <Name>{unit}</Name>
+              </a>
+            }
+          >
+            {money(status === "exceeded" ? spent_usd : projected_usd, currency)}{" "}
+            {status === "exceeded" ? "spent" : "expected"} of {money(budget_usd, currency)}
+          </Row>
+        ))}
+      </ul>
+      {over.length > MOST && <p class="note">and {over.length - MOST} more</p>}
+    </div>
   );
 }
 
@@ -138,11 +180,18 @@ function Worked({ fleet }: AnswersData) {
           />
         ))}
       </div>
+      <ul class="legend">
+        {parts.map(({ key, name, meaning, color }) => (
+          <li key={key} title={meaning}>
+            <Swatch color={color} />
+            {name} {share(totals[key], cost)}
+          </li>
+        ))}
+      </ul>
       <ul>
         <Row
           name={
             <>
-              <Swatch color={PART_COLORS.waste_usd} />
               Waste <WhyLink figure="waste_usd" amount={waste} />
             </>
           }
@@ -151,14 +200,7 @@ function Worked({ fleet }: AnswersData) {
           {waste}
         </Row>
         {(totals.unallocated_usd ?? 0) > 0 && (
-          <Row
-            name={
-              <>
-                <Swatch color={PART_COLORS.unallocated_usd} />
-                <a href={linkTo(route, "nodes")}>Unallocated: which node to remove</a>
-              </>
-            }
-          >
+          <Row name={<a href={linkTo(route, "nodes")}>Unallocated: which node to remove</a>}>
             {money(totals.unallocated_usd, currency)}
           </Row>
         )}
@@ -172,7 +214,7 @@ function Worked({ fleet }: AnswersData) {
 
 const share = (part: number | null, whole: number | null) => percent(ratio(part, whole));
 
-/** Business units whose allocated cost changed most, in either direction. */
+/** Business units whose allocated cost changed, the largest change first, in either direction. */
 export function movers(units: CostsResponse, before: CostsResponse): { row: CostRow; difference: number }[] {
   const comparison = comparisonOf(units.coverage, before.coverage);
   const old = new Map(before.rows.map((row) => [unitOf(row), row.allocated_usd]));
@@ -185,14 +227,28 @@ export function movers(units: CostsResponse, before: CostsResponse): { row: Cost
     .sort((left, right) => Math.abs(right.difference) - Math.abs(left.difference));
 }
 
-function Changed({ fleet, fleetBefore, units, before }: AnswersData) {
+/** The rows of the change, which add up to it: the units that changed most, the others, and what no pod held. */
+export function changeRows(total: number | null, moved: readonly { difference: number }[]) {
+  const sum = (rows: readonly { difference: number }[]) => rows.reduce((all, { difference }) => all + difference, 0);
+  const notable = (difference: number) => (Math.abs(difference) >= 0.005 ? difference : null);
+  return {
+    others: notable(sum(moved.slice(MOST))),
+    notAllocated: total === null ? null : notable(total - sum(moved)),
+  };
+}
+
+function Changed({ fleet, units, before }: AnswersData) {
   const route = useRoute();
+  const zone = useZone();
   const { currency } = fleet;
-  const comparison = comparisonOf(fleet.coverage, fleetBefore.coverage);
-  const [now, then] = [costOf(fleet.totals), costOf(fleetBefore.totals)];
+  const { period, body: earlier } = before;
+  const comparison = comparisonOf(fleet.coverage, earlier.fleet.coverage);
+  const [now, then] = [costOf(fleet.totals), costOf(earlier.fleet.totals)];
   const show = (usd: number | null | undefined) => money(usd, currency);
-  const moved = movers(units, before);
-  const missing = comparisonNote(fleet.coverage, fleetBefore.coverage);
+  const moved = movers(units, earlier.units);
+  const difference = changeOf(now, then, comparison) ?? null;
+  const { others, notAllocated } = changeRows(difference, moved);
+  const missing = comparisonNote(fleet.coverage, earlier.fleet.coverage, period.name);
   return (
     <Answer
       title="What changed"
@@ -201,7 +257,7 @@ function Changed({ fleet, fleetBefore, units, before }: AnswersData) {
       note={
         comparison === null
           ? missing
-          : `${signed(changeOf(now, then, comparison), show)} against the period before. ${missing ?? ""} Allocated costs that changed most:`
+          : `${signed(difference, show)} against ${period.name}, ${moment(period.start, zone)} to ${moment(period.end, zone)}. ${missing ?? ""}`
       }
     >
       {comparison !== null && (
@@ -220,6 +276,8 @@ function Changed({ fleet, fleetBefore, units, before }: AnswersData) {
               {signed(difference, show)}
             </Row>
           ))}
+          {others !== null && <Row name="Other business units">{signed(others, show)}</Row>}
+          {notAllocated !== null && <Row name="Not allocated to a pod">{signed(notAllocated, show)}</Row>}
           {moved.length === 0 && <Row name="No business unit's cost changed">–</Row>}
         </ul>
       )}
@@ -302,20 +360,33 @@ function nextReview(response: RecommendationsResponse | null): string {
   return "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours.";
 }
 
+/** The part of the period that is known least, which limits all answers. */
+export function leastKnown(coverage: Coverage, totals: FleetTotals): { share: number | null; of: string } {
+  const { hours_complete: known, hours_expected: expected } = coverage;
+  const { allocated_gpu_hours: allocated, unmeasured_gpu_hours: unmeasured } = totals;
+  const shares: { share: number | null; of: string }[] = [
+    { share: ratio(known, expected), of: "of cluster-hours are complete" },
+    { share: ratio((allocated ?? 0) - (unmeasured ?? 0), allocated), of: "of allocated GPU-hours are measured" },
+    { share: pricedShare(totals), of: "of GPU-hours have a price" },
+  ];
+  const present = shares.filter(({ share }) => share !== null);
+  present.sort((left, right) => (left.share ?? 0) - (right.share ?? 0));
+  return present[0] ?? { share: null, of: "" };
+}
+
 function Known({ fleet, units, hours }: AnswersData) {
   const route = useRoute();
   const { totals, currency } = fleet;
   const { hours_complete: known, hours_expected: expected } = units.coverage;
+  const least = leastKnown(units.coverage, totals);
   const provisional = hours?.rows.filter(({ status }) => status === "provisional").length ?? 0;
   const unpriced = Math.max(totals.unpriced_capacity_gpu_hours ?? 0, totals.unpriced_gpu_hours ?? 0);
   return (
-    <Answer
-      title="What is known"
-      figure={percent(ratio(known, expected))}
-      testId="coverage"
-      note={`${known} of ${expected} cluster-hours complete`}
-    >
+    <Answer title="What is known" figure={percent(least.share)} testId="coverage" note={least.of}>
       <ul>
+        <Row name="Complete cluster-hours">
+          {known} of {expected}
+        </Row>
         <Row
           name={
             totals.unmeasured_usd === 0 ? (

@@ -1,4 +1,4 @@
-// Explore: costs by any dimension and measure, with filters, a way back, and the period before.
+// Explore: costs by any dimension and measure, with filters, a way back, and an earlier period.
 
 import {
   fetchAll,
@@ -13,8 +13,18 @@ import {
 import { useMemo } from "preact/hooks";
 import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
-import { figureColumn, gpuHoursColumn, moneyColumn, useColumn } from "../columns";
-import { changeOf, comparisonNote, comparisonOf, groupKey, relativeChange, withVanished } from "../compare";
+import { figureColumn, gpuHoursColumn, measuredColumn, moneyColumn, useColumn } from "../columns";
+import {
+  changeOf,
+  type Compared,
+  comparisonNote,
+  comparisonOf,
+  fetchEarlier,
+  groupKey,
+  relativeChange,
+  scaled,
+  withVanished,
+} from "../compare";
 import {
   backTo,
   chartRows,
@@ -34,7 +44,7 @@ import {
   sortOf,
   stepOf,
 } from "../explore";
-import { change, type Figure, gpuHours, instant, money, percent, ratio, signed } from "../format";
+import { change, type Figure, gpuHours, instant, moment, money, percent, ratio, signed } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, UnpricedNote, View } from "../parts";
 import { periodOf, type Route } from "../route";
@@ -57,7 +67,7 @@ interface ViewData {
   /** The question that was answered: the URL may contain the next one already. */
   question: Question;
   whole: CostsResponse;
-  before: CostsResponse | null;
+  before: Compared<CostsResponse> | null;
   chart: Settled<Chart>;
 }
 
@@ -76,12 +86,10 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   if (limit !== undefined) return limit;
   const period = { start, end, cluster };
   const total = { ...costsOf(question), granularity: "total" as const };
-  const length = Date.parse(end) - Date.parse(start);
-  const earlier = { start: instant(Date.parse(start) - length), end: start, cluster };
-  const [whole, before] = await Promise.all([
-    fetchAll("v1/costs", { ...period, ...total }),
-    question.isCompared ? fetchAll("v1/costs", { ...earlier, ...total }) : null,
-  ]);
+  const whole = await fetchAll("v1/costs", { ...period, ...total });
+  const before = question.isCompared
+    ? await fetchEarlier(whole, (earlier) => fetchAll("v1/costs", { ...earlier, cluster, ...total }))
+    : null;
   const step = stepOf(question, start, end, grain);
   return { question, whole, before, chart: await settle(fetchChart(question, period, whole, step)) };
 }
@@ -185,7 +193,7 @@ function Controls({ question }: { question: Question }) {
           checked={question.isCompared}
           onChange={(event) => set({ compare: event.currentTarget.checked ? "1" : "" })}
         />{" "}
-        Compare with the period before
+        Compare with an earlier period
       </label>
     </div>
   );
@@ -242,9 +250,10 @@ function Filters({ question }: { question: Question }) {
 
 function Shown({ question, whole, before, chart }: ViewData) {
   const route = useRoute();
+  const zone = useZone();
   const { measure, by } = question;
   const { currency, start, end } = whole;
-  const rows = before === null ? whole.rows : withVanished(whole.rows, before.rows);
+  const rows = before === null ? whole.rows : withVanished(whole.rows, before.body.rows);
   if (rows.length === 0) {
     const why =
       question.filters.length > 0
@@ -283,7 +292,13 @@ function Shown({ question, whole, before, chart }: ViewData) {
           <strong data-testid="explore-total">{show(sum)}</strong> in {whole.rows.length} rows
           {question.filters.length > 0 && ", the part that the filters select"}. {whole.coverage.hours_complete} of{" "}
           {whole.coverage.hours_expected} cluster-hours are complete.{" "}
-          {before !== null && comparisonNote(whole.coverage, before.coverage)}
+          {before !== null && (
+            <>
+              Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
+              {moment(before.period.end, zone)}.{" "}
+              {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
+            </>
+          )}
         </p>
         <Table<CostRow>
           name="explore"
@@ -307,11 +322,11 @@ function Shown({ question, whole, before, chart }: ViewData) {
             },
             figureColumn<CostRow>(measure, MEASURES[measure], (row) => row[measure], show),
             figureColumn<CostRow>("share", "Share", (row) => ratio(row[measure], sum), percent),
-            ...(before === null ? [] : changeColumns(measure, whole, before, show)),
+            ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
             ...[
               moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
-              moneyColumn<"effective_usd", CostRow>("effective_usd", "Effective", currency),
-              moneyColumn<"waste_usd", CostRow>("waste_usd", "Waste", currency),
+              measuredColumn<CostRow>("effective_usd", "Effective", currency),
+              measuredColumn<CostRow>("waste_usd", "Waste", currency),
               moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
             ].filter(({ key }) => key !== measure),
             useColumn(),
@@ -350,9 +365,11 @@ function changeColumns(
     const old = earlier.get(groupKey(row));
     return old === undefined ? (comparison === null ? null : 0) : old[measure];
   };
+  // For the same number of hours, so that the columns' difference is the change.
+  const shown = (row: CostRow) => (comparison === null ? was(row) : scaled(was(row), comparison));
   const difference = (row: CostRow) => changeOf(row[measure], was(row), comparison);
   return [
-    figureColumn<CostRow>("before", "Before", was, show),
+    figureColumn<CostRow>("before", "Before", shown, show),
     figureColumn<CostRow>("change", "Change", difference, (figure) => signed(figure, show)),
     figureColumn<CostRow>(
       "change_percent",

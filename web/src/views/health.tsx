@@ -9,6 +9,7 @@ import {
   fetchJson,
   type HourRow,
   type HoursResponse,
+  type Line,
   type RestatementsResponse,
   type Settled,
   settle,
@@ -17,7 +18,7 @@ import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { Scale } from "../charts/scale";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
-import { instant, money, moment, percent, ratio, roundHours, tick } from "../format";
+import { HOUR, instant, money, moment, percent, ratio, roundHours, tick } from "../format";
 import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, HatchSwatch, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
@@ -29,6 +30,8 @@ interface ViewData {
   unmeasured: CostRow[];
   unpriced: CostRow[];
   hours: HoursResponse | null;
+  /** Of the newest hour with figures, if any GPU-hours are unmeasured. */
+  newestPods: Line[];
   restatements: Settled<RestatementsResponse | null>;
 }
 
@@ -59,13 +62,24 @@ export function Health() {
       fetchHours(period, clusters.coverage),
       settle(fetchIfAllowed("v1/restatements", period)),
     ]);
-    return { clusters, unmeasured, unpriced, hours, restatements };
+    const newestPods = clusters.totals.unmeasured_gpu_hours ? await fetchNewestPods(hours, cluster) : [];
+    return { clusters, unmeasured, unpriced, hours, newestPods, restatements };
   });
   return (
     <View title="Data health" request={request}>
       {(viewData) => <Shown {...viewData} />}
     </View>
   );
+}
+
+async function fetchNewestPods(hours: HoursResponse | null, cluster: string | undefined): Promise<Line[]> {
+  const newest = (hours?.rows ?? []).reduce(
+    (latest, row) => (row.version && row.hour > latest ? row.hour : latest),
+    "",
+  );
+  if (newest === "") return [];
+  const period = { start: newest, end: instant(Date.parse(newest) + HOUR) };
+  return (await fetchAll("v1/lines", { ...period, cluster, limit: "2000" }, 10)).rows;
 }
 
 function Shown(props: ViewData) {
@@ -119,7 +133,7 @@ function Shown(props: ViewData) {
           <Coverage {...hours} restated={restated} />
         )}
       </Section>
-      <Doctor rows={rows} clusters={clusters.rows} />
+      <Doctor rows={rows} clusters={clusters.rows} newestPods={props.newestPods} />
       <Section title="Notes on hours">
         <Notes rows={rows} />
       </Section>
@@ -214,8 +228,9 @@ function Described({ row, restated, when }: { row: HourRow | undefined; restated
 }
 
 /** Which of the doctor's checks to look at first. */
-function Doctor({ rows, clusters }: { rows: readonly HourRow[]; clusters: readonly CostRow[] }) {
-  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])));
+function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[]; newestPods: readonly Line[] }) {
+  const { rows, clusters, newestPods } = props;
+  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), newestPods);
   return (
     <Section title="What to check">
       {findings.length === 0 ? (
@@ -223,7 +238,7 @@ function Doctor({ rows, clusters }: { rows: readonly HourRow[]; clusters: readon
       ) : (
         <ul class="notes" data-testid="findings">
           {findings.map(({ cluster, check, finding }) => (
-            <li key={`${cluster} ${check}`}>
+            <li key={`${cluster} ${finding}`}>
               <Name>{cluster}</Name>: {finding} The doctor's check: <strong>{check}</strong>.
             </li>
           ))}

@@ -15,7 +15,7 @@ import {
   type Parameters,
   type Settled,
 } from "../api";
-import { HOUR, instant, money, moment } from "../format";
+import { HOUR, instant, money, moment, readClock, writeClock } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
@@ -109,9 +109,14 @@ function Shown(props: ViewData) {
         <a href={to(Date.parse(props.start) - step)} rel="prev">
           ← Previous
         </a>{" "}
-        <a href={to(Date.parse(props.end))} rel="next">
-          Next →
-        </a>
+        {Date.parse(props.end) + step <= Date.now() ? (
+          <a href={to(Date.parse(props.end))} rel="next">
+            Next →
+          </a>
+        ) : (
+          <span class="unknown">Newest</span>
+        )}
+        <HourPicker start={props.start} open={(start) => go(to(start))} />
       </nav>
       <Filters />
       {fleet.coverage.hours_complete > 0 && (
@@ -171,6 +176,31 @@ function Shown(props: ViewData) {
       </Optional>
       {open && <Why line={open} hour={hourOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
     </>
+  );
+}
+
+/** Opens any hour. The field shows local time or UTC, as selected for the page. */
+function HourPicker({ start, open }: { start: string; open: (start: number) => void }) {
+  const zone = useZone();
+  const pick = (event: SubmitEvent) => {
+    event.preventDefault();
+    const picked = readClock(new FormData(event.currentTarget as HTMLFormElement).get("hour") as string, zone);
+    if (picked !== null) open(picked);
+  };
+  return (
+    <form onSubmit={pick}>
+      <label>
+        Hour{" "}
+        <input
+          name="hour"
+          type="datetime-local"
+          required
+          value={writeClock(start, zone)}
+          max={writeClock(instant(Date.now()), zone)}
+        />
+        <button type="submit">Open</button>
+      </label>
+    </form>
   );
 }
 

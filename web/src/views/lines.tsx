@@ -2,7 +2,7 @@
 
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
-import { exactMoney, gpuHours, money, moment, percent } from "../format";
+import { capitalized, exactMoney, gpuHours, money, moment, percent } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { type Column, Table } from "../parts";
@@ -15,7 +15,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
   const zone = useZone();
   const why = (key: (typeof AMOUNTS)[number]): Column<Line> => ({
     key,
-    title: key.replace("_usd", ""),
+    title: capitalized(key.replace("_usd", "")),
     isFigure: true,
     cell: (line) => (
       <a
@@ -98,7 +98,7 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
         nodeColumn(route),
         moneyColumn("node_cost_usd", "Node cost", currency),
         ...partsOf(rows, PARTS).map((part) =>
-          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, part.name, currency),
+          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, capitalized(part.name), currency),
         ),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),

@@ -63,7 +63,7 @@ function heading({ query }: Route) {
         Node pool <Name>{query["pool"]}</Name>
       </>
     );
-  return <>Node pools</>;
+  return <>Nodes</>;
 }
 
 function Shown(props: ViewData) {
@@ -153,7 +153,7 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
         ),
         ...clusterColumns(sums, (pool) => pool.cluster),
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
-        moneyColumn("cost", "Cost", currency),
+        moneyColumn("cost", "Node cost", currency),
         moneyColumn("waste", "Waste", currency),
         figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, roundHours),
         figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
@@ -174,23 +174,29 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
   return (
     <>
       <p data-testid="remove-first">
-        {first.lastHeld !== null && "No node was without pods in every hour. Held least: "}
+        {first.emptyHours === 0 && "No node was without pods. Most cost of unallocated GPUs: "}
         <a href={changed(route, { node: first.node.node, cluster: first.node.cluster })}>
           <Name>{first.node.node}</Name>
         </a>
-        {first.lastHeld === null && " first"}: {first.emptyHours} of {first.hours} hours without pods,{" "}
+        {first.emptyHours > 0 && " first"}: {first.emptyHours} of {first.hours} hours without pods,{" "}
         {percent(first.heldShare)} of its GPUs held. It costs <strong>{money(first.monthlyUsd, currency)}</strong> a
         month
+        {first.emptyHours > 0 && first.emptyHours < first.hours && (
+          <>
+            , <strong>{money(first.emptyMonthlyUsd, currency)}</strong> of it for hours without pods, which a node pool
+            that scales down does not pay
+          </>
+        )}
         {first.node.capacity_type === "reserved" && ", until its commitment ends"}.
       </p>
       <p class="note">
-        Nodes of the last hour: those without pods first, then those whose GPUs pods held least. A node with pods has to
-        be drained, and its pods need room on others:{" "}
+        Nodes of the last hour: the largest cost of hours without pods first, then of unallocated GPUs. A node with pods
+        has to be drained, and its pods need room on others:{" "}
         <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a> has the pools in which they fit.
       </p>
       <Table
         name="removals"
-        caption="Nodes by hours without pods"
+        caption="Nodes by the cost of hours without pods"
         sort=""
         most={10}
         rows={removals}
@@ -202,6 +208,7 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
             ({ node }: Removal) => node.node,
             ({ node }: Removal) => changed(route, { node: node.node, cluster: node.cluster }),
           ),
+          moneyColumn("emptyMonthlyUsd", "Cost without pods per month", currency),
           moneyColumn("monthlyUsd", "Node cost per month", currency),
           {
             key: "empty",

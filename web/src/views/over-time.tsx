@@ -4,7 +4,7 @@ import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { type Figure, instant, money, moment, percent, utcDay } from "../format";
+import { capitalized, type Figure, instant, money, moment, percent, utcDay } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { Section, Table } from "../parts";
@@ -71,11 +71,13 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
               ),
               by: (row) => row.start,
             },
-            ...parts.map((part) => moneyColumn<keyof FleetTotals, TableRow>(part.key, part.name, fleet.currency)),
-            moneyColumn("node_cost_usd", "node cost", fleet.currency),
+            ...parts.map((part) =>
+              moneyColumn<keyof FleetTotals, TableRow>(part.key, capitalized(part.name), fleet.currency),
+            ),
+            moneyColumn("node_cost_usd", "Node cost", fleet.currency),
             ...(tableRows.every((row) => row.coverage === 1)
               ? []
-              : [figureColumn("coverage", "coverage", (row: TableRow) => row.coverage, percent)]),
+              : [figureColumn("coverage", "Coverage", (row: TableRow) => row.coverage, percent)]),
           ]}
         />
       </details>

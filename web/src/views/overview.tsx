@@ -11,7 +11,8 @@ import {
   type CostsResponse,
   type Settled,
 } from "../api";
-import { HOUR, instant, money, percent, ratio, utilization } from "../format";
+import { fetchEarlier } from "../compare";
+import { HOUR, money, percent, ratio, utilization } from "../format";
 import { useFetch, useRoute } from "../hooks";
 import { Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
@@ -49,17 +50,23 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const hours = length / HOUR;
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
-  const earlier = { start: instant(Date.parse(start) - length), end: start, cluster };
   const first = whole.rows[0];
-  const [fleet, fleetBefore, before, byTime, hourStatuses, lastHour, month, alerts, recommendations, worst] =
+  const fetchBefore = async (earlier: { start: string; end: string }) => {
+    const [fleet, units] = await Promise.all([
+      fetchJson("v1/fleet", { ...earlier, cluster, granularity: "total" }),
+      fetchJson("v1/costs", { ...earlier, cluster, granularity: "total", group_by: "business_unit" }),
+    ]);
+    return { fleet, units, coverage: units.coverage };
+  };
+  const [fleet, before, byTime, hourStatuses, lastHour, month, budgets, alerts, recommendations, worst] =
     await Promise.all([
       fetchJson("v1/fleet", { ...period, granularity: grain }),
-      fetchJson("v1/fleet", { ...earlier, granularity: "total" }),
-      fetchJson("v1/costs", { ...earlier, granularity: "total", group_by: "business_unit" }),
+      fetchEarlier(whole, fetchBefore),
       fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
       fetchHours(period, whole.coverage),
       fetchJson("v1/fleet", { window: "6h", cluster }),
       fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
+      settle(fetchIfAllowed("v1/budgets", {})),
       settle(fetchAlerts(end)),
       settle(fetchIfAllowed("v1/recommendations", { cluster })),
       first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first))),
@@ -67,7 +74,6 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   return {
     grain,
     fleet,
-    fleetBefore,
     units: whole,
     before,
     byTime,
@@ -75,6 +81,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     hours: hourStatuses,
     lastHour,
     month,
+    budgets,
     alerts,
     recommendations,
     worst,

@@ -5,6 +5,7 @@ import type { Recommendation, RecommendationsResponse } from "../api";
 import { money, moment } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
+import { KINDS } from "../savings";
 
 const MOST = 5;
 
@@ -66,8 +67,8 @@ export function Recommendations({ response }: { response: RecommendationsRespons
         {
           key: "kind",
           title: "Kind",
-          cell: (recommendation) => recommendation.kind,
-          by: (recommendation) => recommendation.kind,
+          cell: (recommendation) => KINDS[recommendation.kind],
+          by: (recommendation) => KINDS[recommendation.kind],
         },
         {
           key: "range",

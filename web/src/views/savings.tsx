@@ -6,7 +6,7 @@ import { gpuHours, money, moment, percent } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
-import { commandsOf, selected, type State, STATES, verifiedTotal } from "../savings";
+import { commandsOf, KINDS, selected, type State, STATES, verifiedTotal } from "../savings";
 import { saved, savedRange } from "./recommendations";
 
 interface ViewData {
@@ -144,7 +144,13 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
   const { kind, unit } = route.query;
   const kinds = [...new Set([...all.map((row) => row.kind as string), ...(kind ? [kind] : [])])].sort();
   const units = [...new Set([...all.map((row) => row.subject.business_unit ?? ""), ...(unit ? [unit] : [])])].sort();
-  const select = (name: string, title: string, value: string | undefined, names: readonly string[]) => (
+  const select = (
+    name: string,
+    title: string,
+    value: string | undefined,
+    names: readonly string[],
+    shown = (text: string) => text,
+  ) => (
     <label>
       {title}
       <select value={value ?? ""} onChange={(event) => go(changed(route, { [name]: event.currentTarget.value }))}>
@@ -153,7 +159,7 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
           .filter((text) => text !== "")
           .map((text) => (
             <option key={text} value={text}>
-              {text}
+              {shown(text)}
             </option>
           ))}
       </select>
@@ -161,7 +167,8 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
   );
   return (
     <span class="filters-of">
-      {select("kind", "Kind", kind, kinds)} {select("unit", "Business unit", unit, units)}
+      {select("kind", "Kind", kind, kinds, (text) => (KINDS as Record<string, string>)[text] ?? text)}{" "}
+      {select("unit", "Business unit", unit, units)}
     </span>
   );
 }
@@ -200,7 +207,7 @@ function Card({ row }: { row: Recommendation }) {
             estimated, <strong>{saved(row.verified_usd, currency)}</strong> verified
           </>
         )}{" "}
-        · {row.kind} · confidence {row.confidence} · risk {row.risk}
+        · {KINDS[row.kind]} · {row.confidence} confidence · {row.risk} risk
       </p>
       <p>
         {subject.business_unit !== null && (

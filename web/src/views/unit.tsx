@@ -16,9 +16,9 @@ import {
 } from "../api";
 import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
-import { comparisonOf, relativeChange } from "../compare";
+import { type Compared, comparisonOf, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
-import { change, HOUR, instant, money, percent, ratio, roundHours, utilization } from "../format";
+import { change, HOUR, instant, isMeasured, money, percent, ratio, roundHours, utilization } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
@@ -37,7 +37,7 @@ interface ViewData {
   grain: Grain;
   total: CostRow | undefined;
   whole: CostsResponse;
-  before: CostsResponse;
+  before: Compared<CostsResponse>;
   byTime: CostsResponse;
   workloads: CostsResponse;
   hardware: CostsResponse;
@@ -61,12 +61,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
   const length = Date.parse(end) - Date.parse(start);
   const grain = grainOf(length / HOUR, route.query["grain"]);
   const [before, byTime, workloads, hardware, hours, month, alerts, recommendations] = await Promise.all([
-    fetchJson("v1/costs", {
-      ...unitFilter,
-      start: instant(Date.parse(start) - length),
-      end: start,
-      granularity: "total",
-    }),
+    fetchEarlier(whole, (earlier) => fetchJson("v1/costs", { ...unitFilter, ...earlier, granularity: "total" })),
     fetchJson("v1/costs", { ...unitFilter, ...period, granularity: grain }),
     fetchAll(
       "v1/costs",
@@ -128,8 +123,8 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { total, before, whole, month } = props;
   const { currency } = whole;
-  const comparison = comparisonOf(whole.coverage, before.coverage);
-  const since = relativeChange(total?.allocated_usd, before.rows[0]?.allocated_usd, comparison);
+  const comparison = comparisonOf(whole.coverage, before.body.coverage);
+  const since = relativeChange(total?.allocated_usd, before.body.rows[0]?.allocated_usd, comparison);
   if (whole.coverage.hours_complete === 0)
     return (
       <Empty>
@@ -158,24 +153,28 @@ function Shown(props: ViewData) {
           note={
             <>
               {comparison?.isExact === false && "about "}
-              {change(since)} vs previous period {why("allocated_usd")}
+              {change(since)} vs {before.period.name} {why("allocated_usd")}
             </>
           }
           testId="allocated"
         />
         <Stat
           name="Effective"
-          value={money(total.effective_usd, currency)}
+          value={money(isMeasured(total) ? total.effective_usd : null, currency)}
           note={why("effective_usd")}
           testId="effective"
         />
         <Stat
           name="Waste"
-          value={money(total.waste_usd, currency)}
+          value={money(isMeasured(total) ? total.waste_usd : null, currency)}
           note={
-            <>
-              {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
-            </>
+            isMeasured(total) ? (
+              <>
+                {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
+              </>
+            ) : (
+              "unknown: utilization was not measured"
+            )
           }
           testId="waste"
         />

@@ -1,9 +1,9 @@
-// Business units by waste, compared with the previous period.
+// Business units by waste, compared with an earlier period.
 
-import type { CostRow, CostsResponse, HoursResponse } from "../api";
-import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
-import { comparisonOf, relativeChange } from "../compare";
-import { change, type Figure, percent, ratio } from "../format";
+import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
+import { figureColumn, groupColumn, gpuHoursColumn, measuredColumn, moneyColumn } from "../columns";
+import { type Compared, comparisonOf, relativeChange } from "../compare";
+import { change, type Figure, isMeasured, percent, ratio } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
@@ -11,7 +11,7 @@ import { align, bucketsOf, type Grain, isWhole, completeShare } from "../series"
 
 interface Props {
   units: CostsResponse;
-  before: CostsResponse;
+  before: Compared<{ fleet: FleetResponse; units: CostsResponse }>;
   byTime: CostsResponse;
   timeGrain: Grain;
   hours: HoursResponse | null;
@@ -19,11 +19,12 @@ interface Props {
 
 export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   const route = useRoute();
-  const wasted = new Map(before.rows.map((row) => [unitOf(row), row.waste_usd]));
+  const { period, body: earlier } = before;
+  const wasted = new Map(earlier.units.rows.map((row) => [unitOf(row), row.waste_usd]));
   const buckets = bucketsOf(units.start, units.end, timeGrain);
   const series = byUnit(byTime.rows);
   const { currency } = units;
-  const comparison = comparisonOf(units.coverage, before.coverage);
+  const comparison = comparisonOf(units.coverage, earlier.units.coverage);
   const against = (row: CostRow): Figure => relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison);
   const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
@@ -41,16 +42,21 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
       rowKey={unitOf}
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
-        moneyColumn("waste_usd", "Waste", currency),
-        figureColumn("share", "Waste %", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd), percent),
-        figureColumn("change", "vs previous period", against, change),
+        measuredColumn("waste_usd", "Waste", currency),
+        figureColumn(
+          "share",
+          "Waste %",
+          (row: CostRow) => (isMeasured(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
+          percent,
+        ),
+        figureColumn("change", `vs ${period.name}`, against, change),
         {
           key: "trend",
           title: "Waste trend",
           cell: (row) => <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} />,
         },
         moneyColumn("allocated_usd", "Allocated", currency),
-        moneyColumn("effective_usd", "Effective", currency),
+        measuredColumn("effective_usd", "Effective", currency),
         moneyColumn("unmeasured_usd", "Unmeasured", currency),
         gpuHoursColumn(),
       ]}

@@ -1,12 +1,12 @@
 // A business unit's workloads with allocated and effective costs.
 
 import { type CostRow, type CostsResponse, type HoursResponse, MAX_DETAIL_HOURS, type Recommendation } from "../api";
-import { clusterColumns, figureColumn, gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
+import { clusterColumns, figureColumn, gpuHoursColumn, groupColumn, measuredColumn, useColumn } from "../columns";
 import { HOUR, instant, money } from "../format";
 import { useRoute } from "../hooks";
 import { Table } from "../parts";
 import { linkTo } from "../route";
-import { openFor } from "../savings";
+import { KINDS, openFor } from "../savings";
 import { pricedShare } from "../series";
 import { hoursByCluster, monthlyWaste } from "../waste";
 import { saved } from "./recommendations";
@@ -69,9 +69,9 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           ),
           by: (row) => row.allocated_usd,
         },
-        moneyColumn("effective_usd", "Effective", currency),
+        measuredColumn("effective_usd", "Effective", currency),
         useColumn(),
-        moneyColumn("waste_usd", "Waste", currency),
+        measuredColumn("waste_usd", "Waste", currency),
         figureColumn("ignored", "Waste per month", ignored, (usd) => money(usd, currency)),
         {
           key: "recommendation",
@@ -82,7 +82,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
               "–"
             ) : (
               <a href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
-                {top.kind}, {saved(top.saving.usd, top.currency)}
+                {KINDS[top.kind]}, {saved(top.saving.usd, top.currency)}
               </a>
             );
           },

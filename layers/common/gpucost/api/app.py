@@ -19,6 +19,7 @@ from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
 from gpucost.api.price_routes import add_price_routes
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.filters import check_parameter_text
+from gpucost.features.alerting.month_budgets import BudgetService
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
 from gpucost.features.exports.listing import ExportListing
@@ -76,6 +77,7 @@ class Services:
     exports: Callable[[], ExportListing]
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertQueries]
+    budgets: Callable[[], BudgetService]
     recommendations: Callable[[], RecommendationQueries]
     forecasts: Callable[[], ForecastService]
     access: Callable[[], AccessPolicy]
@@ -99,7 +101,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_price_routes(app, services.prices)
     add_opencost_routes(app, services.allocations)
     add_export_routes(app, services.exports)
-    add_alert_routes(app, services.alerts)
+    add_alert_routes(app, services.alerts, services.budgets)
     add_recommendation_routes(app, services.recommendations)
     add_forecast_routes(app, services.forecasts)
     add_page_routes(app, DashboardPage(page_folder), services.sign_in)

@@ -1,4 +1,4 @@
-"""Routes of alerts and silences. They only read: changes are commands under the caller's own IAM permissions."""
+"""Routes of alerts, silences and budgets. They only read: changes are commands under the caller's own IAM permissions."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -8,6 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.core.query.periods import parse_moment_parameter, parse_period
 from gpucost.features.alerting import schemas
+from gpucost.features.alerting.month_budgets import BudgetService
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.report_parameters import Window
@@ -30,8 +31,10 @@ HistoryEnd = Annotated[
 ]
 
 
-def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQueries]) -> None:
-    """Add the routes to an app; `queries` is called on the first request."""
+def add_alert_routes(
+    app: APIGatewayHttpResolver, queries: Callable[[], AlertQueries], budget_service: Callable[[], BudgetService]
+) -> None:
+    """Add the routes to an app; the services are made on the first request."""
 
     @app.get(
         "/v1/alerts",
@@ -65,3 +68,17 @@ def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQue
     def silences() -> Response[str]:
         """Active and future silences, and those of the last three months, each with its author and end."""
         return json_response(schemas.silences_response(queries().silences(), queries().now()))
+
+    @app.get(
+        "/v1/budgets",
+        summary="List the current month's spend against the budgets",
+        tags=["alerts"],
+        responses=describe_responses(schemas.BudgetsResponse),
+    )
+    @open_to("bu")
+    def budgets() -> Response[str]:
+        """Every business unit with a budget in the settings: what it spent this UTC month, and the projection.
+
+        The projection assumes that hours without figures cost as much as the others. Forecasts are in /v1/forecasts.
+        """
+        return json_response(schemas.budgets_response(budget_service().current_month(scope_of_caller(app))))

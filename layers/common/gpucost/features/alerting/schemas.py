@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gpucost.core.query.periods import Period
 from gpucost.features.alerting.model import Notification, NotificationEvent, RuleKind, Severity, Subject
+from gpucost.features.alerting.month_budgets import BudgetStatus, MonthBudgets
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.queries import ListedAlert
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
@@ -123,6 +124,51 @@ def silence_row(silence: Silence, now: datetime) -> dict[str, Any]:
         "end": silence.ends_at,
         "matchers": dict(silence.matchers),
         "active": silence.is_active(now),
+    }
+
+
+class UnitBudgetRow(ResponseModel):
+    """A business unit's month against its budget. Amounts are of all clusters."""
+
+    business_unit: str
+    status: BudgetStatus = Field(
+        description="exceeded: the spend is more than the budget; projected: the projection is; within: neither is; "
+        "unknown: the spend is within the budget, and too few hours have figures for a projection"
+    )
+    budget_usd: Amount = Field(description="The lowest monthly budget of the settings' rules for the unit")
+    spent_usd: Amount = Field(description="Allocated cost of the month so far; a lower bound if hours are missing")
+    projected_usd: Amount | None = Field(
+        description="At the month's end, as budget alerts project it; null if too few hours have figures"
+    )
+
+
+class BudgetsResponse(ResponseModel):
+    """GET /v1/budgets: the largest share of a budget first."""
+
+    start: Instant = Field(description="Start of the month")
+    end: Instant = Field(description="End of the month")
+    known_until: Instant = Field(description="End of the hours whose cost counts as spent")
+    currency: str = Field(examples=["USD"])
+    rows: list[UnitBudgetRow]
+
+
+def budgets_response(budgets: MonthBudgets) -> dict[str, Any]:
+    """Convert budgets to their JSON form."""
+    return {
+        "start": budgets.start,
+        "end": budgets.end,
+        "known_until": budgets.known_until,
+        "currency": budgets.currency,
+        "rows": [
+            {
+                "business_unit": row.business_unit,
+                "status": row.status,
+                "budget_usd": row.budget_usd,
+                "spent_usd": row.spent_usd,
+                "projected_usd": row.projected_usd,
+            }
+            for row in budgets.rows
+        ],
     }
 
 

@@ -1,0 +1,104 @@
+"""The current month's spend of every business unit that has a budget, and the projection to the month's end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from gpucost.core.access import Scope
+from gpucost.core.amounts import to_decimal
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import HOUR, floor_day, floor_hour, month_bounds
+from gpucost.core.rollups import DAY
+from gpucost.features.alerting.configured_budgets import lowest_budget
+from gpucost.features.alerting.rule_kinds.budget import project_month_spend
+from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.storage.ports import Clock, Rollups, SettingsStore
+
+BudgetStatus = Literal["exceeded", "projected", "within", "unknown"]
+_PUBLICATION_DELAY = 2 * HOUR
+"""Hours that ended more recently than this may not be published yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitBudget:
+    """A business unit's month against its budget. Amounts are of all clusters."""
+
+    business_unit: str
+    budget_usd: Decimal
+    spent_usd: Decimal
+    projected_usd: Decimal | None
+    """As budget alerts project it; None if too few hours have figures."""
+
+    @property
+    def status(self) -> BudgetStatus:
+        """Whether the spend, or else its projection, exceeds the budget."""
+        if self.spent_usd > self.budget_usd:
+            return "exceeded"
+        if self.projected_usd is None:
+            return "unknown"
+        return "projected" if self.projected_usd > self.budget_usd else "within"
+
+
+@dataclass(frozen=True, slots=True)
+class MonthBudgets:
+    """A month's budgets, the largest share of a budget first."""
+
+    start: datetime
+    end: datetime
+    known_until: datetime
+    """End of the hours whose cost counts as spent."""
+    currency: str
+    rows: tuple[UnitBudget, ...]
+
+
+class BudgetService:
+    """Compares the current month with the settings' budgets.
+
+    Args:
+        settings_store: has the clusters and budgets.
+        rollups: reads the month's days.
+        clock: the current time.
+    """
+
+    def __init__(self, settings_store: SettingsStore[SettingsWithAlerts], rollups: Rollups, *, clock: Clock) -> None:
+        self._settings_store = settings_store
+        self._rollups = rollups
+        self._clock = clock
+
+    def current_month(self, scope: Scope) -> MonthBudgets:
+        """Compare the current month of the units that the caller may see.
+
+        Raises:
+            InvalidInputError: the month has several currencies.
+            SettingsMissingError: no settings yet.
+        """
+        settings = self._settings_store.current().settings
+        until = floor_hour(self._clock() - _PUBLICATION_DELAY)
+        start, end = month_bounds(until)
+        clusters: list[tuple[Mapping[str, Decimal], int]] = []
+        currencies: set[str] = set()
+        for cluster in settings.clusters:
+            days = self._rollups.days(cluster.name, start, min(end, floor_day(until) + DAY))
+            spent: dict[str, Decimal] = {}
+            for day in days:
+                currencies |= day.currencies
+                for unit, costs in day.costs.items():
+                    spent[unit] = spent.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
+            clusters.append((spent, sum(manifest.status != "incomplete" for day in days for manifest in day.manifests)))
+        if len(currencies) > 1:
+            raise InvalidInputError(
+                f"this month has several currencies: {', '.join(sorted(currencies))}. Budgets need a single one"
+            )
+        units = {unit.name for unit in settings.business_units} | {unit for spent, _ in clusters for unit in spent}
+        rows = []
+        for unit in sorted(filter(scope.covers, units)):
+            budget = lowest_budget(settings, unit, months=1)
+            if budget is None:
+                continue
+            amounts = [(spent.get(unit, Decimal(0)), hours) for spent, hours in clusters]
+            projected = project_month_spend(amounts, start, until, end)
+            rows.append(UnitBudget(unit, budget, sum((spent for spent, _ in amounts), Decimal(0)), projected))
+        rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)
+        return MonthBudgets(start, end, until, next(iter(currencies), settings.pricing.currency), tuple(rows))
