@@ -215,6 +215,11 @@ def colours(chart: Locator) -> set[tuple[int, ...]]:
     return {tuple(map(int, pixel.split(","))) for pixel in pixels}
 
 
+KINDS = {
+    "mig-slice": "Use a MIG slice", "off-hours": "Stop outside working hours", "pending": "Add nodes for waiting pods",
+}  # fmt: skip
+
+
 def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "unit/research?window=48h")
     rows = site.ask("recommendations?business_unit=research")["rows"]
@@ -224,8 +229,8 @@ def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -
     for at, row in enumerate(sorted(rows, key=lambda row: -row["saving"]["usd"])):
         table_row, saving = table.nth(at), row["saving"]
         for text in (
-            row["summary"], row["kind"], usd(saving["usd"]), f"{usd(saving['low_usd'])} to {usd(saving['high_usd'])}",
-            row["confidence"], row["risk"], row["effort"],
+            row["summary"], KINDS[row["kind"]], usd(saving["usd"]),
+            f"{usd(saving['low_usd'])} to {usd(saving['high_usd'])}", row["confidence"], row["risk"], row["effort"],
         ):  # fmt: skip
             expect(table_row).to_contain_text(text)
     page.get_by_text("Show patch", exact=True).click()
@@ -362,7 +367,7 @@ def test_complete_period_has_nothing_to_check(visit: Callable[..., Page], site: 
 
 def test_workloads_link_to_their_recommendation(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "unit/research?window=48h&cluster=west")
-    page.get_by_test_id("workloads").get_by_role("link", name="off-hours, $1,024.00").click()
+    page.get_by_test_id("workloads").get_by_role("link", name="Stop outside working hours, $1,024.00").click()
     settled(page)
     expect(page.get_by_test_id("savings").locator("> li")).to_contain_text("Scale app to none from 20:00 to 06:00")
 

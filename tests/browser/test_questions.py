@@ -29,7 +29,8 @@ PRICE = 2
 END = floor_hour(datetime.now(UTC))
 WEEK = END.replace(hour=0) - timedelta(days=6)
 """Start of the page's last 7 days, which include today."""
-BEGIN = WEEK - (END - WEEK)
+BEGIN = WEEK - timedelta(days=7)
+"""Start of the same hours a week before, with which the page compares."""
 UNMEASURED = END - 5 * HOUR
 """In this hour, no sample names the pod of chat."""
 GPUS_OF_A_NODE = 4
@@ -55,7 +56,7 @@ def unmeasured(line: Line) -> Line:
 
 
 def records() -> Iterator[HourRecord]:
-    """Two weeks. Chat grew since last week, and batch ended. Node n3 is empty."""
+    """Both weeks. Chat grew since last week, and batch ended. Node n3 is empty."""
     for number in range((END - BEGIN) // HOUR):
         hour = BEGIN + number * HOUR
         is_new = hour >= WEEK
@@ -132,7 +133,7 @@ def newcomer(tabs: Tabs, site: Site) -> Callable[..., Newcomer]:
 
 DAY = f"start={END - 24 * HOUR:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
 THIS_WEEK = f"start={WEEK:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
-LAST_WEEK = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={WEEK:%Y-%m-%dT%H:00:00Z}"
+LAST_WEEK = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={END - timedelta(days=7):%Y-%m-%dT%H:00:00Z}"
 
 
 def usd(figure: Decimal) -> str:
@@ -192,7 +193,9 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     assert expected["serving"] > 0 > expected["batch"], "a unit that grew, and a unit that ended"
     by_size = sorted((unit for unit in expected if expected[unit]), key=lambda unit: -abs(expected[unit]))
     movers = visitor.page.get_by_test_id("movers").locator("li")
-    expect(movers).to_have_text([f"{unit} {signed(expected[unit])}" for unit in by_size])
+    rows = [f"{unit} {signed(expected[unit])}" for unit in by_size]
+    # The nodes cost the same in both weeks, so that less is unallocated.
+    expect(movers).to_have_text([*rows, f"Not allocated to a pod {signed(-sum(expected.values(), Decimal(0)))}"])
     assert visitor.clicks == 1
     visitor.click(visitor.page.get_by_role("link", name="All changes"))
     table = dict(
@@ -262,10 +265,10 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     expect(page.get_by_role("region", name="Summary")).to_contain_text("begin with the unit that wastes most: research")
 
 
-def test_explore_compares_with_the_period_before(newcomer: Callable[..., Newcomer], site: Site) -> None:
+def test_explore_compares_with_the_week_before(newcomer: Callable[..., Newcomer], site: Site) -> None:
     page = newcomer(f"explore?{THIS_WEEK}&by=workload&measure=waste_usd").page
     assert "Before" not in page.get_by_test_id("explore").inner_text()
-    page.get_by_label("Compare with the period before").check()
+    page.get_by_label("Compare with an earlier period").check()
     page.wait_for_url(re.compile("compare=1"))
     settled(page)
     now, before = (grouped(site, period, "workload") for period in (THIS_WEEK, LAST_WEEK))

@@ -37,10 +37,14 @@ export async function fetchEarlier<Body extends { coverage: Coverage }>(
   load: (period: { start: string; end: string }) => Promise<Body>,
 ): Promise<Compared<Body>> {
   const [period, ...others] = earlierPeriods(now.start, now.end) as [Earlier, ...Earlier[]];
-  let compared = { period, body: await load(period) };
+  const fetched = async (earlier: Earlier) => {
+    const { start, end } = earlier;
+    return { period: earlier, body: await load({ start, end }) };
+  };
+  let compared = await fetched(period);
   for (const other of others) {
     if (comparisonOf(now.coverage, compared.body.coverage) !== null) break;
-    compared = { period: other, body: await load(other) };
+    compared = await fetched(other);
   }
   return compared;
 }
