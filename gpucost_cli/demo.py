@@ -216,8 +216,8 @@ def _serve(demo: RunningDemo, history: History, console: Console) -> None:
     with _history_progress(history) as show:
         while not history.is_complete:
             demo.stack.notice = (
-                f"The demo's history is loading: {history.days_done} of {history.day_count} days are there. Until it is "
-                "complete, months, forecasts, and recommendations are not."
+                f"The demo's history is loading: {history.days_done} of {history.day_count} days are there. "
+                "Months, forecasts and recommendations need all of it."
             )
             demo.stack.deliver_all()
             history.advance()

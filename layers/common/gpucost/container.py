@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from gpucost.api.app import Services
     from gpucost.api.dashboard_page import SignIn
-    from gpucost.features.alerting.ports import Notifier, ReadSavings
     from gpucost.features.alerting.month_budgets import BudgetService
+    from gpucost.features.alerting.ports import Notifier, ReadSavings
     from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import SettingsWithAlerts

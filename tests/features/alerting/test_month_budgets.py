@@ -93,7 +93,7 @@ def test_spend_above_the_budget_is_exceeded(fleet: Fleet) -> None:
     assert rows(ask("fin"))["research"]["status"] == "exceeded"
 
 
-def test_a_unit_sees_its_own_budget_only(fleet: Fleet) -> None:
+def test_a_unit_sees_only_its_budget(fleet: Fleet) -> None:
     publish(fleet)
     assert list(rows(ask("ann"))) == ["research"]
 

@@ -1,4 +1,4 @@
-"""Routes of alerts, silences and budgets. They only read: changes are commands under the caller's own IAM permissions."""
+"""Routes of alerts, silences and budgets. They only read: changes are commands under the caller's own permissions."""
 
 from collections.abc import Callable
 from typing import Annotated
