@@ -61,6 +61,7 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
         first_end = demo.end
         start, end = history(demo)
         assert attributed_hours(demo) == 0
+        wait_until(lambda: "is loading: 0 of" in demo.ask("/config.json").get("notice", ""), "the page does not say so")
         segments = len([*segments_of(hours_between(start, end)), *segments_of(hours_between(end, first_end))])
         wait_until(lambda: len(index_of(tmp_path)["segments"]) == segments, "the history is not simulated")
         kill(demo)
@@ -69,6 +70,7 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
         kill(demo)
     with running_demo(tmp_path, *FLAGS) as demo:
         wait_until(lambda: COMPLETE in (tmp_path / "out").read_text(), "the history is not complete")
+        assert "notice" not in demo.ask("/config.json")
         check_against_scenario(demo, start, first_end)
         restatements = demo.ask(f"/v1/restatements?start={format_timestamp(start)}&end={format_timestamp(end)}")
         assert len({row["hour"] for row in restatements["rows"]}) == 1

@@ -124,7 +124,10 @@ def test_nodes_needed_in_a_neighboring_hour_are_not_spare() -> None:
     pool = replace(SPREAD, min_nodes=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 1 if hour % 4 else 4, gpus=8, kind="Job", pool=pool)]
     ((recommendation,), _) = recommended(loads)
-    assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * (48 + 1) / HOURS * 730)
+    spare = 3 * (48 + 1) / HOURS
+    assert float(recommendation.saving.usd) == pytest.approx(spare * 16 * 730)
+    assert f" {spare:.3f} would be empty" in recommendation.summary, "the sentence has the nodes that the amount is for"
+    assert float(recommendation.current_gpus - recommendation.recommended_gpus) == pytest.approx(spare, abs=0.01)
 
 
 def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
@@ -139,6 +142,6 @@ def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
     assert recommendation.subject.node_pool == "spread"
     assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * 730)
     assert float(recommendation.saving.usd) == pytest.approx(before - after)
-    assert recommendation.summary.endswith("of 4, 3 held no pod")
+    assert recommendation.summary.endswith("of 4 on average, 3 held no pod")
     assert recommendation.evidence.facts["packing"].startswith("none")
     assert recommendation.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"

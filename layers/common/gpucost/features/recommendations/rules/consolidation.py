@@ -95,15 +95,15 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
     spare = [max(0.0, pool.capacity_gpu_hours[index] / gpus - needed[index]) for index in range(look_back.hours)]
     newest = [index for index in indexes if index >= look_back.hours - NEWEST_HOURS]
-    current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
+    nodes = sum(pool.capacity_gpu_hours[index] for index in indexes) / gpus / len(indexes)
     spare_now = sum(spare[index] for index in newest) / max(1, len(newest))
     mean = sum(spare[index] for index in indexes) / len(indexes)
     if min(mean, spare_now) < MIN_SPARE_NODES:
         return None
 
     def freed(index: int) -> tuple[float, float]:
-        nodes = pool.capacity_gpu_hours[index] / gpus
-        spare_share = spare[index] / nodes if nodes else 0.0
+        hour_nodes = pool.capacity_gpu_hours[index] / gpus
+        spare_share = spare[index] / hour_nodes if hour_nodes else 0.0
         return pool.cost_usd[index] * spare_share, pool.capacity_gpu_hours[index] * spare_share
 
     saving = estimate_saving(
@@ -123,7 +123,7 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
         "consolidate",
         pool_subject(look_back, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
-        f"{format_count(current_nodes)}, {format_count(spare_now)} "
+        f"{format_count(nodes)} on average, {format_count(mean)} "
         f"{'would be empty if pods were packed' if can_pack else 'held no pod'}",
         saving,
         pool_evidence(
@@ -145,8 +145,8 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
         "Pods are moved. Pods that must not be interrupted need the annotation karpenter.sh/do-not-disrupt.",
         "low",
         patch,
-        round_cents(current_nodes),
-        round_cents(current_nodes - spare_now),
+        round_cents(nodes),
+        round_cents(nodes - mean),
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
 
