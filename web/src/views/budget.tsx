@@ -68,7 +68,10 @@ export function Budget({ month }: { month: Month }) {
   const burn = useMemo(() => burnOf(month), [month]);
   const knownHours = forecast.hours_known;
   const endedHours = knownHours + forecast.hours_unknown;
-  const range = `${forecast.interval_percent}% interval: ${money(forecast.low_usd, currency)} to ${money(forecast.high_usd, currency)}`;
+  const past = forecast.backtest;
+  const range =
+    `${forecast.interval_percent}% interval: ${money(forecast.low_usd, currency)} to ${money(forecast.high_usd, currency)}` +
+    (past === null ? "" : `, right in ${past.covered} of ${past.evaluated} past forecasts`);
   return (
     <Section title="This month, all clusters">
       <dl class="stats">

@@ -65,6 +65,14 @@ def test_a_pattern_without_noise_is_continued_exactly() -> None:
         assert expected_sum(history, START, ahead) == pytest.approx(actual)
 
 
+def test_a_constant_cost_does_not_claim_to_be_known_to_the_cent() -> None:
+    """A node is replaced for half an hour next week: 0.3% of the week's cost."""
+    projection = forecast([5.0] * (8 * WEEK), START, WEEK)
+    assert projection is not None
+    assert projection.low < 5 * (WEEK - 0.5) < projection.expected < projection.high
+    assert projection.high - projection.low == pytest.approx(0.02 * projection.expected)
+
+
 def test_forecast_follows_a_level_change() -> None:
     history: Series = [weekly(hour) * (2 if hour >= 6 * WEEK else 1) for hour in range(8 * WEEK)]
     actual = sum(2 * weekly(hour) for hour in range(WEEK))

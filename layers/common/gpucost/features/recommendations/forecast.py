@@ -7,7 +7,8 @@
 - level: the mean of the weeks' levels, each counting half as much as the one after it.
 - interval: the same forecast is made from every past day, for as long ahead as the history allows, and compared with
   the actual cost. The root mean square of these relative errors × Student's t is the half width. For longer forecasts
-  it grows with the square root of time, like a random walk of the level.
+  it grows with the square root of time, like a random walk of the level. It is never narrower than 1% to either side:
+  a unit that cost the same every week says nothing about its next release.
 
 The model has no trend, holidays or release days. Every forecast reports how often past intervals were right.
 """
@@ -26,6 +27,7 @@ _MIN_DATA_SHARE = 0.8
 """Part of the history's hours that must have a cost."""
 _MIN_ERRORS = 4
 """Number of past forecasts that an estimate of errors needs."""
+MIN_RELATIVE_MARGIN: Final = 0.01
 STUDENT_T_80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 """Student's t at 80%, two-sided, for 1 to 10 degrees of freedom."""
 STUDENT_T_80_MANY_DEGREES = 1.32
@@ -118,7 +120,8 @@ class _CostHistory:
         # Forecasts made a day apart overlap, so they count about twice as much as those that fit without overlap.
         freedom = max(2, round(2 * len(errors) * _DAY / max(tested_hours, _DAY)))
         student_t = STUDENT_T_80[freedom - 1] if freedom <= len(STUDENT_T_80) else STUDENT_T_80_MANY_DEGREES
-        return expected, expected * spread * student_t * sqrt(max(1.0, hours_ahead / tested_hours))
+        margin = spread * student_t * sqrt(max(1.0, hours_ahead / tested_hours))
+        return expected, expected * max(margin, MIN_RELATIVE_MARGIN)
 
     def _error(self, origin: int, hours_ahead: int) -> float | None:
         """The relative error of the forecast made at an origin."""
