@@ -6,6 +6,8 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from threading import Timer
@@ -271,12 +273,23 @@ def test_failed_connections_are_described(url: str, reason: str) -> None:
 
 
 def test_server_without_tls_is_described() -> None:
-    with (
-        raw_server(lambda exchange: exchange.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server,
-        pytest.raises(REQUEST_ERRORS) as failure,
-    ):
-        url = server.url.replace("http:", "https:")
-        get(BoundedHttp(url), url)
+    """The server answers the client's first bytes, which are no line of HTTP."""
+
+    def refuse(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            with suppress(OSError):
+                while connection.recv(1 << 16):  # closing with unread bytes would reset the connection
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        refused = threads.submit(refuse, listener)
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(REQUEST_ERRORS) as failure:
+            get(BoundedHttp(url), url)
+        refused.result()
     assert connection_problem(failure.value) == "TLS failed"
 
 
