@@ -1,6 +1,6 @@
 """Screenshots of every view with the demo's data: `python -m tests.browser.screenshots [FOLDER [LOOK …]]`.
 
-The README's pictures (docs/pictures) are two of the look `readme`.
+The README's pictures (docs/pictures) are `overview` and `strips` of the look `readme`.
 """
 
 import sys
@@ -46,6 +46,7 @@ def take(browser: Browser, url: str, end: datetime, folder: Path, looks: Sequenc
         "unit": f"unit/data-science?{period}",
         "savings": "savings?zone=utc&state=all",
         "nodes": f"nodes?{period}",
+        "strips": f"nodes?{period}&pool=h100-serving",
         "health": f"health?{period}",
         "hour": f"hour/{hour}?zone=utc",
         "empty": "overview?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z&zone=utc",
@@ -57,6 +58,8 @@ def take(browser: Browser, url: str, end: datetime, folder: Path, looks: Sequenc
             page.goto(f"{url}/#/{address}")
             settled(page)
             page.wait_for_timeout(500)
+            if name == "strips":
+                page.get_by_role("region", name="GPUs by hour").evaluate("(section) => section.scrollIntoView()")
             page.screenshot(path=folder / f"{name}-{appearance}.png", full_page=not is_screen)
         page.goto(f"{url}/#/{views['unit']}&why=waste_usd&why-unit=data-science")
         page.get_by_test_id("figure-pods").wait_for()
