@@ -201,10 +201,10 @@ test("periods are compared with the same weekdays first, then with the period be
 test("without figures a week before, a period is compared with the period before", async () => {
   const now = { start: "2026-11-18T00:00:00Z", end: "2026-11-19T00:00:00Z", coverage: coverage(24, 24) };
   const asked: string[] = [];
-  const load = (known: Record<string, number>) => (period: { start: string; end: string }) => {
+  const load = (hoursByDay: Record<string, number>) => (period: { start: string; end: string }) => {
     expect(Object.keys(period)).toEqual(["start", "end"]); // the API's parameters
     asked.push(period.start.slice(8, 10));
-    return Promise.resolve({ coverage: coverage(known[period.start.slice(8, 10)] ?? 0, 24) });
+    return Promise.resolve({ coverage: coverage(hoursByDay[period.start.slice(8, 10)] ?? 0, 24) });
   };
   expect((await fetchEarlier(now, load({ "11": 24 }))).period.name).toBe("a week before");
   expect((await fetchEarlier(now, load({ "17": 24 }))).period.name).toBe("the period before");

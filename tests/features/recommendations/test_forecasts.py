@@ -88,9 +88,12 @@ def test_projection_is_spent_cost_plus_future_hours() -> None:
     assert (projection.start, projection.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
     assert projection.known_until == UNTIL
     assert projection.spent_usd == Decimal("2.5") * 15 * 24
-    spent, rest = (Decimal("2.5") * 24 * days for days in (15, 15))
-    assert projection.projected_usd == spent + rest
-    assert (projection.low_usd, projection.high_usd) == (spent + rest * Decimal("0.99"), spent + rest * Decimal("1.01"))
+    fortnight = Decimal("2.5") * 24 * 15
+    assert projection.projected_usd == fortnight + fortnight
+    assert (projection.low_usd, projection.high_usd) == (
+        fortnight + fortnight * Decimal("0.99"),
+        fortnight + fortnight * Decimal("1.01"),
+    )
     assert projection.budget_usd == 3000, "the tightest that covers all clusters, with the unit's own figure"
     assert projection.backtest is not None
     assert projection.backtest.evaluated == projection.backtest.covered > 5

@@ -362,10 +362,9 @@ function nextReview(response: RecommendationsResponse | null): string {
 
 /** The part of the period that is known least, which limits all answers. */
 export function leastKnown(coverage: Coverage, totals: FleetTotals): { share: number | null; of: string } {
-  const { hours_complete: known, hours_expected: expected } = coverage;
   const { allocated_gpu_hours: allocated, unmeasured_gpu_hours: unmeasured } = totals;
   const shares: { share: number | null; of: string }[] = [
-    { share: ratio(known, expected), of: "of cluster-hours are complete" },
+    { share: ratio(coverage.hours_complete, coverage.hours_expected), of: "of cluster-hours are complete" },
     { share: ratio((allocated ?? 0) - (unmeasured ?? 0), allocated), of: "of allocated GPU-hours are measured" },
     { share: pricedShare(totals), of: "of GPU-hours have a price" },
   ];

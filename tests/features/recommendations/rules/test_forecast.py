@@ -65,7 +65,7 @@ def test_a_pattern_without_noise_is_continued_exactly() -> None:
         assert expected_sum(history, START, ahead) == pytest.approx(actual)
 
 
-def test_a_constant_cost_does_not_claim_to_be_known_to_the_cent() -> None:
+def test_interval_of_a_constant_cost_has_a_minimum_width() -> None:
     """A node is replaced for half an hour next week: 0.3% of the week's cost."""
     projection = forecast([5.0] * (8 * WEEK), START, WEEK)
     assert projection is not None
