@@ -258,6 +258,43 @@ def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], si
     expect(page.get_by_test_id("savings").locator("> li")).to_contain_text(largest[0]["summary"])
 
 
+def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
+    """The API's answer is that of today's date, so the test sets what was spent."""
+    page = visit(site, "overview?window=48h")
+    budgets = page.get_by_test_id("budgets")
+    response = site.ask("budgets")
+    assert {row["business_unit"]: row["budget_usd"] for row in response["rows"]} == {"research": 1500, "nightly": 900}
+    amounts = [("exceeded", 1600, 2100), ("projected", 700, 950)]
+
+    def set_spent(route: Route) -> None:
+        rows = [
+            {**row, "status": status, "spent_usd": spent, "projected_usd": projected}
+            for row, (status, spent, projected) in zip(response["rows"], amounts, strict=True)
+        ]
+        route.fulfill(body=simplejson.dumps({**response, "rows": rows}), content_type="application/json")
+
+    def reloaded() -> str:
+        page.reload()
+        settled(page)
+        return budgets.inner_text()
+
+    page.route("**/v1/budgets*", set_spent)
+    first, second = (row["business_unit"] for row in response["rows"])
+    first_budget, second_budget = (usd(row["budget_usd"]) for row in response["rows"])
+    shown = reloaded()
+    assert shown.startswith("2 of 2 business units exceed their budget this month, or will:")
+    assert [line for line in shown.splitlines() if " of $" in line] == [
+        f"$1,600.00 spent of {first_budget}", f"$950.00 expected of {second_budget}",
+    ]  # fmt: skip
+    assert budgets.get_by_role("link").all_inner_texts() == [first, second]
+    amounts[:] = [("within", 10, 20), ("within", 10, 20)]
+    assert reloaded() == "All 2 business units with a budget stay within it."
+    amounts[:] = [("unknown", 10, 20), ("unknown", 10, 20)]
+    assert reloaded() == "Budgets: too few hours of this month for a projection."
+    amounts[:] = [("within", 10, 20), ("unknown", 10, 20)]
+    assert reloaded() == ("1 of 2 business units with a budget stay within it, too few hours are known of the others.")
+
+
 def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?zone=utc")
     rows, totals = site.ask("recommendations?state=all")["rows"], site.ask("recommendations")["totals"]
@@ -429,6 +466,68 @@ def test_explore_shows_which_hours_and_prices_are_missing(visit: Callable[..., P
     rows = site.ask(f"costs?{period}&granularity=total&cluster=west&group_by=business_unit")["rows"]
     unpriced, allocated = (sum(row[f"{name}_gpu_hours"] for row in rows) for name in ("unpriced", "allocated"))
     expect(page.locator(".unpriced")).to_contain_text(f"{100 * unpriced / allocated:.1f}% of these GPU-hours")
+
+
+def test_hour_view_opens_any_hour(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"hour/{at(END - 20 * HOUR)}?zone=utc")
+    steps = page.get_by_role("navigation", name="Hours")
+    expect(steps.get_by_role("link", name="Next →")).to_be_visible()
+    hour = END - HOUR
+    steps.get_by_label("Hour").fill(f"{hour:%Y-%m-%dT%H}:40")
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.wait_for_url(re.compile(f"hour/{hour:%Y-%m-%dT%H}"))
+    settled(page)
+    lines = site.ask(f"lines?start={at(hour)}&end={at(hour + HOUR)}")["rows"]
+    expect(page.get_by_test_id("lines").locator("tbody tr")).to_have_count(len(lines))
+    expect(steps).to_contain_text("Newest")
+    expect(steps.get_by_role("link", name="Next →")).to_have_count(0)
+
+
+def test_notice_disappears_when_the_deployment_has_none(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "overview?window=48h")
+    notice = page.get_by_test_id("notice")
+    expect(notice).to_have_count(0)
+    early, late = "The history is loading: 3 of 35 days.", "The history is loading: 34 of 35 days."
+    config = {"sign_in": None, "notice": early}
+    page.route("**/config.json", lambda route: route.fulfill(json=config))
+    page.clock.install()
+    page.reload()
+    expect(notice).to_have_text(early)
+    config["notice"] = late
+    page.clock.run_for(11_000)
+    expect(notice).to_have_text(late)
+    del config["notice"]
+    page.clock.run_for(11_000)
+    expect(notice).to_have_count(0)
+
+
+def test_a_small_missing_part_is_visible_above_the_bar(visit: Callable[..., Page], site: Site) -> None:
+    """By its share of the height, 0.1% would be less than a pixel."""
+    period = f"start={at(END - 10 * HOUR)}&end={at(END)}&zone=utc&cluster=west"
+    page = visit(site, f"overview?{period}&grain=hour")
+
+    def above_the_bars() -> float:
+        canvas = page.get_by_role("application", name=re.compile("Cost over time")).locator("canvas")
+        painted: float = canvas.evaluate(
+            """(canvas) => {
+              const { data } = canvas.getContext("2d").getImageData(canvas.width / 4, 9, canvas.width / 2, 6);
+              return data.filter((_, at) => at % 4 === 3 && data[at] > 0).length / (data.length / 4);
+            }"""
+        )
+        return painted
+
+    assert above_the_bars() < 0.05, "only lines of the grid"
+
+    def set_unpriced(route: Route) -> None:
+        response = numbers(route.fetch().text())
+        for row in response["rows"]:
+            row["unpriced_gpu_hours"] = row["allocated_gpu_hours"] / 1000
+        route.fulfill(body=simplejson.dumps(response), content_type="application/json")
+
+    page.route("**/v1/fleet*", set_unpriced)
+    page.reload()
+    settled(page)
+    assert 0.1 < above_the_bars() < 0.7, "hatched"
 
 
 def test_clusters_are_distinguished(visit: Callable[..., Page], site: Site) -> None:

@@ -20,9 +20,9 @@ from tests.browser.tabs import Tabs, settled, violations
 from tests.system.running_demo import Demo, running_demo
 
 NODE = "ip-10-0-12-4.ec2.internal"
+"""Three of its four GPUs are held."""
 UNMEASURED_UNIT = "robotics"
 """Its exporter does not map GPUs to pods, so that its waste is unknown, not zero."""
-"""Three of its four GPUs are held."""
 DATA_COLOURS = {(3, 163, 121), (191, 62, 7), (62, 212, 250)}
 
 WATCH_DIALOGS = """

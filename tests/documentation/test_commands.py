@@ -291,6 +291,14 @@ def _check_mention(words: Sequence[str], where: str) -> None:
             assert option in allowed | {"--help", "--version", "--stack"}, f"{where}: no option {option}"
 
 
+def test_the_api_page_has_an_example_of_every_route() -> None:
+    """README.md says so."""
+    text = script("docs/reference/api.md")
+    routes = [re.sub(r"\{.*?\}", "[^/?']+", path) for path in PATHS if path.startswith("/v1/")]
+    assert len(routes) > 15
+    assert [route for route in routes if not re.search(rf"curl 'http://127.0.0.1:8080{route}[?']", text)] == []
+
+
 def test_no_allowed_command_is_unused() -> None:
     texts = [script(page) for page in PAGES]
     texts += [token.content for page in PAGES for token in tokens(page) if token.type == "code_inline"]

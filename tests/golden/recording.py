@@ -33,7 +33,7 @@ def record(name: str, dynamodb: str, *, inputs_only: bool = False, log: Log = la
     scenario = scenarios.module(name)
     with tempfile.TemporaryDirectory(prefix="gpucost-golden-") as folder:
         scenario.write_metrics(Path(folder))
-        digest = _digest(Path(folder))
+        digest = metrics_digest(Path(folder))
         inputs = _inputs(name) if inputs_only else {**scenario.inputs(), "metrics": digest}
         if inputs["metrics"] != digest:
             raise RuntimeError(
@@ -56,7 +56,8 @@ def record(name: str, dynamodb: str, *, inputs_only: bool = False, log: Log = la
     return check(name, dynamodb, texts=True, log=log)
 
 
-def _digest(folder: Path) -> str:
+def metrics_digest(folder: Path) -> str:
+    """A digest of the files with what Prometheus scraped."""
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.om")):
         with path.open("rb") as file:

@@ -1,34 +1,14 @@
-// The deployment's configuration, and sign-in with authorization code and PKCE if it has an issuer.
+// Sign-in with authorization code and PKCE, if the deployment has an issuer.
 
 import type { UserManager } from "oidc-client-ts";
-
-interface Config {
-  sign_in: { issuer: string; client_id: string; scopes: string } | null;
-  /** What readers should know, for example that the demo's history is loading. */
-  notice?: string;
-}
-
-async function fetchConfig(): Promise<Config> {
-  const response = await fetch("config.json");
-  if (!response.ok) throw new Error("The page's configuration could not be loaded.");
-  return (await response.json()) as Config;
-}
-
-/** The notice of the deployment; null without one. */
-export async function fetchNotice(): Promise<string | null> {
-  return (await fetchConfig()).notice ?? null;
-}
+import type { Config } from "./config";
 
 let manager: UserManager | null = null;
-/** The notice when the page was opened. */
-export let firstNotice: string | null = null;
 
-/** Reads the deployment's configuration and completes or starts the sign-in.
+/** Completes or starts the sign-in.
  *
  * Returns false if the browser is about to be redirected to the issuer. */
-export async function begin(): Promise<boolean> {
-  const { sign_in: config, notice } = await fetchConfig();
-  firstNotice = notice ?? null;
+export async function begin(config: Config["sign_in"]): Promise<boolean> {
   if (config === null) return true;
   const { UserManager, WebStorageStateStore } = await import("oidc-client-ts");
   manager = new UserManager({

@@ -14,7 +14,7 @@ export interface Earlier {
 const WEEK = 7 * DAY;
 
 /** Earlier periods, the best first: the same hours of the same weekdays, then the period directly before. */
-export function earlierPeriods(start: string, end: string): Earlier[] {
+export function earlierPeriods(start: string, end: string): [Earlier, ...Earlier[]] {
   const length = Date.parse(end) - Date.parse(start);
   const weeks = Math.ceil(length / WEEK);
   const shifted = (by: number, name: string) => ({
@@ -36,7 +36,7 @@ export async function fetchEarlier<Body extends { coverage: Coverage }>(
   now: { start: string; end: string; coverage: Coverage },
   load: (period: { start: string; end: string }) => Promise<Body>,
 ): Promise<Compared<Body>> {
-  const [period, ...others] = earlierPeriods(now.start, now.end) as [Earlier, ...Earlier[]];
+  const [period, ...others] = earlierPeriods(now.start, now.end);
   const fetched = async (earlier: Earlier) => {
     const { start, end } = earlier;
     return { period: earlier, body: await load({ start, end }) };

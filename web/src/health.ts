@@ -114,7 +114,7 @@ export function findingsOf(
     );
     for (const { cause, check } of causes) add(check, `${cause}, in the newest hour.`);
     if (unmeasured > 1e-6 && causes.length === 0)
-      add("pods of devices", "Pods held GPUs without a utilization measurement, but not in the newest hour.");
+      add("pods of devices", "Pods held GPUs without a utilization measurement before the newest hour.");
     if (unpriced > 1e-6)
       add("kube_node_labels", "Nodes have no price. Does each node have its instance type, zone and capacity type?");
   }

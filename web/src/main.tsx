@@ -3,7 +3,8 @@
 import { type ComponentChildren, render } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
-import { begin, currentUser, fetchNotice, firstNotice } from "./auth";
+import { begin, currentUser } from "./auth";
+import { fetchConfig } from "./config";
 import { moment } from "./format";
 import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
 import { ErrorMessage } from "./parts";
@@ -52,7 +53,7 @@ const WINDOWS: Record<string, string> = {
 const GRAINS: Record<string, string> = { "": "Auto", hour: "Hour", day: "UTC day" };
 const LONG_GRAINS = { week: "UTC week", month: "UTC month" };
 
-function App() {
+function App({ notice }: { notice: string | undefined }) {
   const route = useUrlRoute();
   const View = VIEWS[route.view];
   useEffect(() => {
@@ -78,7 +79,7 @@ function App() {
         <Account />
       </header>
       <main id="main" tabIndex={-1}>
-        <Notice />
+        <Notice first={notice} />
         <Guarded key={`${route.view} ${route.name}`}>
           <View />
           <Figure />
@@ -91,14 +92,19 @@ function App() {
 const NOTICE_SECONDS = 10;
 
 /** The deployment's notice, until it has none. */
-function Notice() {
-  const [notice, setNotice] = useState(firstNotice);
+function Notice({ first }: { first: string | undefined }) {
+  const [notice, setNotice] = useState(first);
   useEffect(() => {
-    if (notice === null) return;
-    const timer = setInterval(() => void fetchNotice().then(setNotice, () => undefined), NOTICE_SECONDS * 1000);
+    if (notice === undefined) return;
+    const update = () =>
+      void fetchConfig().then(
+        (config) => setNotice(config.notice),
+        () => undefined,
+      );
+    const timer = setInterval(update, NOTICE_SECONDS * 1000);
     return () => clearInterval(timer);
-  }, [notice === null]);
-  if (notice === null) return null;
+  }, [notice === undefined]);
+  if (notice === undefined) return null;
   return (
     <p class="note unpriced" role="status" data-testid="notice">
       {notice}
@@ -212,7 +218,8 @@ async function start(): Promise<void> {
   const page = document.getElementById("page");
   if (page === null) return;
   try {
-    if (await begin()) render(<App />, page);
+    const config = await fetchConfig();
+    if (await begin(config.sign_in)) render(<App notice={config.notice} />, page);
   } catch (reason) {
     const error = reason instanceof Error ? reason : new Error(String(reason));
     // An error from the issuer contains the fragment from before the sign-in.

@@ -193,7 +193,7 @@ test("periods are compared with the same weekdays first, then with the period be
   expect(name("2026-11-02T00:00:00Z", "2026-11-16T00:00:00Z")).toEqual([["2026-10-19T00:00:00Z", "2 weeks before"]]);
   for (const { start, end } of earlierPeriods("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"))
     expect(Date.parse(end) - Date.parse(start)).toBe(30 * 24 * 3_600_000);
-  expect(new Date(earlierPeriods("2026-11-18T05:00:00Z", "2026-11-19T00:00:00Z")[0]?.start ?? "").getUTCDay()).toBe(
+  expect(new Date(earlierPeriods("2026-11-18T05:00:00Z", "2026-11-19T00:00:00Z")[0].start).getUTCDay()).toBe(
     new Date("2026-11-18T05:00:00Z").getUTCDay(),
   );
 });

@@ -235,5 +235,5 @@ test("the newest hour's pods name the causes in Data health, as in the hour view
   const named = findingsOf(rows, unmeasured, [pod("a"), pod("elsewhere", { cluster: "east" })]);
   expect(named.map(({ check }) => check)).toEqual(causesOf([pod("a")], rows).map(({ check }) => check));
   const [earlier] = findingsOf(rows, unmeasured, [pod("a", { unmeasured_gpu_hours: 0 })]);
-  expect(earlier?.finding).toContain("not in the newest hour");
+  expect(earlier?.finding).toContain("before the newest hour");
 });

@@ -72,7 +72,7 @@ class _Fleet:
                 provider_id=f"aws:///eu-central-1a/i-{workload}{number}",
             )  # fmt: skip
             self.nodes.append(on)
-            self.on(on, [0], f"{workload}-{number}", kind, workload, namespace, use, deleted=end, **more)
+            self.on(on, [0], f"{workload}-{number}", kind, workload, namespace, use, deleted_at=end, **more)
 
     def on(
         self,
@@ -117,7 +117,7 @@ def production() -> Scenario:
             name = f"embed-{2 * number + gpu}"
             fleet.on(large, [gpu], name, "StatefulSet", "embed", "vision-embed", _use("0.5"))
         fleet.on(
-            large, [2, 3], f"train-{number}", "Job", "train", "research-train", _use("0.9"), start=late + 60 * number
+            large, [2, 3], f"train-{number}", "Job", "train", "research-train", _use("0.9"), bound_at=late + 60 * number
         )
     for day in (3, 9, 16):
         begin = 1440 * day + 60 * 9

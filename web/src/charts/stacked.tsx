@@ -95,11 +95,7 @@ export function StackedChart(props: Props) {
         ],
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
-          draw: [
-            (drawn) => outline(drawn, latestRef.current),
-            (drawn) =>
-              markGaps(drawn, latestRef.current, styleToken(element, "--missing"), styleToken(element, "--panel")),
-          ],
+          draw: [(drawn) => outline(drawn, latestRef.current)],
           // Without an event it is the first drawing, which must not end a selection made with the keyboard.
           setCursor: [(drawn) => drawn.cursor.event && setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
@@ -216,29 +212,13 @@ function choose(plot: uPlot, { buckets, onSelect }: Props): void {
   if (end > start) onSelect(start, end);
 }
 
-/** Height of the mark of an incomplete bucket, in pixels. */
-const MARK = 10;
-
-/** Marks incomplete buckets at the top, over bars that reach it. */
-function markGaps(plot: uPlot, props: Props, color: string, back: string): void {
-  const { ctx: pen, bbox } = plot;
-  const { buckets } = props;
-  pen.save();
-  buckets.starts.forEach((start, index) => {
-    if (knownShare(props, index) >= 1) return;
-    const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
-    for (const style of [back, hatch(pen, color)]) {
-      pen.fillStyle = style;
-      pen.fillRect(from, bbox.top, to - from, MARK * window.devicePixelRatio);
-    }
-  });
-  pen.restore();
-}
-
 /** Share of a bucket with figures and prices, 0 to 1. */
 function knownShare(props: Props, index: number): number {
   return props.rows[index] === undefined ? 0 : (props.coverage[index] ?? 1) * pricedAt(props, index);
 }
+
+/** Least height of hatching, in pixels. The scale leaves as much above the largest bar. */
+const LEAST_HATCHED = 8;
 
 function hatchGaps(plot: uPlot, props: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
@@ -250,7 +230,7 @@ function hatchGaps(plot: uPlot, props: Props, color: string): void {
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     // For partial days, the hatched part of the height is the part without data or price.
-    const tall = bbox.height * (1 - share);
+    const tall = Math.max(bbox.height * (1 - share), LEAST_HATCHED * window.devicePixelRatio);
     pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
   });
   pen.restore();

@@ -124,14 +124,11 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
   if (response === null || response.rows.length === 0) return null;
   const { currency, rows } = response;
   const over = rows.filter(({ status }) => status === "exceeded" || status === "projected");
-  const isUnknown = rows.every(({ status }) => status === "unknown");
   return (
     <div data-testid="budgets">
       <p class="note">
         {over.length === 0
-          ? isUnknown
-            ? "Budgets: too few hours of this month for a projection."
-            : `All ${rows.length} business units with a budget stay within it.`
+          ? withinText(rows)
           : `${over.length} of ${rows.length} business units exceed their budget this month, or will:`}
       </p>
       <ul>
@@ -152,6 +149,14 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
       {over.length > MOST && <p class="note">and {over.length - MOST} more</p>}
     </div>
   );
+}
+
+function withinText(rows: BudgetsResponse["rows"]): string {
+  const within = rows.filter(({ status }) => status === "within").length;
+  if (within === rows.length) return `All ${within} business units with a budget stay within it.`;
+  return within === 0
+    ? "Budgets: too few hours of this month for a projection."
+    : `${within} of ${rows.length} business units with a budget stay within it, too few hours are known of the others.`;
 }
 
 function Worked({ fleet }: AnswersData) {

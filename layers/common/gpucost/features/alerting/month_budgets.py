@@ -1,24 +1,21 @@
 """The current month's spend of every business unit that has a budget, and the projection to the month's end."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
 from gpucost.core.access import Scope
-from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR, floor_day, floor_hour, month_bounds
+from gpucost.core.hours import PUBLICATION_DELAY, floor_day, floor_hour, month_bounds
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.configured_budgets import lowest_budget
+from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.features.alerting.rule_kinds.budget import project_month_spend
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 BudgetStatus = Literal["exceeded", "projected", "within", "unknown"]
-_PUBLICATION_DELAY = 2 * HOUR
-"""Hours that ended more recently than this may not be published yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +72,25 @@ class BudgetService:
             SettingsMissingError: no settings yet.
         """
         settings = self._settings_store.current().settings
-        until = floor_hour(self._clock() - _PUBLICATION_DELAY)
+        until = floor_hour(self._clock() - PUBLICATION_DELAY)
         start, end = month_bounds(until)
-        clusters: list[tuple[Mapping[str, Decimal], int]] = []
-        currencies: set[str] = set()
-        for cluster in settings.clusters:
-            days = self._rollups.days(cluster.name, start, min(end, floor_day(until) + DAY))
-            spent: dict[str, Decimal] = {}
-            for day in days:
-                currencies |= day.currencies
-                for unit, costs in day.costs.items():
-                    spent[unit] = spent.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
-            clusters.append((spent, sum(manifest.status != "incomplete" for day in days for manifest in day.manifests)))
+        last_day = min(end, floor_day(until) + DAY)
+        months = [
+            PartialMonthSpend.sum_days(self._rollups.days(cluster.name, start, last_day))
+            for cluster in settings.clusters
+        ]
+        currencies = set[str]().union(*(month.currencies for month in months))
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"this month has several currencies: {', '.join(sorted(currencies))}. Budgets need a single one"
             )
-        units = {unit.name for unit in settings.business_units} | {unit for spent, _ in clusters for unit in spent}
+        units = {unit.name for unit in settings.business_units}.union(*(month.spend_by_unit for month in months))
         rows = []
         for unit in sorted(filter(scope.covers, units)):
             budget = lowest_budget(settings, unit, months=1)
             if budget is None:
                 continue
-            amounts = [(spent.get(unit, Decimal(0)), hours) for spent, hours in clusters]
+            amounts = [(month.spend_by_unit.get(unit, Decimal(0)), month.hours_with_data) for month in months]
             projected = project_month_spend(amounts, start, until, end)
             rows.append(UnitBudget(unit, budget, sum((spent for spent, _ in amounts), Decimal(0)), projected))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)

@@ -1,12 +1,13 @@
 """What alerting needs from other modules and from its storage, as types."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, Self
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import Costs, to_decimal
+from gpucost.core.ledger import DaySummary
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.storage.ports import PublishedHours, Rollups
@@ -53,6 +54,23 @@ class PartialMonthSpend:
     hours_with_data: int
     currency: str
     """Empty without data. Several currencies are joined with `+`, and the amounts cannot be used."""
+
+    @classmethod
+    def sum_days(cls, days: Iterable[DaySummary]) -> Self:
+        """Sum days of one cluster. An incomplete hour has no data."""
+        spend: dict[str, Decimal] = {}
+        hours, currencies = 0, set[str]()
+        for day in days:
+            for unit, costs in day.costs.items():
+                spend[unit] = spend.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
+            hours += sum(manifest.status != "incomplete" for manifest in day.manifests)
+            currencies |= day.currencies
+        return cls(spend, hours, "+".join(sorted(currencies)))
+
+    @property
+    def currencies(self) -> frozenset[str]:
+        """The currencies of its amounts."""
+        return frozenset(filter(None, self.currency.split("+")))
 
 
 @dataclass(frozen=True, slots=True)

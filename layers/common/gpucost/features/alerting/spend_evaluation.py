@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 
-from gpucost.core.amounts import Costs, to_decimal
+from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, costs_by_unit
@@ -119,7 +119,7 @@ class SpendRuleEvaluator:
         in_turn = ((self._at - start) // HOUR) % newest if newest else 0
         first_missing = next((number for number, part in enumerate(stored) if part is None), in_turn)
         units: dict[str, Decimal] = {}
-        hours, currencies = 0, set()
+        hours, currencies = 0, set[str]()
         for number in range(newest + 1):
             part = self._sum_month_part(cluster, start, number) if number in {newest, first_missing} else stored[number]
             if part is None:
@@ -127,7 +127,7 @@ class SpendRuleEvaluator:
             for unit, amount in part.spend_by_unit.items():
                 units[unit] = units.get(unit, Decimal(0)) + amount
             hours += part.hours_with_data
-            currencies |= {part.currency} - {""}
+            currencies |= part.currencies
         return PartialMonthSpend(units, hours, self._currency) if currencies <= {self._currency} else None
 
     def _sum_month_part(self, cluster: str, start: datetime, number: int) -> PartialMonthSpend:
@@ -137,13 +137,7 @@ class SpendRuleEvaluator:
         days = self._inputs.rollups.days(cluster, part_start, part_end)
         if days and days[-1].start == floor_day(self._newest_expected_hour):
             self._current_days[cluster] = days[-1]
-        units: dict[str, Decimal] = {}
-        for day in days:
-            for unit, costs in day.costs.items():
-                units[unit] = units.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
-        hours = sum(manifest.status != "incomplete" for day in days for manifest in day.manifests)
-        currencies = set[str]().union(*(day.currencies for day in days))
-        part = PartialMonthSpend(units, hours, "+".join(sorted(currencies)))
+        part = PartialMonthSpend.sum_days(days)
         self._inputs.spend_store.put_month_part(cluster, start, number, part)
         return part
 

@@ -27,7 +27,8 @@ _MIN_DATA_SHARE = 0.8
 """Part of the history's hours that must have a cost."""
 _MIN_ERRORS = 4
 """Number of past forecasts that an estimate of errors needs."""
-MIN_RELATIVE_MARGIN: Final = 0.01
+_MIN_RELATIVE_MARGIN: Final = 0.01
+"""Least half-width of the interval, as a share of the cost: even constant costs change some day."""
 STUDENT_T_80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 """Student's t at 80%, two-sided, for 1 to 10 degrees of freedom."""
 STUDENT_T_80_MANY_DEGREES = 1.32
@@ -121,7 +122,7 @@ class _CostHistory:
         freedom = max(2, round(2 * len(errors) * _DAY / max(tested_hours, _DAY)))
         student_t = STUDENT_T_80[freedom - 1] if freedom <= len(STUDENT_T_80) else STUDENT_T_80_MANY_DEGREES
         margin = spread * student_t * sqrt(max(1.0, hours_ahead / tested_hours))
-        return expected, expected * max(margin, MIN_RELATIVE_MARGIN)
+        return expected, expected * max(margin, _MIN_RELATIVE_MARGIN)
 
     def _error(self, origin: int, hours_ahead: int) -> float | None:
         """The relative error of the forecast made at an origin."""

@@ -9,15 +9,13 @@ from typing import Literal
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import InvalidInputError, NotFoundError
-from gpucost.core.hours import HOUR, floor_hour, month_bounds
+from gpucost.core.hours import HOUR, PUBLICATION_DELAY, floor_hour, month_bounds
 from gpucost.features.recommendations.forecast import CONFIDENCE_LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
 from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 FORECAST_HISTORY = timedelta(days=56)
-PUBLICATION_DELAY = 2 * HOUR
-"""Hours that ended more recently than this may not be published yet."""
 Period = Literal["month", "quarter"]
 _MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
 BudgetOf = Callable[[str, int], Decimal | None]

@@ -10,7 +10,7 @@ from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, NEWEST_HOURS, estimate_saving
-from gpucost.features.recommendations.model import RecommendationContent, format_count, round_cents
+from gpucost.features.recommendations.model import HOURS_PER_MONTH, RecommendationContent, format_count, round_cents
 from gpucost.features.recommendations.patches import consolidation_patch
 from gpucost.features.recommendations.pools import (
     gpus_per_node,
@@ -96,6 +96,7 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     spare = [max(0.0, pool.capacity_gpu_hours[index] / gpus - needed[index]) for index in range(look_back.hours)]
     newest = [index for index in indexes if index >= look_back.hours - NEWEST_HOURS]
     nodes = sum(pool.capacity_gpu_hours[index] for index in indexes) / gpus / len(indexes)
+    current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
     spare_now = sum(spare[index] for index in newest) / max(1, len(newest))
     mean = sum(spare[index] for index in indexes) / len(indexes)
     if min(mean, spare_now) < MIN_SPARE_NODES:
@@ -123,7 +124,7 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
         "consolidate",
         pool_subject(look_back, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
-        f"{format_count(nodes)} on average, {format_count(mean)} "
+        f"{format_count(nodes)} on average, {format_count(float(saving.gpu_hours) / HOURS_PER_MONTH / gpus)} "
         f"{'would be empty if pods were packed' if can_pack else 'held no pod'}",
         saving,
         pool_evidence(
@@ -145,8 +146,8 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
         "Pods are moved. Pods that must not be interrupted need the annotation karpenter.sh/do-not-disrupt.",
         "low",
         patch,
-        round_cents(nodes),
-        round_cents(nodes - mean),
+        round_cents(current_nodes),
+        round_cents(current_nodes - spare_now),  # when the pool's newest hours reach it, it counts as applied
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
 

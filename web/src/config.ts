@@ -1,0 +1,14 @@
+// The deployment's configuration.
+
+export interface Config {
+  /** Null without an issuer. */
+  sign_in: { issuer: string; client_id: string; scopes: string } | null;
+  /** What readers should know, for example that the demo's history is loading. */
+  notice?: string;
+}
+
+export async function fetchConfig(): Promise<Config> {
+  const response = await fetch("config.json");
+  if (!response.ok) throw new Error("The page's configuration could not be loaded.");
+  return (await response.json()) as Config;
+}
