@@ -159,7 +159,8 @@ def _label_sets(
     label_sets = [idle] if exporter.shared_device_series == "copies+device" else []
     for pod in mapped[:1] if exporter.shared_device_series == "first" else mapped:
         slots = [{"vgpu": str(slot)} for slot in range(pod.devices.count(_device_index(node, device)))]
-        for slot in slots if len(holders) > 1 and exporter.shared_device_series.startswith("copies") else [{}]:
+        has_slots = len(holders) > 1 and exporter.shared_device_series.startswith("copies") and not pod.device_claims
+        for slot in slots if has_slots else [{}]:
             label_sets.append({**base, **_pod_labels(exporter, node, pod), **slot})
     yield scrape_range, label_sets
 
@@ -206,8 +207,13 @@ def _pod_labels(exporter: Exporter, node: Node, pod: Pod) -> Labels:
             labels = {f"exported_{name}": value for name, value in labels.items()} | _exporter_labels(node)
         case "old":
             labels = {_OLD_LABELS[name]: value for name, value in labels.items()}
-    if pod.claims and exporter.labels_claims:
-        labels |= {"dra_claim_name": pod.claims[0], "dra_driver_name": "gpu.nvidia.com", "dra_pool_name": node.name}
+    if pod.device_claims and exporter.labels_claims:
+        labels |= {
+            "dra_claim_name": pod.device_claims[0],
+            "dra_claim_namespace": pod.namespace,
+            "dra_driver_name": "gpu.nvidia.com",
+            "dra_pool_name": node.name,
+        }
     return labels | ({"pod_uid": pod.id} if exporter.pod_uid else {})
 
 

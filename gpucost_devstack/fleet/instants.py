@@ -106,6 +106,21 @@ class DeviceUse:
         """All allocations that ever include a device, or a replica of it."""
         return [allocation for allocation in self._on_node.get(id(node), []) if device_index in allocation.pod.devices]
 
+    def claim_sharers(self, allocation: PodAllocation) -> list[PodAllocation]:
+        """The allocations of all pods with the same claims, including this one."""
+        if not allocation.pod.claims:
+            return [allocation]
+        return [
+            sharer
+            for sharer in self._on_node[id(allocation.node)]
+            if (sharer.pod.namespace, sharer.pod.claims) == (allocation.pod.namespace, allocation.pod.claims)
+        ]
+
+    def held_gpus(self, allocation: PodAllocation, at: Minutes) -> Fraction:
+        """Physical GPUs that a pod holds at a time in which it holds any: its equal part of a shared claim."""
+        sharers = self.claim_sharers(allocation)
+        return allocation.gpus / max(1, sum(sharer.is_allocated(at) for sharer in sharers))
+
     def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
         """A device's utilization, 0 to 1: the sum of what its running pods demand, at most 1."""
         demand = Fraction(self._unrequested_use.get((node.name, device_index), "0"))
@@ -122,7 +137,8 @@ class DeviceUse:
         """Physical GPUs that a pod uses on a device. Use of a shared device is split by the replicas that run on it."""
         device_gpus = gpus_of_device(allocation.geometry, device_index)
         if allocation.geometry.replicas == 1:
-            return device_gpus * self.utilization(allocation.node, device_index, at)
+            running = sum(sharer.is_running(at) for sharer in self.claim_sharers(allocation))
+            return device_gpus * self.utilization(allocation.node, device_index, at) / max(1, running)
         pods = {
             sharer.pod.id: sharer.pod
             for sharer in self.allocations_of_device(allocation.node, device_index)
@@ -171,7 +187,7 @@ def gpus_by_state(
     if held > gpus:
         return GpusByState(held=held, excess=held - gpus)
     geometry = node.geometry_at(at)
-    if not exposes_capacity:
+    if not exposes_capacity or (geometry is not None and geometry.serves_claims):
         advertised = healthy = gpus
     elif geometry is None:
         advertised = healthy = ZERO

@@ -40,6 +40,8 @@ class Geometry:
     lifetime: Interval = FOREVER
     """When it is advertised."""
     allocatable: Mapping[str, int] | None = None
+    serves_claims: bool = False
+    """Whether a DRA driver offers the devices. Then kube-state-metrics exposes no capacity."""
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
     share_factors: Mapping[int, Fraction] = field(default_factory=dict)
@@ -103,7 +105,11 @@ class Pod:
     """In the spelling of kube-state-metrics."""
     never_starts: bool = False
     claims: Sequence[str] = ()
-    """ResourceClaims through which it holds its devices. kube-state-metrics then exposes no request."""
+    """ResourceClaims through which it holds its devices. kube-state-metrics then exposes no request. Pods with the same
+    claim share its devices."""
+    is_extended: bool = False
+    """Whether its request is backed by DRA (KEP-5004): the scheduler generates a claim that is not in the pod's
+    specification."""
 
     @property
     def id(self) -> str:
@@ -120,6 +126,11 @@ class Pod:
     def released_at(self) -> Minutes:
         """When the pod releases its devices: finished or deleted."""
         return self.deleted_at if self.finished_at is None else min(self.finished_at, self.deleted_at)
+
+    @property
+    def device_claims(self) -> Sequence[str]:
+        """The claims with which an exporter labels its devices."""
+        return [f"{self.name}-extended-resources-"[:58] + "x7k2p"] if self.is_extended else self.claims
 
     def use_of(self, position: int) -> Use:
         """The use of the device at a position in `devices`."""

@@ -34,7 +34,8 @@ class TrueLine:
     pod: Pod
     resource: str
     units: int
-    gpu_share: Fraction
+    gpu_share: ToleratedAmount
+    """The mean over the time held."""
     utilization_source: str
     allocated_gpu_hours: ToleratedAmount
     effective_gpu_hours: ToleratedAmount | None
@@ -87,21 +88,33 @@ class _TrueHourBuilder:
 
     def _line(self, allocation: PodAllocation) -> TrueLine | None:
         span = overlap((allocation.start, allocation.end), self._window)
-        bound = allocation.gpus * (self._bounds.start_bound(allocation) + self._bounds.end_bound(allocation)) / 60
+        edge_minutes = sum(
+            (
+                self._bounds.start_bound(sharer) + self._bounds.end_bound(sharer)
+                for sharer in self._device_use.claim_sharers(allocation)
+            ),
+            ZERO,
+        )
+        bound = allocation.gpus * edge_minutes / 60
         if not minutes_in(span) and (not bound or allocation.start >= allocation.end):
             return None
-        allocated = ToleratedAmount(allocation.gpus * minutes_in(span) / 60, bound)
+        held_minutes = self._gpu_minutes(allocation, span)
+        allocated = ToleratedAmount(held_minutes / 60, bound)
+        share = ToleratedAmount(allocation.share)
+        if held_minutes != allocation.gpus * minutes_in(span):
+            mean = held_minutes / allocation.units / minutes_in(span)
+            share = ToleratedAmount(mean, edge_minutes / minutes_in(span))
         running = overlap((allocation.running_from, allocation.end), self._window)
         source = self._utilization_source(allocation)
         bound = allocation.gpus * self._use_bound(allocation) / 60
         observed_spans = subtract(running, self._bounds.unobserved_use(allocation.node)) if source != "none" else []
         if not observed_spans:
-            unmeasured = ToleratedAmount(allocation.gpus * minutes_in(running) / 60, bound)
+            unmeasured = ToleratedAmount(self._gpu_minutes(allocation, running) / 60, bound)
             return TrueLine(
                 allocation.pod,
                 allocation.resource,
                 allocation.units,
-                allocation.share,
+                share,
                 "none",
                 allocated,
                 None,
@@ -112,17 +125,27 @@ class _TrueHourBuilder:
             (self._observed_use(allocation, index, observed_spans, observed) for index in allocation.device_indices),
             ZERO,
         )
-        unmeasured = ToleratedAmount(allocation.gpus * (minutes_in(running) - observed) / 60, bound)
+        observed_gpu_minutes = sum((self._gpu_minutes(allocation, piece) for piece in observed_spans), ZERO)
+        unmeasured = ToleratedAmount((self._gpu_minutes(allocation, running) - observed_gpu_minutes) / 60, bound)
         return TrueLine(
             allocation.pod,
             allocation.resource,
             allocation.units,
-            allocation.share,
+            share,
             source,
             allocated,
             ToleratedAmount(used / 60, bound),
             unmeasured,
-            observed_gpu_hours=allocation.gpus * observed / 60,
+            observed_gpu_hours=observed_gpu_minutes / 60,
+        )
+
+    def _gpu_minutes(self, allocation: PodAllocation, span: Span) -> Fraction:
+        """GPU-minutes that a pod holds in a span."""
+        sharers = self._device_use.claim_sharers(allocation)
+        edges = {edge for sharer in sharers for edge in (sharer.start, sharer.end)}
+        return sum(
+            (self._device_use.held_gpus(allocation, start) * (end - start) for start, end in split_at(span, edges)),
+            ZERO,
         )
 
     def _utilization_source(self, allocation: PodAllocation) -> str:
@@ -130,7 +153,12 @@ class _TrueHourBuilder:
         has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"
-        return "shared" if allocation.geometry.replicas > 1 else "pod"
+        is_claim_shared = any(
+            minutes_in(overlap((allocation.start, allocation.end), (sharer.start, sharer.end), self._window))
+            for sharer in self._device_use.claim_sharers(allocation)
+            if sharer is not allocation
+        )
+        return "shared" if allocation.geometry.replicas > 1 or is_claim_shared else "pod"
 
     def _observed_use(
         self, allocation: PodAllocation, device_index: int, observed_spans: Iterable[Span], observed: Fraction
@@ -214,10 +242,11 @@ class _TrueHourBuilder:
         """A node's parts at an instant; with `toggled`, as if one pod's allocation were reversed."""
         if not node.lifetime[0] <= at < node.lifetime[1]:
             return GpusByState()
-        held_gpus = sum(
-            (allocation.gpus for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)),
-            ZERO,
-        )
+        holding = [allocation for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)]
+        held_gpus = ZERO
+        for allocation in holding:
+            sharers = self._device_use.claim_sharers(allocation)
+            held_gpus += allocation.gpus / sum(other in sharers for other in holding)
         return gpus_by_state(
             node, at, held_gpus, is_unobserved=self._bounds.is_unobserved(at), exposes_capacity=self._exposes_capacity
         )

@@ -12,6 +12,7 @@ METERING = (
     "tests/core",
 )
 SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
+CLAIM_TESTS = ("tests/core/test_claims.py", "tests/system/test_fleet.py")
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -128,12 +129,23 @@ FAULTS = (
     Fault("a GPU counts twice when it changes hands", f"{PACKAGE}/core/metering/holdings.py", "return _trim_handovers(holdings)", "return holdings"),
     Fault("a node's last state counts for its whole hour", f"{PACKAGE}/core/metering/holdings.py", "return span, lifecycle.state_during(span.time)", "return span, lifecycle.node"),
     Fault("owners of owners are not resolved", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
-    Fault("the owners of deleted pods are unknown", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(changed).items()", "{}.items()"),
+    Fault("the owners of deleted pods are unknown", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(names).items()", "{}.items()"),
     Fault("a second instance of a source doubles requests", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = _larger_request(pod.units.get(container), value)", "pod.units[container] = value + (pod.units.get(container) or 0)"),
     Fault("series of untrusted jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
     Fault("a uid in two namespaces gets a line", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.reported_objects) == 1:", "    if True:", SUSPECT_TESTS),
     Fault("a request that exceeds the node gets a line", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
     Fault("what a contradictory pod may hold counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
     Fault("pods that held a node in succession get each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),
+    Fault("a request that has a claim counts twice", f"{PACKAGE}/sources/prometheus/resource_claims.py", "if is_extended and (device.namespace, device.pod) in pods_with_requests:", "if False:", CLAIM_TESTS),
+    Fault("claims of long pod names are not recognized as those of requests", f"{PACKAGE}/sources/prometheus/resource_claims.py", 'f"{pod}-extended-resources-"[:_MAX_NAME_BASE]', 'f"{pod}-extended-resources-"', CLAIM_TESTS),
+    Fault("every pod of a shared claim holds the whole GPU", f"{PACKAGE}/core/metering/claims.py", "        if len(sharers) > 1:", "        if False:", CLAIM_TESTS),
+    Fault("a shared claim is divided by all pods of the hour, not by those of the time", f"{PACKAGE}/core/metering/claims.py", "count = sum(sharer.held.contains(time.start) for sharer in sharers)", "count = len(sharers)", CLAIM_TESTS),
+    Fault("claims of the same name in two namespaces are one", f"{PACKAGE}/core/metering/claims.py", "by_device.setdefault((holding.pod.namespace, holding.pod.claimed_device), [])", 'by_device.setdefault(("", holding.pod.claimed_device._replace(uuid="")), [])', CLAIM_TESTS),
+    Fault("a pod's claimed devices are its lines", f"{PACKAGE}/core/metering/metering.py", "pods=tuple(merge_claimed_devices(holdings))", "pods=tuple(holdings)", CLAIM_TESTS),
+    Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "if _pool(node) in pools and times:", "if False:", CLAIM_TESTS),
+    Fault("pods with claims have no owner", f"{PACKAGE}/sources/prometheus/queries.py", "and on (uid) {self._pods_with_gpus()}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", "and on (uid) {self._gpu_pods(_AT_END)}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", CLAIM_TESTS),
+    Fault("pods with claims have no labels", f"{PACKAGE}/sources/prometheus/queries.py", 'f"({pods} and on (uid) {self._pods_with_gpus()})"', 'f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"', CLAIM_TESTS),
+    Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
+    Fault("each pod of a shared claim is credited with all of its use", f"{PACKAGE}/core/metering/claims.py", '"sharing", count)', '"whole")', CLAIM_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

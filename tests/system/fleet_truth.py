@@ -82,7 +82,8 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
     workload = pod.owners[-1] if pod.owners else ("Pod", pod.name)
     owner = (line["workload_kind"], line["workload"])
     assert owner == workload, f"{pod.name} is of {owner}, not of {workload}"
-    near(line["gpu_share"], ToleratedAmount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
+    rounding = ToleratedAmount(Fraction(0), Fraction(1, 10**12))
+    near(line["gpu_share"], true.gpu_share + rounding, f"{pod.name} gpu_share")
     near(line["allocated_gpu_hours"], true.allocated_gpu_hours, f"{pod.name} allocated")
     compare_use(line, true)
 

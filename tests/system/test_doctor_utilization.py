@@ -241,5 +241,5 @@ def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     reported.node("dra", labels=small)
     reported.exporter_up("dra")
     reported.device(0.5, node="dra", dra_claim_name="c", dra_claim_namespace="team")
-    only(examined(reported), "kube_pod_resourceclaim_info", says="through DRA claims are not counted",
+    only(examined(reported), "kube_pod_resourceclaim_info", says="through DRA claims have no owner and no labels",
          change="version 2.20 or later", status="missing")  # fmt: skip

@@ -85,7 +85,7 @@ METRIC_FAMILIES = (
         "pods", lambda context: bool(context.required_labels.of_pods), settings_decide=True,
     ),
     MetricFamily(
-        CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not counted",
+        CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims have no owner and no labels",
         "pods", lambda context: any(device.claim for device in context.facts.devices),
     ),
 )  # fmt: skip

@@ -35,6 +35,8 @@ from gpucost_devstack.fleet.scraping import Scraping
 SEEDS = range(24)
 _GPU_SHARING_CHOICES = ("whole", "single", "mixed", "sliced", "renamed", "mps", "neuron")
 NEURON_CORE = "aws_amazon_com_neuroncore"
+CLAIMED_GPU = "gpu_nvidia_com"
+"""GPUs of the DRA driver `gpu.nvidia.com`, in the spelling of kube-state-metrics."""
 _UP_SERIES_CHOICES = ("kept", "kept", "kept", "absent in gaps", "dropped")
 _MIG_LAYOUT_CHOICES = [
     ["3g.40gb", "2g.20gb", "1g.10gb"],
@@ -51,6 +53,7 @@ _MIG_LAYOUT_CHOICES = [
 def scenarios() -> Iterator[Scenario]:
     """All scenarios of this module."""
     yield from (random_cluster(seed) for seed in SEEDS)
+    yield from (random_cluster_with_claims(seed) for seed in SEEDS[::4])
 
 
 def random_cluster(seed: int) -> Scenario:
@@ -71,6 +74,48 @@ def random_cluster(seed: int) -> Scenario:
         gap = [_random_interval(generator, -20, 70, generator.choice([1.5, 3, 9, 14]))]
         instances = [replace(instance, scraping=replace(instance.scraping, gaps=gap)) for instance in scenario.ksm]
     return replace(scenario, ksm=instances)
+
+
+def random_cluster_with_claims(seed: int) -> Scenario:
+    """The cluster of a seed whose GPUs a DRA driver offers: claims of one pod, shared claims, extended resources."""
+    generator = random.Random(f"claims {seed}")
+    devices = whole_gpus_geometry("h100").devices
+    offered = Geometry({}, {CLAIMED_GPU: Fraction(1), GPU: Fraction(1)}, devices, serves_claims=True)
+    nodes = [gpu_node(f"n{number}", "h100", offered) for number in range(generator.randint(1, 3))]
+    pods = [pod for node in nodes for pod in _pods_with_claims(generator, node)]
+    exporter = replace(
+        _random_exporter(generator),
+        restarts=[],
+        nan_intervals=[],
+        label_linger_minutes=0,
+        shared_device_series="copies",
+    )
+    exporter = replace(exporter, scraping=replace(exporter.scraping, gaps=[]))
+    source = KubeStateMetrics(Scraping("kube-state-metrics", "a:8080", 60, generator.randint(0, 59)))
+    return Scenario(f"mix-claims-{seed}", nodes, pods, [source], exporter, hours=(0, 1))
+
+
+def _pods_with_claims(generator: random.Random, node: Node) -> Iterator[Pod]:
+    index = 0
+    while index < 8:
+        indices = list(range(index, min(8, index + generator.choice([1, 1, 2]))))
+        kind = generator.choice(["claim", "claim", "shared", "shared", "extended", "free"])
+        for number in range({"free": 0, "shared": generator.randint(2, 4)}.get(kind, 1)):
+            start = generator.choice([-1e6, _random_minute(generator, -50, 60)])
+            yield Pod(
+                f"{kind}-{index}-{number}-{node.name}",
+                node,
+                indices,
+                ((-1e6, f"0.{generator.randint(0, 24):02d}"),),
+                requests={"main": {GPU if kind == "extended" else CLAIMED_GPU: len(indices)}},
+                namespace=f"team-{generator.choice('abc') if kind != 'shared' else 'a'}",
+                bound_at=start,
+                deleted_at=generator.choice([1e6, max(start, -50) + _random_minute(generator, 5, 80)]),
+                owners=generator.choice([(), (("Job", f"job-{index}"),)]),
+                claims=() if kind == "extended" else (f"claim-{index}-{node.name}",),
+                is_extended=kind == "extended",
+            )
+        index += len(indices)
 
 
 def _random_node(generator: random.Random, name: str) -> Node:

@@ -109,7 +109,9 @@ _MOVED_NAMESPACE_SETTINGS = """business_units:
 
 def _resource_claim_scenarios() -> Iterator[Scenario]:
     """GPUs held through DRA claims, which appear in no node's capacity and in no request."""
-    empty = Geometry({}, {"gpu_nvidia_com": Fraction(1)}, whole_gpus_geometry("h100").devices)
+    empty = Geometry(
+        {}, {"gpu_nvidia_com": Fraction(1), GPU: Fraction(1)}, whole_gpus_geometry("h100").devices, serves_claims=True
+    )
     n = gpu_node("n1", "h100", empty)
     requests = {"main": {"gpu_nvidia_com": 2}}
     pods = [
@@ -117,6 +119,43 @@ def _resource_claim_scenarios() -> Iterator[Scenario]:
         Pod("comes", n, [2, 3], constant_use("0.7"), requests=requests, claims=["c2"], bound_at=20, deleted_at=50),
     ]
     yield Scenario("claims", [n], pods)
+    single = {"main": {"gpu_nvidia_com": 1}}
+    sharers = [
+        Pod("first", n, [0], constant_use("0.3"), requests=single, claims=["shared"]),
+        Pod("second", n, [0], constant_use("0.2"), requests=single, claims=["shared"]),
+        Pod("third", n, [0], constant_use("0.1"), requests=single, claims=["shared"], bound_at=30),
+        Pod("owner", n, [1, 2], constant_use("0.5"), requests=requests, claims=["pair"]),
+        Pod("guest", n, [1, 2], constant_use("0.25"), requests=requests, claims=["pair"], bound_at=20, deleted_at=40),
+        Pod("elsewhere", n, [3], constant_use("0.5"), requests=single, claims=["shared"], namespace="other"),
+    ]
+    yield Scenario("claims-shared", [n], sharers)
+    yield Scenario(
+        "claims-of-business-units",
+        [n],
+        [
+            Pod("web", n, [0], constant_use("0.5"), requests=single, claims=["c1"], labels={"label_team": "vision"},
+                owners=(("ReplicaSet", "web-6f7d"), ("Deployment", "web"))),
+            Pod("ended", n, [1], constant_use("0.5"), requests=single, claims=["c2"], labels={"label_team": "vision"},
+                owners=(("ReplicaSet", "old-55"), ("Deployment", "old")), deleted_at=30),
+            Pod("by-namespace", n, [2], constant_use("0.5"), requests=single, claims=["c3"], namespace="chat"),
+            Pod("other", n, [3], constant_use("0.5"), requests=single, claims=["c4"]),
+        ],
+        namespace_labels={"chat": {"label_cost_center": "cc-7"}},
+        settings=(
+            "business_units:\n"
+            "  - {name: assistant, namespace_labels: {cost-center: cc-7}}\n"
+            "  - {name: vision, pod_labels: {team: vision}}\n"
+        ),
+        business_unit_by_pod={"web": "vision", "ended": "vision", "by-namespace": "assistant", "other": "team"},
+    )  # fmt: skip
+    extended = [
+        Pod("plain", n, [0], constant_use("0.5"), is_extended=True),
+        Pod("two", n, [1, 2], constant_use("0.4"), requests=container_request(GPU, 2), is_extended=True),
+        Pod(f"long-{'x' * 55}", n, [3], constant_use("0.6"), is_extended=True),
+        Pod("leaves", n, [4], constant_use("0.8"), is_extended=True, deleted_at=30),
+        Pod("claims", n, [5], constant_use("0.7"), requests=single, claims=["c1"]),
+    ]
+    yield Scenario("claims-of-extended-resources", [n], extended)
 
 
 def _owner_scenarios() -> Iterator[Scenario]:

@@ -88,6 +88,9 @@ def _labeled_devices(
     for label in device.labeled_pods:
         for index in by_name.get(label[:2], ()):
             holding = holdings[index]
+            claimed = holding.pod.claimed_device
+            if claimed is not None and (claimed.node, claimed.uuid, claimed.mig_instance) != device.key:
+                continue
             if (not label[2] or label[2] == holding.pod.uid) and is_compatible(holding, device):
                 times[index] = times.get(index, 0) + device.labeled_ms(label, holding.running)
     return {index: _LabeledDevice(device, labeled_ms) for index, labeled_ms in times.items()}

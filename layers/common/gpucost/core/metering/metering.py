@@ -11,6 +11,7 @@ from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
+from gpucost.core.metering.claims import gpus_for_claims, merge_claimed_devices, share_claimed_devices
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
 from gpucost.core.metering.exporter_conflicts import (
@@ -72,7 +73,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         _max_advertised_units(observation.nodes),
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
     )  # fmt: skip
-    holdings = reader.read(observation.pods)
+    holdings = share_claimed_devices(reader.read(observation.pods))
     assignments = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed_holdings})
     surplus = surplus_assigned_devices(holdings, assignments, window)
     if surplus:
@@ -90,8 +91,17 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             allocation=quantize(Fraction(overlap_length(covered, window), window.length)),
             utilization=_device_coverage(devices, lifecycles, holdings, window),
         ),
-        pods=tuple(holdings),
-        nodes=_usage_of_nodes(observation, lifecycles, holdings, reader.disputed_holdings, unobserved, rules, notes),
+        pods=tuple(merge_claimed_devices(holdings)),
+        nodes=_usage_of_nodes(
+            observation,
+            lifecycles,
+            holdings,
+            reader.disputed_holdings,
+            unobserved,
+            rules,
+            notes,
+            gpus_for_claims(lifecycles, devices),
+        ),
         notes=suspect_first(notes),
     )
 
@@ -198,6 +208,7 @@ def _usage_of_nodes(
     unobserved: Sequence[IntervalMs],
     rules: MeteringRules,
     notes: list[str],
+    for_claims: Mapping[NodeKey, AdvertisedGpus],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[PodUsage]] = {}
@@ -210,8 +221,10 @@ def _usage_of_nodes(
             if is_gpu_node(lifecycle):
                 key = name, lifecycle.node.provider_id
                 node_holdings = on_node.pop(key, [])
-                advertised: Sequence[AdvertisedGpus] = advertised_gpus(
-                    lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity
+                advertised: Sequence[AdvertisedGpus] = (
+                    [for_claims[key]]
+                    if key in for_claims
+                    else advertised_gpus(lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity)
                 )
                 usages.append(
                     split_node_time(

@@ -37,6 +37,16 @@ class ContainerRequest(NamedTuple):
     units: Decimal
 
 
+class ClaimedDevice(NamedTuple):
+    """A device that a ResourceClaim allocates. Pods that use the same claim share it."""
+
+    claim: str
+    """Its name in the pods' namespace."""
+    node: str
+    uuid: str
+    mig_instance: str
+
+
 @dataclass(frozen=True, slots=True)
 class PodObservation:
     """A pod with GPU requests that was bound to a node around the hour."""
@@ -62,6 +72,8 @@ class PodObservation:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     contradiction: str = ""
     """How sources contradict each other about what the pod holds; "" if they agree."""
+    claimed_device: ClaimedDevice | None = None
+    """The device that the pod holds through a ResourceClaim (DRA); None if it holds what it requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """GPU pods of one hour, built from the query results for requests, phases, owners and labels."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import combinations
 
@@ -170,9 +170,20 @@ class PodTable:
         """Add owners of pods and of ReplicaSets and Jobs."""
         self._owners.add(rows)
 
-    def missing_owners(self, uids: Iterable[str]) -> Mapping[str, set[str]]:
+    def missing_owners(self, names: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
         """Names of ReplicaSets and Jobs that own some pods and do not exist at the hour's end, by statistic."""
-        return self._owners.missing_owners(self.names(uids))
+        return self._owners.missing_owners(names)
+
+    def with_owner_and_labels(self, pod: PodObservation) -> PodObservation:
+        """A pod that requests no GPU, with its owner and labels."""
+        kind, name = self._owners.top_owner(pod.namespace, pod.pod)
+        return replace(
+            pod,
+            workload_kind=kind,
+            workload=name,
+            labels=self.labels.of_pod(pod.namespace, pod.pod),
+            namespace_labels=self.labels.of_namespace(pod.namespace),
+        )
 
     def pods(self) -> tuple[PodObservation, ...]:
         """Every pod that held or may have held GPUs in the hour."""
@@ -192,7 +203,7 @@ class PodTable:
             for uid, pod in self._pods.items()
         }
 
-    def uids(self) -> Iterable[str]:
+    def uids(self) -> Collection[str]:
         """The uids of all pods."""
         return self._pods.keys()
 

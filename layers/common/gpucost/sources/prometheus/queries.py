@@ -124,6 +124,10 @@ class Queries:
     def _gpu_pods(self, offset: str, *matchers: str) -> str:
         return f"({self._requests(*matchers, init=False)} {offset} or {self._requests(*matchers, init=True)} {offset})"
 
+    def _pods_with_gpus(self) -> str:
+        """Pods that exist at the hour's end and request GPUs, or hold some through claims."""
+        return f"({self._gpu_pods(_AT_END)} or {self.series_selector(POD_RESOURCE_CLAIMS, shard_by='uid')} {_AT_END})"
+
     def requests(self, window: Window = HOUR_WINDOW) -> str:
         """GPU requests of pods on nodes: samples in the window, and units at its end if they are not 1."""
         return union(
@@ -179,7 +183,7 @@ class Queries:
 
     def owners(self) -> str:
         """The owners of the GPU pods that exist at the hour's end, and the owners of these owners."""
-        pods = f"{self.series_selector(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
+        pods = f"{self.series_selector(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._pods_with_gpus()}"
         return union(
             {
                 NO_STATISTIC_LABEL: _owner_labels_only(pods, "pod, exported_pod, owner_is_controller"),
@@ -204,7 +208,7 @@ class Queries:
             statistics["namespace"] = f"{namespaces} {_AT_END}"
         if of_pods:
             pods = f"{self.series_selector(POD_LABELS, shard_by='uid')} {_AT_END}"
-            statistics["pod"] = f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"
+            statistics["pod"] = f"({pods} and on (uid) {self._pods_with_gpus()})"
         return union(statistics) if statistics else None
 
     def devices(self, rank: int, nodes: Sequence[str] = (), label: str = "Hostname") -> str:

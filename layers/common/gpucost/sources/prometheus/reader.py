@@ -18,7 +18,7 @@ from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries, Window
-from gpucost.sources.prometheus.resource_claims import claiming_pods, unreported_claims
+from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods, unreported_claims
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
@@ -145,6 +145,7 @@ class PrometheusReader:
         if allocation is not covered and rows["nodes"].get("info"):
             self._read_raw_samples(nodes, nodes.add_missing(pods.node_names()), hour)
         partial = self._read_changed_pods(pods, allocation)
+        self._read_ended_pods(pods, rows["owners"], allocation.hour)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
@@ -155,9 +156,12 @@ class PrometheusReader:
             hour,
             dict(exporters.around_hour(hour)),
         )
-        claiming = claiming_pods(devices, rows["owners"].get("claim", []))
-        device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
+        claiming = [
+            pods.with_owner_and_labels(pod)
+            for pod in claiming_pods(devices, rows["owners"].get("claim", []), pod_observations)
+        ]
+        device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
         notes = [*pods.labels.notes]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
@@ -246,12 +250,22 @@ class PrometheusReader:
             label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
             matcher = PodMatcher(label, tuple(uid.split("/")[1] for uid in uids))
             self._read_pods(pods, uids, matcher, allocation.hour)
-        for kind, owners in pods.missing_owners(changed).items():
-            stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
-            for names in _chunks(sorted(owners)):
-                series = self._raw_samples_around(self._queries.owner_metrics(stat, names), allocation.hour)
-                pods.add_owners({stat: [(labels, tables.parse_number("1")) for labels, _ in series]})
+        self._read_missing_owners(pods, pods.names(changed), allocation.hour)
         return changed
+
+    def _read_ended_pods(self, pods: PodTable, owners: RowsByStatistic, hour: datetime) -> None:
+        """Add owners and labels of pods that held GPUs through claims and do not exist at the hour's end."""
+        ended = ended_pods(owners, pods.uids())
+        for uids in _chunks(list(ended)):
+            self._read_pods(pods, (), PodMatcher("uid", tuple(uids)), hour)
+        self._read_missing_owners(pods, ended.values(), hour)
+
+    def _read_missing_owners(self, pods: PodTable, names: Iterable[tuple[str, str]], hour: datetime) -> None:
+        for kind, owners in pods.missing_owners(names).items():
+            stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
+            for some in _chunks(sorted(owners)):
+                series = self._raw_samples_around(self._queries.owner_metrics(stat, some), hour)
+                pods.add_owners({stat: [(labels, tables.parse_number("1")) for labels, _ in series]})
 
     def _read_pods(self, pods: PodTable, uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
         pods.add_raw_samples(

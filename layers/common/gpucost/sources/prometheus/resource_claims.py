@@ -1,49 +1,94 @@
-"""Pods that hold GPUs through ResourceClaims (DRA): they have no request, only dcgm-exporter's `dra_*` labels."""
+"""Pods that hold GPUs through ResourceClaims (DRA), from dcgm-exporter's `dra_*` labels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, MIG_PREFIX
-from gpucost.core.metering.observations import ContainerRequest, DeviceSeries, PodObservation, SampleTimes, ScrapeTarget
-from gpucost.sources.prometheus.tables import Labels, exported_label
+from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GPU, MIG_PREFIX
+from gpucost.core.metering.observations import (
+    ClaimedDevice,
+    ContainerRequest,
+    DeviceSeries,
+    PodObservation,
+    SampleTimes,
+    ScrapeTarget,
+)
+from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
+
+_MAX_NAME_BASE = 58
+"""Characters before the random suffix of a name that the API server generates."""
 
 
-def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, object]]) -> list[PodObservation]:
-    """A pod observation for every claim that devices are labeled with, for the time in which they are.
+def claiming_pods(
+    series: Iterable[DeviceSeries], rows: Sequence[tuple[Labels, object]], requesting: Iterable[PodObservation]
+) -> list[PodObservation]:
+    """A pod observation for every device that a pod holds through a claim, for the time in which it is labeled so.
+
+    A request for an extended resource that a DeviceClass provides (KEP-5004) has a claim, too. It counts once, as the
+    request. Where no request was scraped, the claim counts.
 
     Args:
         series: the exporters' series.
-        rows: `kube_pod_resourceclaim_info`, which has the pods' uids.
+        rows: `kube_pod_resourceclaim_info`, which has the pods' uids and the claims of their specification.
+        requesting: the pods with requests for GPUs.
     """
-    uids = {
-        (exported_label(labels, "namespace"), exported_label(labels, "pod")): labels.get("uid", "")
-        for labels, _ in rows
-    }
-    by_claim: dict[tuple[str, str, str, str, str], list[DeviceSeries]] = {}
+    uids = {pod_name(labels): labels.get("uid", "") for labels, _ in rows}
+    specified = {(exported_label(labels, "namespace"), labels.get("resourceclaim_name", "")) for labels, _ in rows}
+    pods_with_requests = {(pod.namespace, pod.pod) for pod in requesting}
+    by_device: dict[tuple[str, str, str, str, ClaimedDevice], list[DeviceSeries]] = {}
     for device in series:
-        if device.resource_claim:
-            key = (device.namespace, device.pod, device.uid, device.node, _resource(device))
-            by_claim.setdefault(key, []).append(device)
+        if not device.resource_claim:
+            continue
+        is_extended = (device.namespace, device.resource_claim) not in specified and is_claim_of_extended_resources(
+            device.resource_claim, device.pod
+        )
+        if is_extended and (device.namespace, device.pod) in pods_with_requests:
+            continue
+        claimed_device = ClaimedDevice(device.resource_claim, device.node, device.uuid, device.mig_instance)
+        resource = GPU if is_extended and not device.mig_profile else _resource(device)
+        key = (device.namespace, device.pod, device.uid, resource, claimed_device)
+        by_device.setdefault(key, []).append(device)
     return [
         PodObservation(
             namespace=namespace,
             pod=pod,
             uid=uid or uids.get((namespace, pod)) or f"{namespace}/{pod}",
-            node=node,
-            requests=(ContainerRequest("", "container", resource, Decimal(_device_count(claimed))),),
-            held_samples=_sample_times(claimed),
-            running_samples=_sample_times(claimed),
-            workload_kind="Pod",
-            workload=pod,
+            node=claimed_device.node,
+            requests=(ContainerRequest("", "container", resource, Decimal(1)),),
+            held_samples=_sample_times(copies),
+            running_samples=_sample_times(copies),
+            claimed_device=claimed_device,
         )
-        for (namespace, pod, uid, node, resource), claimed in sorted(by_claim.items())
+        for (namespace, pod, uid, resource, claimed_device), copies in sorted(by_device.items())
     ]
+
+
+def ended_pods(rows: Mapping[str, Rows], except_uids: Container[str]) -> dict[str, tuple[str, str]]:
+    """Pods with claims that do not exist at the hour's end: by uid, namespace and name.
+
+    Args:
+        rows: results of `Queries.owners`, by statistic. Every pod that exists has an owner, which may be `<none>`.
+        except_uids: pods to leave out.
+    """
+    existing = {pod_name(labels) for labels, _ in rows.get(NO_STATISTIC_LABEL, [])}
+    claiming = {labels.get("uid", ""): pod_name(labels) for labels, _ in rows.get("claim", [])} if existing else {}
+    return {uid: name for uid, name in claiming.items() if uid and uid not in except_uids and name not in existing}
+
+
+def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
+    """Whether the scheduler generated a claim for the extended resources that a pod requests.
+
+    Source: Kubernetes, extendeddynamicresources.go of the scheduler's plugin for DRA, and the API server's generator of
+    names, which cuts them.
+    """
+    base = f"{pod}-extended-resources-"[:_MAX_NAME_BASE]
+    return claim.startswith(base) and len(claim) > len(base)
 
 
 def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[str]:
     """A note if pods have claims and no exporter reports which GPUs they hold."""
     reported = {(pod.namespace, pod.pod) for pod in pods}
-    claiming = {(exported_label(labels, "namespace"), exported_label(labels, "pod")) for labels, _ in rows}
+    claiming = {pod_name(labels) for labels, _ in rows}
     names = sorted(claiming - reported)
     if not names:
         return []
@@ -54,14 +99,15 @@ def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodO
     ]
 
 
+def pod_name(labels: Labels) -> tuple[str, str]:
+    """The namespace and name of a pod in the labels of kube-state-metrics."""
+    return exported_label(labels, "namespace"), exported_label(labels, "pod")
+
+
 def _resource(device: DeviceSeries) -> str:
     if not device.mig_profile:
         return DRA_GPU_DRIVER
     return MIG_PREFIX + device.mig_profile.lower().replace(".", "_").replace("+", "_")
-
-
-def _device_count(devices: Iterable[DeviceSeries]) -> int:
-    return len({(device.uuid, device.mig_instance) for device in devices})
 
 
 def _sample_times(devices: Sequence[DeviceSeries]) -> SampleTimes:
