@@ -183,6 +183,11 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
     assert [row["Waste per month"] for row in cells(page, "workloads")] == [
         usd(row["waste_usd"] / 24 * 730) for row in sorted(workloads, key=lambda row: -row["waste_usd"])
     ]
+    findings = demo.ask("/v1/recommendations?business_unit=vision-research")["findings"]
+    reasons = {finding["subject"]["workload"]: finding["reason"] for finding in findings}
+    assert all("a recommendation needs 168" in reason for reason in reasons.values())
+    for row in cells(page, "workloads"):
+        assert row["Recommendation"] == f"none: {reasons[row['Workload']]}"
     unit_path = f"/v1/costs?{day(demo)}&business_unit=vision-research"
     page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
     for row in demo.ask(unit_path)["rows"][:3]:

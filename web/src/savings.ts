@@ -1,6 +1,6 @@
 // Recommendations by state: selection, sums and the commands that change them.
 
-import type { Recommendation } from "./api";
+import type { Recommendation, RecommendationsResponse } from "./api";
 
 export type State = Recommendation["state"];
 
@@ -11,6 +11,17 @@ export const STATES: readonly { state: State; name: string; meaning: string }[] 
   { state: "dismissed", name: "Dismissed", meaning: "A person dismissed it. It stays dismissed until it is reopened." },
   { state: "withdrawn", name: "Withdrawn", meaning: "Newer figures no longer support it." },
 ];
+
+/** What a finding means, before its reason. */
+const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
+  idle: "idle, ",
+  low: "little used, ",
+  bursty: "used in bursts, ",
+  healthy: "well used, ",
+  busy: "busy, ",
+  saturated: "at its limit, ",
+  unknown: "", // the reason says what is missing
+};
 
 /** What a recommendation proposes, in words. */
 export const KINDS: Readonly<Record<Recommendation["kind"], string>> = {
@@ -61,15 +72,24 @@ export function commandsOf(row: Pick<Recommendation, "id" | "state" | "patch">):
   ];
 }
 
+function isAbout(subject: Recommendation["subject"], part: Partial<Recommendation["subject"]>): boolean {
+  return Object.entries(part).every(([key, value]) => subject[key as keyof typeof part] === value);
+}
+
+/** Why a workload has no recommendation: the newest review's finding, in words. Null if it was not reviewed. */
+export function findingFor(
+  findings: RecommendationsResponse["findings"],
+  subject: Partial<Recommendation["subject"]>,
+): string | null {
+  const found = findings.find((finding) => isAbout(finding.subject, subject));
+  return found === undefined ? null : `none: ${FINDINGS[found.finding]}${found.reason}`;
+}
+
 /** The open recommendation of a workload or node pool with the largest saving. */
 export function openFor(
   rows: readonly Recommendation[],
   subject: Partial<Recommendation["subject"]>,
 ): Recommendation | undefined {
-  const fits = rows.filter(
-    (row) =>
-      row.state === "open" &&
-      Object.entries(subject).every(([key, value]) => row.subject[key as keyof Recommendation["subject"]] === value),
-  );
+  const fits = rows.filter((row) => row.state === "open" && isAbout(row.subject, subject));
   return fits.sort((left, right) => right.saving.usd - left.saving.usd)[0];
 }

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { HourRow, Line, NodeRow, Recommendation } from "../src/api";
+import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
 import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
 import { countsOf, findingsOf, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
-import { commandsOf, openFor, selected, verifiedTotal } from "../src/savings";
+import { commandsOf, findingFor, openFor, selected, verifiedTotal } from "../src/savings";
 import { causesOf } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
@@ -58,6 +58,22 @@ test("a workload's open recommendation with the largest saving is shown", () => 
   ];
   expect(openFor(rows, { workload: "app", cluster: "west" })).toBe(rows[1]);
   expect(openFor(rows, { workload: "app", cluster: "east" })).toBeUndefined();
+});
+
+test("a workload without a recommendation has the finding as reason", () => {
+  const finding = (workload: string, finding: string, reason: string) =>
+    ({ subject: { workload, cluster: "west" }, finding, reason }) as RecommendationsResponse["findings"][number];
+  const findings = [
+    finding("new", "unknown", "observed for 65 hours; a recommendation needs 168"),
+    finding("app", "healthy", "utilization 55% on average, 80% in the busiest hour"),
+  ];
+  expect(findingFor(findings, { workload: "new", cluster: "west" })).toBe(
+    "none: observed for 65 hours; a recommendation needs 168",
+  );
+  expect(findingFor(findings, { workload: "app", cluster: "west" })).toBe(
+    "none: well used, utilization 55% on average, 80% in the busiest hour",
+  );
+  expect(findingFor(findings, { workload: "app", cluster: "east" })).toBeNull();
 });
 
 function hour(number: number, fields: Partial<HourRow> = {}): HourRow {

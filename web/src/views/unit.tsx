@@ -139,7 +139,7 @@ function Shown(props: ViewData) {
       </>
     );
   }
-  const recommended = "response" in props.recommendations ? (props.recommendations.response?.rows ?? []) : [];
+  const recommended = "response" in props.recommendations ? props.recommendations.response : null;
   const why = (figure: keyof typeof total & FigureKey) => (
     <WhyLink figure={figure} amount={money(total[figure], currency)} scope={{ unit: route.name }} />
   );

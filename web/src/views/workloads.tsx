@@ -1,12 +1,18 @@
 // A business unit's workloads with allocated and effective costs.
 
-import { type CostRow, type CostsResponse, type HoursResponse, MAX_DETAIL_HOURS, type Recommendation } from "../api";
+import {
+  type CostRow,
+  type CostsResponse,
+  type HoursResponse,
+  MAX_DETAIL_HOURS,
+  type RecommendationsResponse,
+} from "../api";
 import { clusterColumns, figureColumn, gpuHoursColumn, groupColumn, measuredColumn, useColumn } from "../columns";
 import { HOUR, instant, money } from "../format";
 import { useRoute } from "../hooks";
 import { Table } from "../parts";
 import { linkTo } from "../route";
-import { KINDS, openFor } from "../savings";
+import { findingFor, KINDS, openFor } from "../savings";
 import { pricedShare } from "../series";
 import { hoursByCluster, monthlyWaste } from "../waste";
 import { saved } from "./recommendations";
@@ -16,7 +22,7 @@ interface Props {
   whole: CostsResponse;
   rows: readonly CostRow[];
   hours: HoursResponse | null;
-  recommendations: readonly Recommendation[];
+  recommendations: RecommendationsResponse | null;
 }
 
 export function Workloads({ whole, rows, hours: statuses, recommendations }: Props) {
@@ -40,12 +46,12 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
     const hours = complete?.get(row.group["cluster"] ?? "") ?? single;
     return monthlyWaste(row.waste_usd, hours * pricedShare(row));
   };
-  const recommendationOf = (row: CostRow) =>
-    openFor(recommendations, {
-      cluster: row.group["cluster"] ?? "",
-      namespace: row.group["namespace"] ?? "",
-      workload: row.group["workload"] ?? "",
-    });
+  const subjectOf = ({ group }: CostRow) => ({
+    cluster: group["cluster"] ?? "",
+    namespace: group["namespace"] ?? "",
+    workload: group["workload"] ?? "",
+  });
+  const recommendationOf = (row: CostRow) => openFor(recommendations?.rows ?? [], subjectOf(row));
   return (
     <Table
       name="workloads"
@@ -79,7 +85,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           cell: (row) => {
             const top = recommendationOf(row);
             return top === undefined ? (
-              "–"
+              <span class="unknown">{findingFor(recommendations?.findings ?? [], subjectOf(row)) ?? "–"}</span>
             ) : (
               <a href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
                 {KINDS[top.kind]}, {saved(top.saving.usd, top.currency)}
