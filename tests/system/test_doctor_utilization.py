@@ -234,7 +234,7 @@ def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
         examined(cluster),
         "DRA claims",
         says="GPU nodes advertise no GPUs (dra)",
-        change="env KUBERNETES_ENABLE_DRA=true",
+        change="env KUBERNETES_ENABLE_DRA=true, without KUBERNETES_VIRTUAL_GPUS",
     )
 
     reported = healthy()

@@ -197,7 +197,8 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
         fault = Fault(
             f"pods have resource claims, GPU nodes advertise no GPUs ({first_few(without_capacity)}), and no device "
             "series has the label dra_claim_name",
-            "dcgm-exporter, version 4.3.1 or later: env KUBERNETES_ENABLE_DRA=true",
+            "dcgm-exporter, version 4.3.1 or later, on these nodes: env KUBERNETES_ENABLE_DRA=true, without "
+            "KUBERNETES_VIRTUAL_GPUS, with which it does not report claims",
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 

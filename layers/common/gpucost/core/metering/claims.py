@@ -25,24 +25,26 @@ def gpus_for_claims(
     No metric has a node's ResourceSlices. A node offers its GPUs to claims if it advertises none, and an exporter
     reports a claim on it or on a node of its instance type and node pool.
     """
+    silent = [
+        lifecycle
+        for of_name in lifecycles.values()
+        for lifecycle in of_name
+        if not any(state.capacity for _, state in lifecycle.states)
+    ]
+    if not silent:
+        return {}
     on_node: dict[str, list[DeviceHour]] = {}
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
-    silent = [
-        lifecycle
-        for name in on_node
-        for lifecycle in lifecycles.get(name, ())
-        if not any(state.capacity for _, state in lifecycle.states)
-    ]
     pools = {
         _pool(lifecycle.node)
         for lifecycle in silent
-        if any(series.resource_claim for device in on_node[lifecycle.node.name] for series in device.series)
+        if any(series.resource_claim for device in on_node.get(lifecycle.node.name, ()) for series in device.series)
     }
     offered: dict[NodeKey, AdvertisedGpus] = {}
     for lifecycle in silent:
         node = lifecycle.node
-        times = [time for device in on_node[node.name] for time in device.observed_times]
+        times = [time for device in on_node.get(node.name, ()) for time in device.observed_times]
         if _pool(node) in pools and times:
             reported = IntervalMs(min(time.start for time in times), max(time.end for time in times))
             series = [series for device in on_node[node.name] for series in device.series]
@@ -87,22 +89,22 @@ def _pieces(holding: PodUsage, sharers: Sequence[PodUsage]) -> Iterable[PodUsage
         )
 
 
-def merge_claimed_devices(holdings: Sequence[PodUsage]) -> list[PodUsage]:
+def merge_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
     """Merge what each pod holds of one resource through claims, so that it has one line in the ledger.
 
     The share is the mean over the time held. GPU-milliseconds do not change.
     """
     merged: dict[tuple[str, ...], list[PodUsage]] = {}
     for holding in holdings:
-        pod, node = holding.pod, holding.node
-        # Requests stay as they are.
-        key = (
-            (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, holding.resource)
-            if pod.claimed_device is not None
-            else (str(id(holding)),)
-        )
-        merged.setdefault(key, []).append(holding)
-    return [parts[0] if len(parts) == 1 else _merge(parts) for parts in merged.values()]
+        if holding.pod.claimed_device is not None:
+            pod, node = holding.pod, holding.node
+            key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, holding.resource)
+            merged.setdefault(key, []).append(holding)
+    if not merged:
+        return holdings
+    requested = [holding for holding in holdings if holding.pod.claimed_device is None]
+    lines = requested + [parts[0] if len(parts) == 1 else _merge(parts) for parts in merged.values()]
+    return sorted(lines, key=lambda line: (line.pod.namespace, line.pod.pod, line.pod.uid, line.pod.node))
 
 
 def _merge(parts: Sequence[PodUsage]) -> PodUsage:
