@@ -63,8 +63,8 @@ def demo(
         from gpucost_cli.demo import DemoOptions, run_demo
     except ModuleNotFoundError as error:
         raise GpuCostError(
-            f"the demo needs the Python package {error.name}, which is not installed. Install the extra: "
-            "pip install 'gpucost[demo]'"
+            f"the demo needs the Python package {error.name}, which is not installed. Install gpucost with its extra "
+            "demo: 'gpucost[demo]', or from a wheel 'dist/gpucost-VERSION-py3-none-any.whl[demo]'"
         ) from error
     from gpucost_devstack.template import TEMPLATE
 

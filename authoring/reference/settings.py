@@ -232,7 +232,7 @@ def _example(section: Section) -> str:
     text = example_texts().get(section.name)
     if text is None:
         return ""
-    key = re.sub(r" \(.*", "", section.path).rpartition(".")[2]
+    key = re.sub(r" \([^)]*\)", "", section.path).rpartition(".")[2]
     if key.endswith("[]"):
         text = f"{key.removesuffix('[]')}:\n  - {textwrap.indent(text, '    ').lstrip()}"
     elif key:

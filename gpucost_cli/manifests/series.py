@@ -25,6 +25,8 @@ _PHASES = "Pending|Running|Succeeded|Failed"
 KUBE_STATE_METRICS = "kube-state-metrics"
 QUOTA = "kube_resourcequota"
 _KARPENTER_PREFIX, _NEURON_PREFIXES = "karpenter_", ("neuron_", "execution_")
+_PINNED_EXPORTER = "2.0-4.8"
+"""Signals have these `exporter_versions` if the dcgm-exporter of `cluster/versions.yaml` reports them."""
 DCGM_COUNTERS: Sequence[tuple[str, str, str]] = (
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),
     ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."),
@@ -37,6 +39,22 @@ DCGM_COUNTERS: Sequence[tuple[str, str, str]] = (
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."),
 )
 """Counters that dcgm-exporter reads: name, type, help. Others would cost profiling time for nothing."""
+
+
+def dcgm_counters(signal: str) -> list[tuple[str, str, str]]:
+    """Return the counters for dcgm-exporter, with that of the settings' utilization signal.
+
+    The exporter does not start with a name that its version does not have.
+    """
+    family = SIGNALS[signal].family
+    needed = next(
+        candidate.name
+        for candidate in SIGNALS.values()
+        if candidate.family == family and candidate.exporter_versions == _PINNED_EXPORTER
+    )
+    if any(name == needed for name, _, _ in DCGM_COUNTERS):
+        return list(DCGM_COUNTERS)
+    return [(needed, "gauge", "The utilization signal of the settings."), *DCGM_COUNTERS]
 
 
 def kube_state_metrics_pattern(required: RequiredLabels, *, dashboards: bool) -> str:

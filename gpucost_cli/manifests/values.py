@@ -103,7 +103,7 @@ def existing_cluster_values(
             "karpenter": series.karpenter_pattern(),
             "remote_write": series.remote_write_pattern(patterns),
             "families": series.kube_state_metrics_families(required, dashboards=dashboards),
-            "counters": series.DCGM_COUNTERS,
+            "counters": series.dcgm_counters(settings.utilization.signal),
         },
         "kube_state_metrics": {
             "labels": allow_lists(required, all_node_labels()),

@@ -315,5 +315,5 @@ def test_no_allowed_command_is_unused() -> None:
 
 
 def test_the_scripts_contain_the_commands_that_readers_see() -> None:
-    assert "gpucost attribute --settings settings.yaml" in script("README.md")
+    assert "gpucost attribute --settings my-cluster.yaml" in script("README.md")
     assert len(script("docs/tutorials/quickstart-eks.md").split("helm upgrade")) > 4

@@ -5,6 +5,7 @@ import os
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -308,6 +309,19 @@ def test_shared_prometheus_gets_the_cluster_as_selector(prometheus: Callable[[st
     result = init(tmp_path / "other", "--region", REGION, "--cluster", "other", "--prometheus-url", url, "--yes")
     assert result.returncode == 2
     assert_sentence(result.stderr, "prod, test", "--selector")
+
+
+def test_older_samples_count_as_clusters_of_the_prometheus(tmp_path: Path) -> None:
+    """Business units are proposed from the last seven days, so that the clusters of these days count, too."""
+    metrics = tmp_path / "metrics.om"
+    openmetrics.write([replace(worked_example(), name=name) for name in ("prod", "test")], HOUR, metrics)
+    with running_prometheus(metrics) as url:
+        result = init(tmp_path / "other", "--region", REGION, "--cluster", "other", "--prometheus-url", url, "--yes")
+        assert result.returncode == 2
+        assert_sentence(result.stderr, "prod, test", "--selector")
+        result = init(tmp_path / "prod", *ANSWERS, "--prometheus-url", url, "--yes")
+    settings = parse_settings((tmp_path / "prod" / "settings.yaml").read_text())
+    assert settings.clusters[0].selector == {"cluster": "prod"}, result.stderr
 
 
 def test_workspaces_of_the_region_are_listed() -> None:

@@ -135,6 +135,24 @@ def test_templates_contain_no_value_of_parameters_or_versions() -> None:
             assert value not in text, f"{name} contains {value}"
 
 
+@pytest.mark.parametrize(
+    ("signal", "counter"),
+    [
+        ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE"),
+        ("DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_SM_ACTIVE"),
+        ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL"),
+        ("dcgm_fi_prof_gr_engine_active", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
+    ],
+)
+def test_exporters_read_the_signal_of_the_settings(signal: str, counter: str) -> None:
+    """In the pinned exporter's spelling: it does not start with a name that it does not know."""
+    files = render_other(OTHER_SETTINGS.replace("DCGM_FI_PROF_SM_ACTIVE", signal))
+    for name in ("helm/dcgm-exporter.yaml", "helm/gpu-operator.yaml"):
+        counters = re.findall(r"^ +(DCGM_\w+), gauge, ", files[name], re.MULTILINE)
+        assert counters.count(counter) == 1, name
+        assert not [listed for listed in counters if "RATIO" in listed]
+
+
 def test_every_chart_names_its_repository() -> None:
     charts = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
     for name, text in example_files().items():
