@@ -100,7 +100,7 @@ class FactsCollector:
                 if (interval := _scrape_interval_seconds(times)) is not None
             },
             jobs_with_up=self._with_up,
-            labels_outside_selector=self._labels_outside_selector(series, names, evaluated_at),
+            labels_outside_selector=self._labels_outside_selector(series, names, first, now),
             accepts_long_queries=self._accepts_long_queries(now),
             jobs=parsing.count_series_by_job(jobs),
             collector_labels=[labels for labels, _ in jobs],
@@ -149,7 +149,7 @@ class FactsCollector:
         return scrapes
 
     def _labels_outside_selector(
-        self, series: Mapping[str, int], names: Sequence[str], evaluated_at: datetime
+        self, series: Mapping[str, int], names: Sequence[str], first: datetime, now: datetime
     ) -> dict[str, list[Mapping[str, str]]]:
         """Labels of series that the selector leaves out, by metric, for metrics of which it selects no series."""
         metrics = [] if series.get(REQUESTS) else [REQUESTS]
@@ -157,7 +157,9 @@ class FactsCollector:
         if not self._selector or not metrics:  # matchers of sources have a check of their own (jobs)
             return {}
         by_metric: dict[str, list[Mapping[str, str]]] = {}
-        for labels, _ in self._client.query(count_outside_selector(metrics, self._selector), evaluated_at):
+        # In the whole window, because samples may have ended: nothing that the selector matches says when.
+        outside = count_outside_selector(metrics, self._selector)
+        for labels, _ in self._client.query_range(outside, first, now, STEP):
             by_metric.setdefault(labels["__name__"], []).append(
                 {name: value for name, value in labels.items() if name != "__name__"}
             )

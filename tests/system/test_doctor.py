@@ -301,6 +301,15 @@ def test_selector_without_series_is_a_finding(examined: Examine) -> None:
     only(report, "selector", says="cluster is east", change='selector: {cluster: "east"}', status="missing")
 
 
+def test_selector_without_series_is_the_finding_where_samples_have_ended(examined: Examine) -> None:
+    cluster = healthy(cluster="east")
+    middle = cluster.base.timestamp() + 1200
+    for metric in cluster.families:
+        cluster.edited(metric, lambda line: line if float(line.split()[-1]) < middle else "")
+    report = examined(cluster, selector="cluster: est")
+    only(report, "selector", says="cluster is east", change='selector: {cluster: "east"}', status="missing")
+
+
 def test_gpu_exporter_without_the_selectors_label_is_a_finding(examined: Examine) -> None:
     cluster = healthy(cluster="east").edited(GR, lambda line: line.replace('cluster="east",', ""))
     findings = faults(examined(cluster, selector="cluster: east"))

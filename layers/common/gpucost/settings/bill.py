@@ -33,9 +33,9 @@ class CurSettings(Section):
     output_location: (
         Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
     ) = None
-    """Where Athena writes its results; None: where the workgroup says."""
+    """Where Athena writes its results. By default where the workgroup says."""
     region: Region | None = None
-    """The workgroup's region; None: the deployment's region."""
+    """The workgroup's region. By default that of the deployment."""
     role_arn: QueryRole | None = None
     """The role to assume if the bill is in another account."""
     external_id: ExternalId | None = None

@@ -27,7 +27,7 @@ class SlackReceiver(_Receiver):
     type: Literal["slack"]
     """The type of the receiver."""
     secret: SecretName
-    """Name of the secret with the webhook's URL."""
+    """Name of the secret whose text is the webhook's URL. The webhook determines the channel."""
     host: HostName | None = None
     """The host of the webhook, if it belongs to a Slack-compatible service."""
 
