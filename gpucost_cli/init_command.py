@@ -328,21 +328,21 @@ class GpuMetrics:
 
     def _required_selector(self) -> dict[str, str]:
         """Return the label that selects the cluster, if the metrics have several values of a cluster label."""
+        from gpucost_cli.doctor.parsing import values_by_label
         from gpucost_cli.doctor.queries import DoctorQueries
 
-        values: dict[str, set[str]] = {}
-        for labels in self._series(DoctorQueries({}).cluster_labels()):
-            for label, value in labels.items():
-                values.setdefault(label, set()).add(value)
-        several = {label: sorted(names) for label, names in values.items() if len(names) > 1}
+        # Of the same days as the namespaces: units are proposed from these, whether or not their cluster still runs.
+        query = DoctorQueries({}).cluster_labels()
+        values = values_by_label(self._client.query_range(query, self._last - WINDOW, self._last, HOUR))
+        several = {label: names for label, names in values.items() if len(names) > 1}
         if not several:
             return {}
         for label, names in several.items():
             if self.cluster.name in names:
                 return {label: self.cluster.name}
-        listed = "; ".join(f"{label}: {', '.join(names)}" for label, names in several.items())
+        labels = "; ".join(f"{label}: {', '.join(names)}" for label, names in several.items())
         raise InvalidInputError(
-            f"--cluster: Prometheus has the metrics of several clusters ({listed}), and none is named "
+            f"--cluster: Prometheus has the metrics of several clusters ({labels}), and none is named "
             f"{self.cluster.name!r}. Pass one of these names, or --selector LABEL=VALUE"
         )
 

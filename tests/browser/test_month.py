@@ -292,7 +292,7 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     amounts[:] = [("unknown", 10, 20), ("unknown", 10, 20)]
     assert reloaded() == "Budgets: too few hours of this month for a projection."
     amounts[:] = [("within", 10, 20), ("unknown", 10, 20)]
-    assert reloaded() == ("1 of 2 business units with a budget stay within it, too few hours are known of the others.")
+    assert reloaded() == ("1 of 2 business units with a budget stay within it. Of the others, too few hours are known.")
 
 
 def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: Site) -> None:

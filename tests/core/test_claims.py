@@ -5,6 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, overlap_length, union
 from gpucost.core.metering.claims import merge_claimed_devices, share_claimed_devices
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
@@ -62,8 +63,8 @@ def test_merging_keeps_every_amount(holdings: list[PodUsage], data: st.DataObjec
         observed_ms = data.draw(st.integers(0, piece.running.length))
         if observed_ms:
             utilization = Fraction(data.draw(st.integers(0, 100)), 100)
-            source = "pod" if piece.share.replicas == 1 else "shared"
-            piece.set_use(source, utilization, observed_ms, piece.gpus * utilization * observed_ms, Fraction(1))  # type: ignore[arg-type]
+            source: UtilizationSource = "pod" if piece.share.replicas == 1 else "shared"
+            piece.set_use(source, utilization, observed_ms, piece.gpus * utilization * observed_ms, Fraction(1))
     lines = merge_claimed_devices(pieces)
     assert len(lines) == len({piece.pod.pod for piece in pieces})
     for amount in ("gpu_ms", "effective_gpu_ms", "unmeasured_gpu_ms", "waste_gpu_ms", "used_beyond_allocation_gpu_ms"):

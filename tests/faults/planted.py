@@ -145,7 +145,7 @@ FAULTS = (
     Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "if _pool(node) in pools and times:", "if False:", CLAIM_TESTS),
     Fault("pods with claims have no owner", f"{PACKAGE}/sources/prometheus/queries.py", "and on (uid) {self._pods_with_gpus()}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", "and on (uid) {self._gpu_pods(_AT_END)}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", CLAIM_TESTS),
     Fault("pods with claims have no labels", f"{PACKAGE}/sources/prometheus/queries.py", 'f"({pods} and on (uid) {self._pods_with_gpus()})"', 'f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"', CLAIM_TESTS),
-    Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
+    Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods_with_claims(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
     Fault("each pod of a shared claim is credited with all of its use", f"{PACKAGE}/core/metering/claims.py", '"sharing", count)', '"whole")', CLAIM_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

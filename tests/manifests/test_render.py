@@ -153,6 +153,13 @@ def test_exporters_read_the_signal_of_the_settings(signal: str, counter: str) ->
         assert not [listed for listed in counters if "RATIO" in listed]
 
 
+def test_counters_have_the_spelling_of_the_pinned_exporter() -> None:
+    """Exporter 4.9 renames them, so that a newer version needs other names in `DCGM_COUNTERS`."""
+    versions = yaml.safe_load((REPOSITORY / "cluster/versions.yaml").read_text())
+    tag = versions["images"]["dcgm_exporter"]["tag"].split("-")[1]
+    assert tuple(map(int, tag.split(".")[:2])) <= (4, 8)
+
+
 def test_every_chart_names_its_repository() -> None:
     charts = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
     for name, text in example_files().items():

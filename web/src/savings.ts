@@ -14,12 +14,12 @@ export const STATES: readonly { state: State; name: string; meaning: string }[] 
 
 /** What a finding means, before its reason. */
 const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
-  idle: "idle, ",
-  low: "little used, ",
-  bursty: "used in bursts, ",
-  healthy: "well used, ",
-  busy: "busy, ",
-  saturated: "at its limit, ",
+  idle: "idle",
+  low: "little used",
+  bursty: "used in bursts",
+  healthy: "well used",
+  busy: "busy",
+  saturated: "at its limit",
   unknown: "", // the reason says what is missing
 };
 
@@ -82,7 +82,7 @@ export function findingFor(
   subject: Partial<Recommendation["subject"]>,
 ): string | null {
   const found = findings.find((finding) => isAbout(finding.subject, subject));
-  return found === undefined ? null : `none: ${FINDINGS[found.finding]}${found.reason}`;
+  return found === undefined ? null : `none: ${[FINDINGS[found.finding], found.reason].filter(Boolean).join(", ")}`;
 }
 
 /** The open recommendation of a workload or node pool with the largest saving. */

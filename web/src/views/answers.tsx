@@ -156,7 +156,7 @@ function withinText(rows: BudgetsResponse["rows"]): string {
   if (within === rows.length) return `All ${within} business units with a budget stay within it.`;
   return within === 0
     ? "Budgets: too few hours of this month for a projection."
-    : `${within} of ${rows.length} business units with a budget stay within it, too few hours are known of the others.`;
+    : `${within} of ${rows.length} business units with a budget stay within it. Of the others, too few hours are known.`;
 }
 
 function Worked({ fleet }: AnswersData) {

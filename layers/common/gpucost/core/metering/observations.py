@@ -49,7 +49,7 @@ class ClaimedDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodObservation:
-    """A pod with GPU requests that was bound to a node around the hour."""
+    """A pod that was bound to a node around the hour, with its GPU requests or with a device of a claim."""
 
     namespace: str
     pod: str

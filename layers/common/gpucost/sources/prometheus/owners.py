@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, pod_name
 
 Owner = tuple[str, str]
 """Kind and name."""
@@ -31,7 +31,7 @@ class OwnerTable:
         for labels in sorted(series, key=lambda labels: labels.get("owner_is_controller") == "true"):
             owner = _owner(labels)
             if owner:
-                self._of_pods[exported_label(labels, "namespace"), exported_label(labels, "pod")] = owner
+                self._of_pods[pod_name(labels)] = owner
 
     def missing_owners(self, pods: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
         """Names of ReplicaSets and Jobs that own pods and whose owners were not reported, by statistic."""

@@ -8,7 +8,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, overlap_beyond_lag
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, object_labels, scrape_target
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, object_labels, pod_name, scrape_target
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class LabelTable:
     def add(self, rows: Mapping[str, Rows]) -> None:
         """Add results of `Queries.labels`, by statistic."""
         for labels, _ in rows.get("pod", []):
-            pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
+            pod = pod_name(labels)
             self._pods.setdefault(pod, _ReportedLabels()).add(scrape_target(labels), object_labels(labels))
         for stat in ("namespace-start", "namespace"):
             for labels, _ in rows.get(stat, []):
@@ -63,7 +63,7 @@ class LabelTable:
     def add_samples(self, series: Iterable[Series]) -> None:
         """Add raw samples of pods' labels."""
         for labels, samples in series:
-            pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
+            pod = pod_name(labels)
             time = IntervalMs(samples[0][0], samples[-1][0])
             self._spans.setdefault(pod, []).append(LabelSpan(scrape_target(labels), object_labels(labels), time))
 

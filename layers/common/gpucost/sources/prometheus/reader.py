@@ -18,7 +18,7 @@ from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries, Window
-from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods, unreported_claims
+from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods_with_claims, unreported_claims
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
@@ -145,7 +145,7 @@ class PrometheusReader:
         if allocation is not covered and rows["nodes"].get("info"):
             self._read_raw_samples(nodes, nodes.add_missing(pods.node_names()), hour)
         partial = self._read_changed_pods(pods, allocation)
-        self._read_ended_pods(pods, rows["owners"], allocation.hour)
+        self._read_ended_pods_with_claims(pods, rows["owners"], allocation.hour)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
@@ -253,9 +253,9 @@ class PrometheusReader:
         self._read_missing_owners(pods, pods.names(changed), allocation.hour)
         return changed
 
-    def _read_ended_pods(self, pods: PodTable, owners: RowsByStatistic, hour: datetime) -> None:
+    def _read_ended_pods_with_claims(self, pods: PodTable, owners: RowsByStatistic, hour: datetime) -> None:
         """Add owners and labels of pods that held GPUs through claims and do not exist at the hour's end."""
-        ended = ended_pods(owners, pods.uids())
+        ended = ended_pods_with_claims(owners, pods.uids())
         for uids in _chunks(list(ended)):
             self._read_pods(pods, (), PodMatcher("uid", tuple(uids)), hour)
         self._read_missing_owners(pods, ended.values(), hour)

@@ -13,7 +13,7 @@ from gpucost.core.metering.observations import (
     ScrapeTarget,
 )
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, pod_name
 
 _MAX_NAME_BASE = 58
 """Characters before the random suffix of a name that the API server generates."""
@@ -63,7 +63,7 @@ def claiming_pods(
     ]
 
 
-def ended_pods(rows: Mapping[str, Rows], except_uids: Container[str]) -> dict[str, tuple[str, str]]:
+def ended_pods_with_claims(rows: Mapping[str, Rows], except_uids: Container[str]) -> dict[str, tuple[str, str]]:
     """Pods with claims that do not exist at the hour's end: by uid, namespace and name.
 
     Args:
@@ -97,11 +97,6 @@ def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodO
         f"{len(names)} pods have resource claims (the first is {namespace}/{pod}), and no metric says which GPUs they "
         "hold. These GPUs count as stranded; set KUBERNETES_ENABLE_DRA in dcgm-exporter"
     ]
-
-
-def pod_name(labels: Labels) -> tuple[str, str]:
-    """The namespace and name of a pod in the labels of kube-state-metrics."""
-    return exported_label(labels, "namespace"), exported_label(labels, "pod")
 
 
 def _resource(device: DeviceSeries) -> str:

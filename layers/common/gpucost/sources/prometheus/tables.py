@@ -71,6 +71,11 @@ def exported_label(labels: Labels, name: str) -> str:
     return labels.get(f"exported_{name}") or labels.get(name, "")
 
 
+def pod_name(labels: Labels) -> tuple[str, str]:
+    """The namespace and name of a pod in the labels of kube-state-metrics."""
+    return exported_label(labels, "namespace"), exported_label(labels, "pod")
+
+
 def exported_label_name(rows: Iterable[Labels], name: str) -> str:
     """The label that holds the exporter's value: `exported_…` where the target's own label took the name."""
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
