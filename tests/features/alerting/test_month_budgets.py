@@ -106,9 +106,11 @@ def test_too_few_hours_have_no_projection(fleet: Fleet) -> None:
     assert (row["status"], row["spent_usd"], row["projected_usd"]) == ("unknown", 4 * PRICE, None)
 
 
-def test_several_currencies_are_refused(fleet: Fleet) -> None:
+@pytest.mark.parametrize("cluster", ["west", "east"])
+def test_several_currencies_are_refused(fleet: Fleet, cluster: str) -> None:
+    """In different clusters, or in one whose settings changed within the month."""
     fleet.publish(0, pod(), cluster="east")
-    fleet.publish(0, pod(), cluster="west", currency="EUR")
+    fleet.publish(1, pod(), cluster=cluster, currency="EUR")
     fleet.now = START + 3 * HOUR
     answer = ask("fin")
     assert answer.status == 400
