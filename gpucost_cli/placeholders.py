@@ -32,13 +32,17 @@ def refuse_placeholders(document: Section, name: str) -> None:
     Raises:
         InvalidInputError: a value is a placeholder; the message names the key and the value to put in.
     """
+    for fault in placeholder_faults(document, name):
+        raise InvalidInputError(fault)
+
+
+def placeholder_faults(document: Section, name: str) -> Iterator[str]:
+    """Yield a sentence for each placeholder of a document; see `refuse_placeholders`."""
     for key, value in _strings(document.model_dump(mode="json", by_alias=True), ()):
         for pattern, replacement in _PLACEHOLDERS:
             if match := pattern.search(value):
                 shown = "" if match[0] == value else f" in {value!r}"
-                raise InvalidInputError(
-                    f"{name}: {key}: {match[0]!r}{shown} is an example's placeholder. Replace it with {replacement}"
-                )
+                yield f"{name}: {key}: {match[0]!r}{shown} is an example's placeholder. Replace it with {replacement}"
 
 
 def _strings(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,9 @@
 """`gpucost settings`: pushes, shows and rolls back the settings document of a deployment."""
 
-import fnmatch
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,11 +11,9 @@ from gpucost.core.errors import SettingsError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
-from gpucost_cli.placeholders import refuse_placeholders
+from gpucost_cli.placeholders import placeholder_faults, refuse_placeholders
+from gpucost_cli.settings_notes import notes_on
 from gpucost_devstack.demo_records import is_demo
-
-if TYPE_CHECKING:
-    from gpucost.settings_document import SettingsDocument
 
 HISTORY_COLUMNS = ("version", "pushed_at", "author")
 
@@ -49,9 +46,10 @@ def push(path: Path, stack: str) -> None:
 @settings.command()
 @click.argument("path", type=click.Path(path_type=Path))
 def check(path: Path) -> None:
-    """Check a settings document without a network, and list everything that is wrong.
+    """Check a settings document without a network, and list what is wrong in it.
 
-    The exit status is 2 if something is wrong.
+    Names, time zones and placeholders are checked after everything else is right. Notes name entries that are valid
+    but probably not what is meant. The exit status is 2 if something is wrong.
 
     \b
     Example:
@@ -62,31 +60,21 @@ def check(path: Path) -> None:
     text = read_settings_file(path)
     try:
         settings = parse_settings(text)
-        settings.check_new_document()
     except SettingsError as error:
-        *first_faults, last_fault = error.faults
-        for fault in first_faults:
-            click.echo(f"gpucost: {fault}", err=True)
-        raise SettingsError(last_fault) from error
-    refuse_placeholders(settings, "settings")
+        _print_faults(error.faults)
+        click.echo("note: receivers, time zones and placeholders are checked after that; check again", err=True)
+        sys.exit(2)
+    if faults := [*settings.new_document_faults(), *placeholder_faults(settings, "settings")]:
+        _print_faults(faults)
+        sys.exit(2)
     click.echo(f"{path} is valid. clusters: {len(settings.clusters)}, business units: {len(settings.business_units)}")
-    for name in _unknown_business_units(settings):
-        click.echo(
-            f"note: {name!r} is no business unit of these settings. It has an effect only if a namespace has this name"
-        )
+    for note in notes_on(settings):
+        click.echo(f"note: {note}")
 
 
-def _unknown_business_units(settings: "SettingsDocument") -> list[str]:
-    """Names of units in grants and in overrides of alert rules that no unit of the settings has."""
-    granted = [role.removeprefix("bu:") for grant in settings.access or () for role in grant.roles if role[:3] == "bu:"]
-    overridden = [
-        override.business_unit
-        for rule in settings.alerts.rules
-        for override in getattr(rule, "overrides", ())
-        if override.business_unit is not None
-    ]
-    names = [unit.name for unit in settings.business_units]
-    return [name for name in dict.fromkeys([*granted, *overridden]) if not fnmatch.filter(names, name)]
+def _print_faults(faults: Iterable[str]) -> None:
+    for fault in faults:
+        click.echo(f"gpucost: {fault}", err=True)
 
 
 @settings.command()

@@ -3,22 +3,57 @@
 from collections.abc import Collection
 from typing import Annotated, Literal, TypeVar
 
-import yaml
-from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from gpucost.core.errors import InvalidInputError
-from gpucost.settings.section import Section
+from gpucost.settings.documents import load_document, validate_document
+from gpucost.settings.section import Section, matching_pattern
 
-Account = Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
-Zone = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$")]
-DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?$")]
-InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$")]
-LabelKey = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
-LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
-KubernetesVersion = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
-MigGeometryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+
+def _account_as_text(account: object) -> object:
+    """Accept an account ID without quotes; YAML reads one that begins with 0 as another number."""
+    return str(account) if isinstance(account, int) and len(str(account)) == 12 else account
+
+
+Account = Annotated[
+    str,
+    matching_pattern(
+        r"\d{12}",
+        'the 12 digits of an AWS account in quotes; "aws sts get-caller-identity --query Account" prints them',
+    ),
+    BeforeValidator(_account_as_text),
+]
+Zone = Annotated[str, matching_pattern(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", "an availability zone, such as us-east-1a")]
+DnsLabel = Annotated[
+    str, matching_pattern(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?", "up to 52 lower-case letters, digits and -")
+]
+InstanceType = Annotated[str, matching_pattern(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "an instance type, such as g4dn.xlarge")]
+LabelKey = Annotated[
+    str,
+    matching_pattern(
+        r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", "a label's key, such as example.com/team"
+    ),
+]
+LabelValue = Annotated[
+    str,
+    matching_pattern(
+        r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", "a label's value: up to 63 letters, digits, -, _ and ."
+    ),
+]
+KubernetesVersion = Annotated[str, matching_pattern(r"1\.\d{2}", 'a Kubernetes version in quotes, such as "1.34"')]
+MigGeometryName = Annotated[
+    str, matching_pattern(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", "a configuration's name, such as all-1g.5gb")
+]
 """A configuration of MIG Manager: built in (`all-1g.5gb`) or defined in `gpu-operator-mig-mixed.yaml`."""
-OidcProvider = Annotated[str, StringConstraints(pattern=r"^oidc\.eks\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/id/[A-Z0-9]+$")]
+OidcProvider = Annotated[
+    str,
+    matching_pattern(
+        r"oidc\.eks\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/id/[A-Z0-9]+",
+        "the cluster's OIDC issuer without https://, such as oidc.eks.us-east-1.amazonaws.com/id/0123ABCD",
+    ),
+]
+StackName = Annotated[
+    str, matching_pattern(r"[A-Za-z][A-Za-z0-9-]{0,60}", "a stack's name: up to 61 letters, digits and -")
+]
 
 
 Namespaces = Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
@@ -106,7 +141,7 @@ class ExistingClusterParameters(Section):
     """Account of the cluster and its workspace. Required if the collector writes to AMP."""
     deployment_account_id: Account | None = None
     """Account in which gpucost runs; by default the account of the cluster."""
-    deployment_stack: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,60}$")] = "gpucost"
+    deployment_stack: StackName = "gpucost"
     """Name of gpucost's stack, or its beginning. Its roles may assume the role of the settings (`role_arn`)."""
     collection: CollectionParameters = CollectionParameters()
     collector_role: CollectorRoleParameters = CollectorRoleParameters()
@@ -151,7 +186,7 @@ def parse_parameters(text: str) -> Parameters:
     """Read and validate the parameter file of a new cluster (YAML).
 
     Raises:
-        InvalidInputError: the file is invalid; the message names the key.
+        SettingsError: the file is invalid; the message names the key.
     """
     return _parse(text, Parameters)
 
@@ -160,23 +195,13 @@ def parse_existing_cluster_parameters(text: str) -> ExistingClusterParameters:
     """Read and validate the parameter file of an existing cluster (YAML). Keys of new clusters are not used.
 
     Raises:
-        InvalidInputError: the file is invalid; the message names the key.
+        SettingsError: the file is invalid; the message names the key.
     """
     return _parse(text, ExistingClusterParameters, ignored=Parameters.model_fields)
 
 
 def _parse(text: str, model: type[ParametersModel], ignored: Collection[str] = ()) -> ParametersModel:
-    try:
-        document = yaml.safe_load(text)
-        if isinstance(document, dict):
-            document = {key: document[key] for key in document if key in model.model_fields or key not in ignored}
-        return model.model_validate({} if document is None else document)
-    except yaml.YAMLError as error:
-        raise InvalidInputError(f"parameters are not valid YAML: {getattr(error, 'problem', error)}") from error
-    except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in details["loc"])
-        problem = (
-            "unknown key" if details["type"] == "extra_forbidden" else details["msg"].removeprefix("Value error, ")
-        )
-        raise InvalidInputError(f"parameters: {key + ': ' if key else ''}{problem}") from error
+    document = load_document(text, "parameters")
+    if isinstance(document, dict):
+        document = {key: document[key] for key in document if key in model.model_fields or key not in ignored}
+    return validate_document({} if document is None else document, model, text, "parameters")

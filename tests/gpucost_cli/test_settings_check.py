@@ -18,7 +18,8 @@ def test_every_fault_is_listed(tmp_path: Path) -> None:
     text = CLUSTER + "busines_units: []\npricing: {split: thirds}\ncost_labels: 3\n"
     status, out, faults = check(tmp_path, text)
     assert (status, out) == (2, "")
-    assert len(faults) == 3
+    assert len(faults) == 4
+    assert faults.pop().startswith("note: receivers, time zones and placeholders are checked after that")
     for part in ("unknown key 'busines_units'", "pricing.split", "cost_labels"):
         assert [fault.startswith(f"gpucost: settings: {part}") for fault in faults].count(True) == 1, part
 
@@ -54,7 +55,8 @@ alerts:
     )
     status, out, faults = check(tmp_path, text)
     assert (status, faults) == (0, [])
-    assert [line.split("'")[1] for line in out.splitlines()[1:]] == ["reserch", "asistant"]
+    notes = [line for line in out.splitlines() if "is no business unit" in line]
+    assert [note.split("'")[1] for note in notes] == ["reserch", "asistant"]
 
 
 def test_placeholder_is_refused(tmp_path: Path) -> None:
@@ -65,3 +67,78 @@ def test_placeholder_is_refused(tmp_path: Path) -> None:
     status, _, faults = check(tmp_path, text)
     assert status == 2
     assert "placeholder" in faults[0]
+
+
+def test_placeholders_are_listed_with_the_requirements_of_new_settings(tmp_path: Path) -> None:
+    text = """
+clusters:
+- {name: a, prometheus: {url: "https://prometheus.example.com/api/v1/query"}}
+- {name: b, prometheus: {url: "https://metrics.internal/api/v1/"}}
+- {name: c, prometheus: {url: "https://kubernetes.internal/api/v1/namespaces/m/services/prometheus:9090/proxy"}}
+alerts: {time_zone: Europe/Berlim}
+"""
+    status, _, faults = check(tmp_path, text)
+    assert status == 2
+    assert [fault.removeprefix("gpucost: settings: ")[:40] for fault in faults] == [
+        "alerts: unknown time_zone 'Europe/Berlim",
+        "clusters[0].prometheus.url: leave out /a",
+        "clusters[1].prometheus.url: leave out /a",
+        "clusters[0].prometheus.url: 'https://pro",
+    ]
+
+
+NOTED = """
+clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9"}}]
+business_units:
+- {name: everyone, namespaces: ["*"]}
+- {name: vision, pod_labels: {team: "vis*"}}
+pricing:
+  source: rates
+  rates: [{cluster: prod, gpu_hourly_usd: 3}, {cluster: "d*", gpu_hourly_usd: 2}]
+alerts:
+  receivers: [{type: slack, secret: gpucost/a}, {type: slack, secret: gpucost/b}, {type: email}]
+  rules:
+  - {rule: waste, waste_percent: 0.3, waste_usd_per_hour: 2, scope: {clusters: [staging], business_units: [audio]}}
+  - rule: idle-workload
+    utilization_percent: 5
+    overrides: [{cluster: dev, utilization_percent: 0.05}]
+"""
+
+
+def test_ineffective_entries_are_noted(tmp_path: Path) -> None:
+    status, out, faults = check(tmp_path, NOTED)
+    assert (status, faults) == (0, [])
+    notes = [line.removeprefix("note: ") for line in out.splitlines()[1:]]
+    assert [note.partition(" ")[0] for note in notes] == [
+        "'audio'",
+        "business_units[0]",
+        "business_units[1].pod_labels.team:",
+        "pricing.rates[0].cluster:",
+        "alerts.rules[0].scope.clusters:",
+        "alerts.rules[1].overrides:",
+        "alerts.rules[0].waste_percent:",
+        "alerts.rules[1].overrides[0].utilization_percent:",
+        "2",
+    ]
+    assert notes[1].endswith("so these own none: vision. Move everyone to the end")
+    assert notes[7].endswith("0.05 means 0.05%. If 5% is meant, write 5")
+
+
+def test_rules_without_receivers_are_noted(tmp_path: Path) -> None:
+    _, out, _ = check(tmp_path, CLUSTER + "alerts: {rules: [{rule: digest}]}\n")
+    assert "alerts has rules but no receivers" in out
+
+
+def test_settings_without_oddities_have_no_notes(tmp_path: Path) -> None:
+    text = (
+        CLUSTER
+        + """
+business_units:
+- {name: vision, namespaces: ["vision-*"], from: 2026-01-01}
+- {name: everyone, namespaces: ["*"]}
+alerts:
+  receivers: [{type: slack, secret: gpucost/a}, {type: email}]
+  rules: [{rule: waste, waste_percent: 30, waste_usd_per_hour: 0.5, scope: {clusters: [demo]}}]
+"""
+    )
+    assert check(tmp_path, text)[1].splitlines()[1:] == []

@@ -11,7 +11,7 @@ import yaml
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.settings_document import parse_settings
-from gpucost_cli.manifests.parameters import parse_parameters
+from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
 from gpucost_cli.manifests.rendering import render_files, write_files
 from gpucost_cli.manifests.targets import TARGETS
 from gpucost_cli.manifests.values import template_values
@@ -331,7 +331,7 @@ def test_clusters_define_the_roles_of_service_accounts() -> None:
         ("eu-central-1b]", "eu-west-1b]", "zone eu-west-1b is not in eu-central-1"),
         ('"999999999999"', '"777777777777"', "is in another account than account_id 777777777777"),
         ("unit: vision", "unit: sound", "business unit 'sound' is not in the settings. Business units there: vision"),
-        ("environment:", "enviroment:", "enviroment: unknown key"),
+        ("environment:", "enviroment:", "unknown key 'enviroment'"),
         ("30,", "10,", "collection.scrape_interval_seconds"),
         ("all-1g.10gb", "all 1g", "gpu_group.mig_geometry"),
         ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "'g5.xlarge' is listed twice"),
@@ -414,6 +414,32 @@ def test_real_values_are_not_placeholders() -> None:
     settings = settings_text().replace("name: bu-a,", 'name: "123456789012 example.com … ws-0",')
     refuse_placeholders(parse_settings(settings), "settings")
     refuse_placeholders(parse_parameters(parameters_text()), "parameters")
+
+
+def test_account_id_needs_no_quotes() -> None:
+    assert parse_existing_cluster_parameters("account_id: 999999999999\n").account_id == "999999999999"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("account_id: …", "account_id: must be the 12 digits of an AWS account in quotes"),
+        ("account_id: 12345", "account_id: must be text. Put it in quotes; without them it is the number 12345"),
+        ("account_id: 012345670123", "account_id: must be text. Put it in quotes; without them it is the number 14024"),
+        ("acount_id: 999999999999", "unknown key 'acount_id'; allowed there: cluster, account_id, "),
+        ("system_nodes: [a]", "system_nodes: must be a mapping"),
+        ("collection: {exporter_namespaces: {karpenter: kube-system}}",
+         "collection.exporter_namespaces.karpenter: must be a list"),
+        ("collection: {scrape_interval_seconds: 10}", "collection.scrape_interval_seconds: must be greater than or eq"),
+        ("deployment_stack: 1.5", "deployment_stack: must be text. Put it in quotes"),
+        ("deployment_stack: my_stack", "deployment_stack: must be a stack's name: up to 61 letters, digits and -"),
+        ("- account_id", "parameters must be a mapping with the keys cluster, account_id, "),
+        ("account_id: *id", "parameters are not valid YAML or JSON in line 1: found undefined alias"),
+    ],
+)  # fmt: skip
+def test_invalid_parameters_are_explained_in_terms_of_the_file(text: str, fault: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"^(parameters: )?{re.escape(fault)}"):
+        parse_existing_cluster_parameters(text)
 
 
 def test_undefined_template_variable_is_an_error(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_all_keys() -> None:
 @pytest.mark.parametrize(
     ("cur", "sentence"),
     [
-        ("table: bill", "pricing.cur.database: Field required"),
+        ("table: bill", "pricing.cur.database: is required"),
         ("database: b, table: 'bill; DROP'", "pricing.cur.table: must be a name in the Glue catalog"),
         ("database: b, table: t, output_location: 'http://x'", "output_location: must be an address like s3:"),
         ("database: b, table: t, role_arn: 'arn:aws:iam::1:role/admin'", "role_arn: must be the ARN of a role"),
@@ -46,11 +46,11 @@ def test_all_keys() -> None:
             "database: b, table: t, role_arn: 'arn:aws:iam::999988887777:role/gpucost-query-b', external_id: 'a b'",
             "pricing.cur.external_id: must be 2 to 1224 letters",
         ),
-        ("database: b, table: t, format: focus", "pricing.cur.format: Input should be 'cur2', 'focus-1.0' or"),
+        ("database: b, table: t, format: focus", "pricing.cur.format: must be 'cur2', 'focus-1.0' or"),
         ("database: b, table: t, format: focus-1.2, amount: amortized", "amount is only allowed with format: cur2"),
         (
             "database: b, table: t, blend: pods",
-            "pricing.cur.blend: Input should be 'none', 'instance_type'",
+            "pricing.cur.blend: must be 'none', 'instance_type'",
         ),
         (
             "database: b, table: t, unused_commitments_to: nowhere",
@@ -58,7 +58,7 @@ def test_all_keys() -> None:
         ),
         ("database: b, table: t, unused_commitments: [], unused_commitments_to: demo", "which is empty"),
         ("database: b, table: t, unused_commitments: [reservation, reservation]", "contains reservation twice"),
-        ("database: b, table: t, refresh_days: 0", "pricing.cur.refresh_days: Input should be greater than"),
+        ("database: b, table: t, refresh_days: 0", "pricing.cur.refresh_days: must be greater than"),
         ("database: b, table: t, bucket: x", "unknown key 'pricing.cur.bucket'; allowed there: format, database"),
     ],
 )

@@ -34,5 +34,5 @@ def test_other_texts_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["34d", "11y"])
 def test_retention_is_between_35_days_and_10_years(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"retention\.pods: Input should be"):
+    with pytest.raises(SettingsError, match=r"retention\.pods: must be"):
         retention(text)

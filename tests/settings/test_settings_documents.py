@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings import _UniqueKeyLoader
+from gpucost.settings.documents import _UniqueKeyLoader
 from gpucost.settings_document import parse_settings
 from gpucost_devstack.template import REPOSITORY
 
@@ -122,6 +122,74 @@ def test_duplicate_name_is_refused(section: str, says: str) -> None:
     }[section]
     with pytest.raises(SettingsError, match=says):
         parse_settings(json.dumps(document))
+
+
+def faults_of(text: str) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(text)
+    return [fault.removeprefix("settings: ") for fault in caught.value.faults]
+
+
+def test_faults_are_in_terms_of_the_document_and_name_the_line() -> None:
+    text = """clusters:
+- name: demo
+  prometheus: {url: http://127.0.0.1:9090, timeout_seconds: 2.5}
+business_units:
+- name: 12
+  namespaces: vision
+- namespaces: [a]
+  from: tomorrow
+cost_labels: [a, b, c, d, e, f]
+coverage: {allocation: 25}
+alerts:
+  quiet_hours: {from: 19:00, to: "07:00", weekends: 3}
+  rules:
+  - rule: waste
+    waste_usd_per_hour: $3.20
+    waste_percent: 9%
+    name: ""
+  - rule: budget
+    monthly_usd: 50,000
+    percents: []
+  - rule: digest
+    evry: week
+"""
+    assert faults_of(text) == [
+        "unknown key 'alerts.rules[2].evry'; allowed there: name, scope, severity, receivers, time_zone, quiet_hours, "
+        "repeat_hours, for_hours, keep_firing_hours, rule, every, at (line 22)",
+        "clusters[0].prometheus.timeout_seconds: must be a whole number (line 3)",
+        "coverage.allocation: must be less than or equal to 1 (line 10)",
+        "business_units[0].name: must be text. Put it in quotes; without them it is the number 12 (line 5)",
+        "business_units[0].namespaces: must be a list (line 6)",
+        "business_units[1].name: is required (line 7)",
+        "business_units[1].from: must be a UTC day or time like 2026-11-19 or 2026-11-19T10:00:00Z (line 8)",
+        "cost_labels: must have at most 5 entries (line 9)",
+        "alerts.rules[0].name: must be up to 63 lower-case letters, digits and -, such as team-waste (line 17)",
+        "alerts.rules[0].waste_usd_per_hour: must be a number without units, signs or separators, but is '$3.20' "
+        "(line 15)",
+        "alerts.rules[0].waste_percent: must be a number without units, signs or separators, but is '9%' (line 16)",
+        "alerts.rules[1].monthly_usd: must be a number without units, signs or separators, but is '50,000' (line 19)",
+        "alerts.rules[1].percents: must not be empty (line 20)",
+        "alerts.quiet_hours.from: must be text. Put it in quotes; without them it is the number 1140 (line 12)",
+        "alerts.quiet_hours.weekends: must be true or false (line 12)",
+    ]
+
+
+def test_document_in_a_single_line_has_no_line_numbers() -> None:
+    assert faults_of(f'{{{HEAD}, "lookback_hours": "x"}}') == [
+        "lookback_hours: must be a whole number without units, signs or separators, but is 'x'"
+    ]
+
+
+def test_fault_in_json_that_yaml_cannot_read_has_no_line() -> None:
+    text = '{"clusters": [],\n"utilization": {"signal": "\x7f"}}'
+    assert all("(line" not in fault for fault in faults_of(text))
+
+
+@pytest.mark.parametrize("name", ["*-fraud", "%fraud", "@fraud", "`fraud`"])
+def test_unquoted_special_character_is_explained(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"in line 2: .*; put text that begins with a special character in quotes"):
+        parse_settings(f"clusters:\n- name: {name}\n")
 
 
 @pytest.mark.parametrize(

@@ -310,9 +310,9 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         ),
         (
             CLUSTERS + PRICING.replace("constant", "magic"),
-            "pricing.source: Input should be 'override', 'capacity-block', 'cur'",
+            "pricing.source: must be 'override', 'capacity-block', 'cur'",
         ),
-        (CLUSTERS + PRICING.replace(": 1}", ": 0}"), "pricing.gpu_hourly_usd: Input should be greater than 0"),
+        (CLUSTERS + PRICING.replace(": 1}", ": 0}"), "pricing.gpu_hourly_usd: must be greater than 0"),
         (CLUSTERS.replace("http", "ftp") + PRICING, "clusters[0].prometheus.url"),
         ("clusters: [unclosed", "not valid YAML"),
         ("[" * 3000, "nested too deeply"),

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.settings import parse_document
+from gpucost.settings.documents import parse_document
 from gpucost.storage.settings_store import DynamoSettingsStore
 
 

@@ -3,7 +3,7 @@
 GpuCostError
 ├── InvalidInputError        invalid input: names the value, and what is allowed           (exit 2, HTTP 400)
 │   ├── ParameterError       one parameter of a request: which one, and what is allowed
-│   ├── SettingsError        a settings document that does not validate
+│   ├── SettingsError        a settings document or parameter file that does not validate
 │   └── InvalidMessageError  an event or message that does not fit its model → dead-letter queue with the reason
 ├── AccessDeniedError        the caller lacks a permission: says which one                  (HTTP 403)
 ├── NotFoundError            the requested resource does not exist                          (HTTP 404)
@@ -38,7 +38,7 @@ class ParameterError(InvalidInputError):
 
 
 class SettingsError(InvalidInputError):
-    """A settings document does not validate.
+    """A settings document or parameter file does not validate.
 
     Args:
         fault: one sentence about the first fault. It is the message.

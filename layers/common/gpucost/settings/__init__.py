@@ -4,17 +4,14 @@ One YAML or JSON document. Unknown keys are errors that name the key. The docume
 secrets in Secrets Manager.
 """
 
-import json
 import re
-from collections.abc import Hashable, Iterator, Mapping
-from datetime import UTC, date, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails, PydanticSerializationError
+from pydantic import Field, field_validator, model_validator
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
@@ -50,6 +47,7 @@ ClusterName = Annotated[
 UtilizationSourceChoice = Literal["pod", "shared", "node", "cluster"]
 
 
+_API_PATH = re.compile(r"/api/v1(/(query|query_range|remote_write|write))?/?$")
 DEFAULT_MAX_SAMPLES_PER_QUERY = 500_000_000
 """All queries for a day of 10,000 pods process 70 million samples. A query that exceeds this limit has no selector."""
 
@@ -219,9 +217,6 @@ class BusinessUnitSettings(Section):
 class CoreSettings(Section):
     """The sections that the core reads. Features add theirs in subclasses; see `gpucost.settings_document`."""
 
-    tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
-    """Lists whose entries are one of several models: the key that selects the model, and its values."""
-
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
     """The clusters whose cost is attributed, and where their metrics are."""
     pricing: PricingSettings = PricingSettings()
@@ -286,7 +281,10 @@ class CoreSettings(Section):
             raise SettingsError(*faults)
 
     def new_document_faults(self) -> Iterator[str]:
-        """Yield a sentence for each address without TLS to which credentials would be sent."""
+        """Yield a sentence for each address without TLS to which credentials would be sent, or with an API's path."""
+        for index, cluster in enumerate(self.clusters):
+            if path := _API_PATH.search(cluster.prometheus.url):
+                yield f"settings: clusters[{index}].prometheus.url: leave out {path[0]}; queries append their own path"
         for key, address in self.addresses_with_credentials():
             if not protects_secrets(address):
                 yield f"settings: {key}: {address} has no TLS, and credentials are sent to https:// only"
@@ -299,176 +297,3 @@ class CoreSettings(Section):
 
 
 SettingsModel = TypeVar("SettingsModel", bound=CoreSettings)
-
-
-_MAX_SHOWN_CHARACTERS = 60
-"""Characters of a key that are shown in an error message."""
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys, of which YAML would silently use the last.
-
-    `CSafeLoader` would be ten times faster, but deeply nested documents crash the process.
-    """
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, AttributeError) as error:  # a date such as 2026-02-30, or a number of 5,000 digits
-            kind, value = node.tag.rpartition(":")[2], str(node.value)[:_MAX_SHOWN_CHARACTERS]
-            problem = f"{value!r} is not a valid {kind}; correct it, or put it in quotes if it is text"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=deep)
-            if not isinstance(key, Hashable):
-                break  # the base class raises the error
-            if key in seen:
-                problem = f"key {str(key)[:_MAX_SHOWN_CHARACTERS]!r} appears twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def _parse_yaml_or_json(text: str) -> Any:
-    """Parse JSON, which is a hundred times faster; YAML and invalid JSON are parsed as YAML."""
-    try:
-        return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
-    except ValueError:
-        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
-
-
-def yaml_to_json(text: str) -> str | None:
-    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be converted."""
-    try:
-        json.loads(text)
-    except ValueError:
-        try:
-            return json.dumps(_parse_yaml_or_json(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
-        except (TypeError, ValueError):
-            return None
-    return None
-
-
-def _iso(value: object) -> str:
-    if isinstance(value, date):  # or a datetime, which is one
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {max(keys, key=keys.count)!r} appears twice")
-    return mapping
-
-
-def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
-    """Parse and validate a settings document, in YAML or JSON.
-
-    Args:
-        text: the document.
-        model: the model with the allowed sections.
-
-    Raises:
-        SettingsError: the document is invalid. The message names the key and says what is allowed.
-    """
-    try:
-        document = _parse_yaml_or_json(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
-        raise SettingsError(f"settings are not valid YAML or JSON{line}: {problem}") from error
-    except RecursionError as error:
-        raise SettingsError("settings are nested too deeply") from error
-    if not isinstance(document, dict):
-        raise SettingsError("settings must be a mapping with the keys " + ", ".join(model.model_fields))
-    try:
-        settings = model.model_validate(document)
-        settings.model_dump_json()
-    except ValidationError as error:
-        faults = [f"settings: {message}" for message in _error_messages(error, model)]
-        raise SettingsError(*faults) from error
-    except PydanticSerializationError as error:
-        raise SettingsError(
-            r"settings contain an incomplete character (a lone surrogate such as \ud800); write the whole character"
-        ) from error
-    return settings
-
-
-_MESSAGES_BY_ERROR_TYPE = {
-    "tuple_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "model_attributes_type": "must be a mapping",
-}
-"""Messages in terms of the document, for errors that pydantic describes in terms of Python."""
-
-
-def _error_messages(error: ValidationError, model: type[CoreSettings]) -> list[str]:
-    """Return a message for each error. Misspelled keys come first, because they often cause a second error."""
-    errors = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
-    return list(dict.fromkeys(_error_message(details, model) for details in errors))
-
-
-def _error_message(finding: ErrorDetails, model: type[CoreSettings]) -> str:
-    path = [part for index, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], index, model)]
-    where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
-    if finding["type"] == "extra_forbidden":
-        allowed = ", ".join(_fields_at(finding["loc"][:-1], model))
-        return f"unknown key {where!r}; allowed there: {allowed}"
-    if finding["type"] == "literal_error" and path == ["pricing", "split"]:
-        expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-        return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
-    if finding["type"].startswith("union_tag"):
-        key, tags = next(tagged for name, tagged in model.tagged_lists.items() if name in path)
-        *first_tags, last_tag = tags
-        verb = "must be" if finding["type"] == "union_tag_invalid" else "is required:"
-        return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}"
-    message = _MESSAGES_BY_ERROR_TYPE.get(finding["type"], finding["msg"].removeprefix("Value error, "))
-    return f"{where}: {message}" if where else message
-
-
-def _is_tag(path: tuple[int | str, ...], index: int, model: type[CoreSettings]) -> bool:
-    """Whether a part of an error's path is pydantic's tag for one of several models, and not a key of the document."""
-    part = path[index]
-    if part in {"[key]", "policy", "custom"}:
-        return True
-    after_index = index > 0 and isinstance(path[index - 1], int)
-    return after_index and any(part in tags for _, tags in model.tagged_lists.values())
-
-
-def _fields_at(path: tuple[int | str, ...], model: type[CoreSettings]) -> list[str]:
-    """The keys that are allowed in the section at a path."""
-    sections: list[Any] = [model]
-    for index, part in enumerate(path):
-        if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
-            continue
-        if _is_tag(path, index, model):
-            sections = [section for section in sections if part in _discriminator_values(section)]
-        else:
-            sections = _sections_of(sections[0].model_fields[part].annotation)
-    return [field.alias or name for name, field in sections[0].model_fields.items()]
-
-
-def _discriminator_values(section: Any) -> tuple[Any, ...]:
-    """The values of `rule` or `type` that select a model from a union."""
-    return tuple(
-        value
-        for name in ("rule", "type")
-        if name in section.model_fields
-        for value in getattr(section.model_fields[name].annotation, "__args__", ())
-    )
-
-
-def _sections_of(annotation: Any) -> list[Any]:
-    """The models inside `X | None`, `tuple[X, ...]`, `Annotated[X, …]` or a union of several."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for argument in getattr(annotation, "__args__", ()) for section in _sections_of(argument)]

@@ -89,6 +89,8 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     former_names: ClassVar[Mapping[str, str]] = {}
     """Current names of keys by their former names, which are read until the next release."""
+    tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
+    """Lists whose entries are one of several models: the key that selects the model, and its values."""
 
     @model_validator(mode="before")
     @classmethod

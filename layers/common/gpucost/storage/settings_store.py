@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic
 
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
-from gpucost.settings import CoreSettings, SettingsModel, parse_document, yaml_to_json
+from gpucost.settings import CoreSettings, SettingsModel
+from gpucost.settings.documents import parse_document, yaml_to_json
 from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 

@@ -1,0 +1,116 @@
+"""What `gpucost settings check` notes about valid settings: entries that have another effect than they seem to."""
+
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpucost.settings_document import SettingsDocument
+
+_PERCENT_KEYS = ("waste_percent", "utilization_percent", "percent")
+_WILDCARDS = re.compile(r"[*?\[]")
+
+
+def notes_on(settings: "SettingsDocument") -> list[str]:
+    """A sentence for each entry of valid settings that probably does not do what its author meant."""
+    return [
+        *_unknown_business_units(settings),
+        *_units_without_pods(settings),
+        *_patterns_of_labels(settings),
+        *_unknown_clusters(settings),
+        *_percents_below_one(settings),
+        *_receivers(settings),
+    ]
+
+
+def _unknown_business_units(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on names of units in grants and in alert rules that no unit of the settings has."""
+    granted = [role.removeprefix("bu:") for grant in settings.access or () for role in grant.roles if role[:3] == "bu:"]
+    in_rules = [
+        pattern
+        for _, rule in _rules(settings)
+        for pattern in (
+            *rule.scope.business_units,
+            *(override.business_unit for override in _overrides(rule) if override.business_unit is not None),
+        )
+    ]
+    names = [unit.name for unit in settings.business_units]
+    for name in dict.fromkeys([*granted, *in_rules]):
+        if not _matches_any(name, names):
+            yield f"{name!r} is no business unit of these settings. It has an effect only if a namespace has this name"
+
+
+def _units_without_pods(settings: "SettingsDocument") -> Iterator[str]:
+    """A note on the first unit that owns every namespace, if others follow it."""
+    for index, unit in enumerate(settings.business_units[:-1]):
+        if "*" in unit.namespaces and unit.since is None and not (unit.namespace_labels or unit.pod_labels):
+            later = ", ".join(dict.fromkeys(later.name for later in settings.business_units[index + 1 :]))
+            yield (
+                f"business_units[{index}] ({unit.name}) owns the pods of every namespace, and the first unit that "
+                f"matches owns a pod, so these own none: {later}. Move {unit.name} to the end"
+            )
+            return
+
+
+def _patterns_of_labels(settings: "SettingsDocument") -> Iterator[str]:
+    for index, unit in enumerate(settings.business_units):
+        for section, labels in (("namespace_labels", unit.namespace_labels), ("pod_labels", unit.pod_labels)):
+            for key, value in labels.items():
+                if _WILDCARDS.search(value):
+                    yield (
+                        f"business_units[{index}].{section}.{key}: {value!r} is compared as it is. Only namespaces "
+                        "take patterns"
+                    )
+
+
+def _unknown_clusters(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on patterns of clusters that match none."""
+    names = [cluster.name for cluster in settings.clusters]
+    patterns = [
+        (f"pricing.{section}[{index}].cluster", entry.cluster)
+        for section, entries in (("rates", settings.pricing.rates), ("discounts", settings.pricing.discounts))
+        for index, entry in enumerate(entries)
+        if entry.cluster is not None
+    ]
+    for key, rule in _rules(settings):
+        patterns += [(f"{key}.scope.clusters", pattern) for pattern in rule.scope.clusters]
+        patterns += [(f"{key}.overrides", item.cluster) for item in _overrides(rule) if item.cluster is not None]
+    for key, pattern in patterns:
+        if not _matches_any(pattern, names):
+            yield f"{key}: {pattern!r} matches none of the clusters {', '.join(names)}, so the entry has no effect"
+
+
+def _percents_below_one(settings: "SettingsDocument") -> Iterator[str]:
+    sections: list[tuple[str, Any]] = [
+        (f"pricing.discounts[{index}]", discount) for index, discount in enumerate(settings.pricing.discounts)
+    ]
+    for key, rule in _rules(settings):
+        sections += [(key, rule), *((f"{key}.overrides[{n}]", item) for n, item in enumerate(_overrides(rule)))]
+    for key, section in sections:
+        for name in _PERCENT_KEYS:
+            percent = getattr(section, name, None)
+            if percent is not None and 0 < percent < 1:
+                hundredfold = f"{(percent * 100).normalize():f}"
+                yield f"{key}.{name}: {percent} means {percent}%. If {hundredfold}% is meant, write {hundredfold}"
+
+
+def _receivers(settings: "SettingsDocument") -> Iterator[str]:
+    receivers = settings.alerts.receivers
+    if settings.alerts.rules and not receivers:
+        yield "alerts has rules but no receivers: gpucost alerts list shows the alerts, and nobody is notified"
+    unnamed = [receiver.type for receiver in receivers if receiver.name is None]
+    for kind in dict.fromkeys(kind for kind in unnamed if unnamed.count(kind) > 1):
+        yield f"{unnamed.count(kind)} receivers without a name are all {kind!r}: rules cannot choose between them"
+
+
+def _rules(settings: "SettingsDocument") -> list[tuple[str, Any]]:
+    return [(f"alerts.rules[{index}]", rule) for index, rule in enumerate(settings.alerts.rules)]
+
+
+def _overrides(rule: Any) -> Iterable[Any]:
+    return getattr(rule, "overrides", ())
+
+
+def _matches_any(pattern: str, names: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)

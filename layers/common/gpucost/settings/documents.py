@@ -1,0 +1,309 @@
+"""Reads YAML and JSON documents into their models, with error messages in terms of the document."""
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError
+
+from gpucost.core.errors import SettingsError
+from gpucost.settings.section import Section
+
+Document = TypeVar("Document", bound=Section)
+
+_MAX_SHOWN_CHARACTERS = 60
+"""Characters of a key or value that are shown in an error message."""
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """A YAML loader that refuses duplicate keys, of which YAML would silently use the last.
+
+    `CSafeLoader` would be ten times faster, but deeply nested documents crash the process.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, AttributeError) as error:  # a date such as 2026-02-30, or a number of 5,000 digits
+            kind, value = node.tag.rpartition(":")[2], str(node.value)[:_MAX_SHOWN_CHARACTERS]
+            problem = f"{value!r} is not a valid {kind}; correct it, or put it in quotes if it is text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=deep)
+            if not isinstance(key, Hashable):
+                break  # the base class raises the error
+            if key in seen:
+                problem = f"key {str(key)[:_MAX_SHOWN_CHARACTERS]!r} appears twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def parse_document(text: str, model: type[Document], name: str = "settings") -> Document:
+    """Parse and validate a document, in YAML or JSON.
+
+    Args:
+        text: the document.
+        model: the model with the allowed sections.
+        name: plural noun for the document in messages.
+
+    Raises:
+        SettingsError: the document is invalid. Each fault names the key and its line, and says what is allowed.
+    """
+    return validate_document(load_document(text, name), model, text, name)
+
+
+def load_document(text: str, name: str) -> Any:
+    """Parse YAML or JSON without validating it.
+
+    Raises:
+        SettingsError: the text is neither.
+    """
+    try:
+        return _parse_yaml_or_json(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        problem = " ".join(str(getattr(error, "problem", error)).split())
+        if "undefined alias" in problem or "cannot start any token" in problem:
+            problem += "; put text that begins with a special character in quotes"
+        raise SettingsError(f"{name} are not valid YAML or JSON{line}: {problem}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{name} are nested too deeply") from error
+
+
+def validate_document(document: Any, model: type[Document], text: str, name: str) -> Document:
+    """Validate a parsed document.
+
+    Args:
+        document: the parsed document.
+        model: the model with the allowed sections.
+        text: the document's text, in which lines are looked up.
+        name: plural noun for the document in messages.
+
+    Raises:
+        SettingsError: the document is invalid. Each fault names the key and its line, and says what is allowed.
+    """
+    if not isinstance(document, dict):
+        raise SettingsError(f"{name} must be a mapping with the keys {', '.join(_keys_of(model))}")
+    try:
+        parsed = model.model_validate(document)
+        parsed.model_dump_json()
+    except ValidationError as error:
+        raise SettingsError(*(f"{name}: {message}" for message in _error_messages(error, model, text))) from error
+    except PydanticSerializationError as error:
+        raise SettingsError(
+            rf"{name} contain an incomplete character (a lone surrogate such as \ud800); write the whole character"
+        ) from error
+    return parsed
+
+
+def _parse_yaml_or_json(text: str) -> Any:
+    """Parse JSON, which is a hundred times faster; YAML and invalid JSON are parsed as YAML."""
+    try:
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
+    except ValueError:
+        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+
+
+def yaml_to_json(text: str) -> str | None:
+    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be converted."""
+    try:
+        json.loads(text)
+    except ValueError:
+        try:
+            return json.dumps(_parse_yaml_or_json(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
+        except (TypeError, ValueError):
+            return None
+    return None
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, date):  # or a datetime, which is one
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {max(keys, key=keys.count)!r} appears twice")
+    return mapping
+
+
+def _unquoted(value: object) -> str:
+    """Describe an unquoted value that is not text to YAML and JSON."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"the number {value}" if isinstance(value, int | float | Decimal) else f"the date {value}"
+
+
+def _text_message(finding: ErrorDetails) -> str:
+    value = finding["input"]
+    if isinstance(value, int | float | Decimal | date):
+        return f"must be text. Put it in quotes; without them it is {_unquoted(value)}"
+    return "must be text"
+
+
+def _number_message(finding: ErrorDetails, kind: str = "a number") -> str:
+    value = finding["input"]
+    if not isinstance(value, str):
+        return f"must be {kind}"
+    return f"must be {kind} without units, signs or separators, but is {value[:_MAX_SHOWN_CHARACTERS]!r}"
+
+
+def _whole_number_message(finding: ErrorDetails) -> str:
+    return _number_message(finding, "a whole number")
+
+
+def _length_message(finding: ErrorDetails) -> str:
+    limits, unit = finding["ctx"], "characters" if finding["type"].startswith("string") else "entries"
+    if "max_length" in limits:
+        return f"must have at most {limits['max_length']} {unit}"
+    least = limits["min_length"]
+    return "must not be empty" if least == 1 else f"must have at least {least} {unit}"
+
+
+_TIME_MESSAGE = "must be a UTC day or time like 2026-11-19 or 2026-11-19T10:00:00Z"
+
+_MESSAGES_BY_ERROR_TYPE: Mapping[str, str | Callable[[ErrorDetails], str]] = {
+    "missing": "is required",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "datetime_type": _TIME_MESSAGE,
+    "datetime_parsing": _TIME_MESSAGE,
+    "datetime_from_date_parsing": _TIME_MESSAGE,
+    "datetime_object_invalid": _TIME_MESSAGE,
+    "string_type": _text_message,
+    "decimal_type": _number_message,
+    "decimal_parsing": _number_message,
+    "int_type": _whole_number_message,
+    "int_parsing": _whole_number_message,
+    "int_from_float": _whole_number_message,
+    "too_short": _length_message,
+    "too_long": _length_message,
+    "string_too_short": _length_message,
+    "string_too_long": _length_message,
+}
+"""Messages in terms of the document, for errors that pydantic describes in terms of Python."""
+
+
+def _error_messages(error: ValidationError, model: type[Section], text: str) -> Iterator[str]:
+    """Yield a message for each error. Misspelled keys come first, because they often cause a second error."""
+    errors = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
+    sections = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
+    errors = [details for details in errors if details["type"] != "too_short" or details["loc"] not in sections]
+    lines = _Lines(text)
+    messages: dict[str, int | None] = {}
+    for details in errors:
+        path = [part for index, part in enumerate(details["loc"]) if not _is_tag(details["loc"], index, model)]
+        messages.setdefault(_error_message(details, path, model), lines.line_of(path))
+    for message, line in messages.items():
+        yield message if line is None else f"{message} (line {line})"
+
+
+class _Lines:
+    """Finds the lines of keys in a document of several lines."""
+
+    def __init__(self, text: str) -> None:
+        self._root: yaml.Node | None = None
+        if "\n" in text.strip():
+            with suppress(yaml.YAMLError, RecursionError):  # JSON may contain escapes that YAML refuses
+                self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+
+    def line_of(self, path: list[int | str]) -> int | None:
+        """The line of the key at a path, or of the innermost section that the document has; None if unknown."""
+        node, line = self._root, None
+        for part in path:
+            if isinstance(node, yaml.MappingNode):
+                key_and_value = next((pair for pair in node.value if pair[0].value == str(part)), None)
+                if key_and_value is None:
+                    break
+                key, node = key_and_value
+                line = key.start_mark.line + 1
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                line = node.start_mark.line + 1
+            else:
+                break
+        return line
+
+
+def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Section]) -> str:
+    where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
+    if finding["type"] == "extra_forbidden":
+        allowed = ", ".join(_fields_at(finding["loc"][:-1], model))
+        return f"unknown key {where!r}; allowed there: {allowed}"
+    if finding["type"] == "literal_error" and path == ["pricing", "split"]:
+        expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
+    if finding["type"].startswith("union_tag"):
+        key, tags = next(tagged for name, tagged in model.tagged_lists.items() if name in path)
+        *first_tags, last_tag = tags
+        verb = "must be" if finding["type"] == "union_tag_invalid" else "is required:"
+        return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}"
+    message = _MESSAGES_BY_ERROR_TYPE.get(finding["type"])
+    if message is None:
+        message = finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    elif not isinstance(message, str):
+        message = message(finding)
+    return f"{where}: {message}" if where else message
+
+
+def _is_tag(path: tuple[int | str, ...], index: int, model: type[Section]) -> bool:
+    """Whether a part of an error's path is pydantic's tag for one of several models, and not a key of the document."""
+    part = path[index]
+    if part in {"[key]", "policy", "custom"}:
+        return True
+    after_index = index > 0 and isinstance(path[index - 1], int)
+    return after_index and any(part in tags for _, tags in model.tagged_lists.values())
+
+
+def _fields_at(path: tuple[int | str, ...], model: type[Section]) -> list[str]:
+    """The keys that are allowed in the section at a path."""
+    sections: list[Any] = [model]
+    for index, part in enumerate(path):
+        if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
+            continue
+        if _is_tag(path, index, model):
+            sections = [section for section in sections if part in _discriminator_values(section)]
+        else:
+            sections = _sections_of(sections[0].model_fields[part].annotation)
+    return _keys_of(sections[0])
+
+
+def _keys_of(section: Any) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _discriminator_values(section: Any) -> tuple[Any, ...]:
+    """The values of `rule` or `type` that select a model from a union."""
+    return tuple(
+        value
+        for name in ("rule", "type")
+        if name in section.model_fields
+        for value in getattr(section.model_fields[name].annotation, "__args__", ())
+    )
+
+
+def _sections_of(annotation: Any) -> list[Any]:
+    """The models inside `X | None`, `tuple[X, ...]`, `Annotated[X, …]` or a union of several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for argument in getattr(annotation, "__args__", ()) for section in _sections_of(argument)]
