@@ -62,9 +62,8 @@ def print_summary(console: Console, summary: Summary, *, api: str = "") -> None:
 
 def units_table(response: Mapping[str, Any]) -> Table:
     """Build the table of the business units with most waste, and of all."""
-    coverage, currency = response["coverage"], response["currency"]
-    hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
-    title = f"{response['start']} to {response['end']}, {hours}"
+    currency = response["currency"]
+    title = f"{response['start']} to {response['end']}, {report.complete_hours(response)}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("business unit", overflow="fold")
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):

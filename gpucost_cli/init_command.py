@@ -4,8 +4,10 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -160,6 +162,21 @@ def init(
         f"  make deploy ENV={environment}            # in a clone of gpucost, with {FILE_NAME} in its folder\n"
         f"  gpucost settings push {settings_path} --stack {stack.stack_name} --region {region}"
     )
+    if not _is_reachable_from_lambda(prometheus["url"]):
+        click.echo(
+            f"note: {prometheus['url']} works for commands on this machine. The deployed service needs an address that "
+            "Lambda can reach: before the push, write AMP's or an https address with a token into the settings"
+        )
+
+
+def _is_reachable_from_lambda(url: str) -> bool:
+    """Whether an address is neither of this machine nor of a cluster's own DNS."""
+    host = urlsplit(url).hostname or ""
+    try:
+        is_local = ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost" or host.endswith((".svc", ".cluster.local"))
+    return not is_local
 
 
 def _refuse_existing(path: Path) -> None:

@@ -89,7 +89,15 @@ def answer(name: str, question: str, default: str | None = None) -> Any:
     if default is not None and accepts_defaults():
         return option.type.convert(default, option, context)
     require_terminal(option.opts[0], default)
-    return click.prompt(question, default=default, show_default=bool(default), type=option.type, err=True)
+
+    def convert(text: str) -> Any:
+        if not text and default is None:
+            raise click.UsageError("an answer is required; Ctrl-C ends the command.")
+        return option.type.convert(text, option, context)
+
+    return click.prompt(
+        question, default=default or "", show_default=bool(default), type=option.type, value_proc=convert, err=True
+    )
 
 
 def accepts_defaults() -> bool:

@@ -68,12 +68,28 @@ def hours_tables(records: Sequence[HourRecord]) -> Iterator[Table | str]:
             yield escape(f"{title}: {'; '.join(record.notes)}")
             continue
         yield from _totals_tables(title, record.by_business_unit(), record.totals, record.currency)
-        for note in record.notes:
+        for note in _with_instance_types_together(record.notes):
             yield escape(f"note: {note}")
     for cluster in sorted({record.cluster for record in records}):
         cluster_records = [record for record in records if record.cluster == cluster]
         if len(cluster_records) > 1:
             yield from _sum_tables(cluster, cluster_records)
+
+
+def _with_instance_types_together(notes: Iterable[str]) -> list[str]:
+    """Join the notes on instance types that have the same price source."""
+    types_by_source: dict[str, list[str]] = {}
+    for note in notes:
+        instance_type, is_priced, source = note.partition(" is priced at ")
+        types_by_source.setdefault(source if is_priced else "", []).append(instance_type if is_priced else note)
+    others = types_by_source.pop("", [])
+    return [
+        *(
+            f"{', '.join(types)} {'is' if len(types) == 1 else 'are'} priced at {source}"
+            for source, types in types_by_source.items()
+        ),
+        *others,
+    ]
 
 
 def _sum_tables(cluster: str, records: Sequence[HourRecord]) -> Iterator[Table | str]:

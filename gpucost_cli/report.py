@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost.core.hours import HOUR
 from gpucost.http.pagination import NEXT_CURSOR_HEADER
 from gpucost.runtime.bounded_http import connection_problem
 from gpucost.runtime.json_text import dumps
@@ -111,10 +113,19 @@ def parse_json_exactly(text: str) -> dict[str, Any]:
     return document
 
 
+def complete_hours(document: Mapping[str, Any]) -> str:
+    """How many hours of a response's period and clusters are complete. Each cluster has its own hours."""
+    coverage = document["coverage"]
+    period = datetime.fromisoformat(document["end"]) - datetime.fromisoformat(document["start"])
+    clusters = int(coverage["hours_expected"]) // max(period // HOUR, 1)
+    of_clusters = f" in {clusters} clusters" if clusters > 1 else ""
+    return f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete{of_clusters}"
+
+
 def business_unit_tables(document: dict[str, Any]) -> list[Any]:
     """Render a response of `/v1/business-units` as tables and notes."""
-    rows, totals, coverage = document["rows"], document["totals"], document["coverage"]
-    hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
+    rows, totals = document["rows"], document["totals"]
+    hours = complete_hours(document)
     if totals.get("allocated_gpu_hours") is None:
         return [*_default_window_note(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     units = {row["business_unit"]: row for row in rows}
@@ -131,8 +142,8 @@ def business_unit_tables(document: dict[str, Any]) -> list[Any]:
 
 def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     """Render a response of `/v1/costs` as tables and notes."""
-    coverage, totals, currency = document["coverage"], document["totals"], document["currency"]
-    hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
+    totals, currency = document["totals"], document["currency"]
+    hours = complete_hours(document)
     if totals.get("allocated_gpu_hours") is None:
         return [*_default_window_note(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
     has_times, has_idle = document["granularity"] != "total", document["idle"] != "hidden"

@@ -88,7 +88,8 @@ def show(stack: str, version: int | None) -> None:
       gpucost settings show --stack gpucost > settings.yaml
     """
     store = settings_store(stack)
-    click.echo((store.version(version) if version else store.current()).text, nl=False)
+    text = (store.version(version) if version else store.current()).text
+    click.echo(text, nl=not text.endswith("\n"))
 
 
 @settings.command()

@@ -19,7 +19,7 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
         *_units_without_pods(settings),
         *_patterns_of_labels(settings),
         *_unknown_clusters(settings),
-        *_percents_below_one(settings),
+        *_small_percents(settings),
         *_receivers(settings),
     ]
 
@@ -75,18 +75,19 @@ def _unknown_clusters(settings: "SettingsDocument") -> Iterator[str]:
     ]
     for key, rule in _rules(settings):
         patterns += [(f"{key}.scope.clusters", pattern) for pattern in rule.scope.clusters]
-        patterns += [(f"{key}.overrides", item.cluster) for item in _overrides(rule) if item.cluster is not None]
+        named = [override.cluster for override in _overrides(rule) if override.cluster is not None]
+        patterns += [(f"{key}.overrides", pattern) for pattern in named]
     for key, pattern in patterns:
         if not _matches_any(pattern, names):
             yield f"{key}: {pattern!r} matches none of the clusters {', '.join(names)}, so the entry has no effect"
 
 
-def _percents_below_one(settings: "SettingsDocument") -> Iterator[str]:
+def _small_percents(settings: "SettingsDocument") -> Iterator[str]:
     sections: list[tuple[str, Any]] = [
         (f"pricing.discounts[{index}]", discount) for index, discount in enumerate(settings.pricing.discounts)
     ]
     for key, rule in _rules(settings):
-        sections += [(key, rule), *((f"{key}.overrides[{n}]", item) for n, item in enumerate(_overrides(rule)))]
+        sections += [(key, rule), *((f"{key}.overrides[{n}]", override) for n, override in enumerate(_overrides(rule)))]
     for key, section in sections:
         for name in _PERCENT_KEYS:
             percent = getattr(section, name, None)
@@ -98,7 +99,7 @@ def _percents_below_one(settings: "SettingsDocument") -> Iterator[str]:
 def _receivers(settings: "SettingsDocument") -> Iterator[str]:
     receivers = settings.alerts.receivers
     if settings.alerts.rules and not receivers:
-        yield "alerts has rules but no receivers: gpucost alerts list shows the alerts, and nobody is notified"
+        yield "alerts has rules but no receivers: alerts are only listed by gpucost alerts list"
     unnamed = [receiver.type for receiver in receivers if receiver.name is None]
     for kind in dict.fromkeys(kind for kind in unnamed if unnamed.count(kind) > 1):
         yield f"{unnamed.count(kind)} receivers without a name are all {kind!r}: rules cannot choose between them"

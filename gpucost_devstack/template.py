@@ -9,6 +9,8 @@ from typing import Any
 _CARRIED_FILES = Path(__file__).resolve().parent / "repository"
 REPOSITORY = _CARRIED_FILES if _CARRIED_FILES.is_dir() else Path(__file__).resolve().parents[1]
 """The repository; in a wheel, the folder with those of its files that the wheel carries."""
+IS_INSTALLED = REPOSITORY == _CARRIED_FILES
+"""Whether this runs from a wheel, without a clone."""
 TEMPLATE = REPOSITORY / "template.yaml"
 REGION = "eu-central-1"
 """Any region will do. The transform derives the partition from it."""

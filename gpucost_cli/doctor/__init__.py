@@ -19,6 +19,7 @@ from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
 from gpucost_cli.doctor.collection import FactsCollector
 from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
 from gpucost_cli.doctor.utilization import HeldGpus, gpus_held_by_signal_and_source
+from gpucost_cli.documentation import page_path
 from gpucost_cli.placeholders import refuse_placeholders
 
 Attribution = Literal["possible", "wrong", "impossible"]
@@ -119,7 +120,7 @@ def examine_cluster(
 
 _NAME_TENANT = (
     "settings, prometheus: headers: {X-Scope-OrgID: …}, with the tenant that has the cluster's metrics "
-    "(docs/how-to/clusters/other-servers.md)"
+    f"({page_path('docs/how-to/clusters/other-servers.md')})"
 )
 _GIVE_CREDENTIALS = (
     "provide AWS credentials as for the AWS CLI: AWS_PROFILE, aws configure or aws sso login; "

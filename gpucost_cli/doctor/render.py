@@ -12,6 +12,7 @@ from gpucost.runtime.json_text import decimal_text, dumps
 from gpucost_cli.doctor import Attribution, ClusterReport
 from gpucost_cli.doctor.checks import Check
 from gpucost_cli.doctor.setup import CollectionSetup
+from gpucost_cli.documentation import page_path
 from gpucost_cli.rendering import printable
 
 _SEVERITIES = ("required", "recommended", "optional")
@@ -48,33 +49,33 @@ def as_json(reports: Iterable[ClusterReport]) -> str:
 
 
 def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
-    """For each cluster: all checks, the utilization sources of held GPUs, and findings with the line to change.
+    """For each cluster, all checks and the utilization sources of held GPUs; then, for each, what to change.
 
-    Clusters whose Prometheus does not answer are listed together, without tables.
+    The findings come last, because that is what a terminal shows. Clusters whose Prometheus does not answer are listed
+    together, without tables.
     """
     unreachable: dict[tuple[str | None, str | None], list[ClusterReport]] = {}
     for report in reports:
         if report.is_unreachable:
             (check,) = report.checks
             unreachable.setdefault((check.finding, check.change), []).append(report)
+    reachable = [report for report in reports if not report.is_unreachable]
+    for report in reachable:
+        yield _checks_table(report)
+        if report.utilization:
+            yield _utilization_table(report)
     for same_check in unreachable.values():
         yield printable(f"{', '.join(report.cluster for report in same_check)}: {_SUMMARIES['impossible']}")
         yield from _findings_by_line_to_change(same_check[0])
-    for report in reports:
-        if report.is_unreachable:
-            continue
-        yield _checks_table(report)
+    for report in reachable:
+        yield printable(f"{report.cluster}: {_SUMMARIES[report.attribution]}")
         if report.setup:
             yield printable(_describe_setup(report.setup))
-        if report.utilization:
-            yield _utilization_table(report)
         yield from _findings_by_line_to_change(report)
 
 
 def _checks_table(report: ClusterReport) -> Table:
-    table = Table(
-        title=escape(f"{report.cluster}: {_SUMMARIES[report.attribution]}"), box=box.SIMPLE_HEAD, title_justify="left"
-    )
+    table = Table(title=escape(f"checks of {report.cluster}"), box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("check", overflow="fold")
     table.add_column("status", no_wrap=True)
     table.add_column("severity", no_wrap=True)
@@ -95,11 +96,12 @@ def _checks_table(report: ClusterReport) -> Table:
 
 def _describe_setup(setup: CollectionSetup) -> str:
     collectors = ", ".join(setup.collectors) or "unknown"
-    return f"collector: {collectors}; server: {setup.server or 'unknown'} ({', '.join(setup.pages)})"
+    return f"collector: {collectors}; server: {setup.server or 'unknown'} ({', '.join(map(page_path, setup.pages))})"
 
 
 def _utilization_table(report: ClusterReport) -> Table:
-    table = Table(title="utilization of held GPUs", box=box.SIMPLE_HEAD, title_justify="left")
+    title = escape(f"utilization of held GPUs of {report.cluster}")
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("signal", overflow="fold")
     table.add_column("utilization source")
     table.add_column("GPUs held", justify="right")

@@ -42,7 +42,7 @@ def render_files(
         autoescape=False,  # YAML needs no HTML escapes; the settings and parameters validate the values
     )
     environment.filters["yaml"] = _as_yaml
-    variables = dict(values)
+    variables = {**values, "target": target}
     wanted = set(TARGETS[target] if target else _template_names(templates)) - (
         frozenset() if target else ONLY_FOR_EXISTING_CLUSTERS
     )

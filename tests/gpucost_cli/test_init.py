@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from gpucost.core.hours import format_timestamp
 from gpucost.settings_document import parse_settings
-from gpucost_cli.init_command import list_workspaces, render_settings
+from gpucost_cli.init_command import _is_reachable_from_lambda, list_workspaces, render_settings
 from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios.units_owners_and_claims import worked_example
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
@@ -102,6 +102,24 @@ def test_options_and_yes_write_both_files_without_a_terminal(fleet: str, tmp_pat
     assert files(tmp_path) == ["samconfig.toml", "settings.yaml"]
     for command in ("gpucost doctor", "gpucost attribute", "make deploy", "gpucost settings push"):
         assert command in result.stdout
+    assert f"note: {fleet} works for commands on this machine." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "is_reachable"),
+    [
+        ("http://127.0.0.1:9090", False),
+        ("http://[::1]:9090", False),
+        ("http://localhost:9090", False),
+        ("http://prometheus-server.monitoring.svc", False),
+        ("http://prometheus-server.monitoring.svc.cluster.local:80/prometheus", False),
+        ("https://prometheus.internal.example.net", True),
+        ("http://10.0.3.7:9090", True),
+        ("https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1", True),
+    ],
+)
+def test_addresses_of_this_machine_and_of_a_cluster_are_unreachable_from_lambda(url: str, is_reachable: bool) -> None:
+    assert _is_reachable_from_lambda(url) is is_reachable
 
 
 def test_attribute_runs_on_the_written_settings(fleet: str, tmp_path: Path) -> None:
@@ -117,7 +135,9 @@ def test_every_question_can_be_answered_on_a_terminal(fleet: str, tmp_path: Path
         tmp_path,
         ("AWS region", "europe"),
         ("AWS region", REGION),
+        ("Name of the EKS cluster", ""),
         ("Name of the EKS cluster", "prod"),
+        ("URL of the cluster's Prometheus", ""),
         ("URL of the cluster's Prometheus", fleet),
         ("Authentication", ""),
         ("Price of a GPU-hour", "2.5"),
@@ -129,6 +149,7 @@ def test_every_question_can_be_answered_on_a_terminal(fleet: str, tmp_path: Path
     )
     assert status == 0, text
     assert "'europe' must be an AWS region" in text
+    assert text.count("an answer is required") == 2
     settings = parse_settings((tmp_path / "settings.yaml").read_text())
     assert str(settings.pricing.gpu_hourly_usd) == "2.5"
     assert settings.business_units[0].name == "team"

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from gpucost_cli.rendering import print_table
+from gpucost_cli.rendering import _with_instance_types_together, print_table
 
 LONG_NAME = "kube_pod_container_resource_requests_of_a_very_long_metric " * 4
 
@@ -42,3 +42,17 @@ def test_terminal_wraps_names() -> None:
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_text_is_never_wrapped(is_terminal: bool) -> None:
     assert printed(LONG_NAME, is_terminal=is_terminal) == LONG_NAME + "\n"
+
+
+def test_instance_types_with_the_same_price_source_share_a_note() -> None:
+    notes = [
+        "p5.48xlarge is priced at the list price of 2026-07-20, us-east-1",
+        "1 of 60 scrapes is missing",
+        "g5.xlarge is priced at the list price of 2026-07-20, us-gov-west-1",
+        "g6.12xlarge is priced at the list price of 2026-07-20, us-east-1",
+    ]
+    assert _with_instance_types_together(notes) == [
+        "p5.48xlarge, g6.12xlarge are priced at the list price of 2026-07-20, us-east-1",
+        "g5.xlarge is priced at the list price of 2026-07-20, us-gov-west-1",
+        "1 of 60 scrapes is missing",
+    ]

@@ -139,6 +139,7 @@ def test_prometheus_without_aws_needs_no_parameters(tmp_path: Path) -> None:
     labels = yaml.safe_load((tmp_path / "manifests/helm/kube-state-metrics.yaml").read_text())["metricLabelsAllowlist"]
     assert labels[1:] == ["namespaces=[org/unit]", "pods=[project]"]
     environment = (tmp_path / "manifests/env.sh").read_text()
+    assert set(re.findall(r"(\w+)_VERSION=", environment)) == {"DCGM_EXPORTER", "KUBE_STATE_METRICS"}
     assert "AWS_" not in environment
     assert "AMP_" not in environment
     refused = in_this_process("manifests", "render", *arguments)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -76,6 +77,8 @@ def test_installed_command_attributes_an_hour(
     # The samples are older than a day, which the doctor sees.
     assert (examined.returncode, examined.stderr) == (1, "gpucost: attribution is impossible for cluster c\n")
     assert "kube_pod_container_resource_requests" in examined.stdout
+    named_page = re.search(r"^collector: .* \((.*)\)$", examined.stdout, re.MULTILINE)
+    assert named_page and Path(named_page[1]).is_file()
 
 
 def test_installed_command_carries_manifests_and_schema(

@@ -171,6 +171,7 @@ def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     assert "identity exact" in gpucost("report", "--stack", "local")
     assert simplejson.loads(gpucost("report", "--api", running.url, "--format", "json"))["rows"]
     document = gpucost("settings", "show", "--stack", "local")
+    assert document.endswith("}\n")
     assert simplejson.loads(document)["clusters"][0]["name"] == demo.CLUSTERS[0]
     path = Path(running.environment["XDG_CACHE_HOME"]) / "settings.json"
     path.write_text(document)

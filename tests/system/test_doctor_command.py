@@ -52,6 +52,20 @@ def test_table_shows_checks_and_changes(tmp_path: Path, prometheus: Callable[[st
     assert "→ dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true" in done.stdout
 
 
+def test_findings_of_all_clusters_follow_all_tables(
+    tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
+) -> None:
+    urls = {"good": prometheus(healthy().text()), "shared": prometheus(shared().text()), "bad": refused_url}
+    clusters = ", ".join(f'{{name: {name}, prometheus: {{url: "{url}"}}}}' for name, url in urls.items())
+    done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=f"[{clusters}]")), COLUMNS="140")
+    starts = [
+        "checks of good", "utilization of held GPUs of good", "checks of shared", "utilization of held GPUs of shared",
+        "bad: attribution is impossible", "good: attribution is possible", "shared: attribution is possible",
+    ]  # fmt: skip
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert [line for line in lines if line in starts] == starts
+
+
 def test_only_the_unreachable_cluster_is_impossible(
     tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
 ) -> None:

@@ -4,11 +4,12 @@ import io
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost_cli.rendering import print_table
-from gpucost_cli.report import business_unit_tables, costs_tables
+from gpucost_cli.report import business_unit_tables, complete_hours, costs_tables
 from tests.records import amount
 
 
@@ -106,3 +107,17 @@ def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
         assert "$1,131,234.56" in row
         assert "$1,506,774.81" in row
         assert "…" not in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("72", "70 of 72 hours complete in 3 clusters"),
+        ("24", "70 of 24 hours complete"),
+        ("0", "70 of 0 hours complete"),
+    ],
+)
+def test_hours_of_several_clusters_are_named_as_such(expected: str, text: str) -> None:
+    coverage = {"hours_complete": Decimal(70), "hours_expected": Decimal(expected)}
+    response = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z", "coverage": coverage}
+    assert complete_hours(response) == text

@@ -51,5 +51,6 @@ def test_secret_value_instead_of_its_name_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as rejection:
         parse_settings(HEAD + '{receivers: [{type: slack, secret: "https://hooks.slack.com/services/T/B/topsecret"}]}')
     assert str(rejection.value) == (
-        "settings: alerts.receivers[0].secret: must be the name of a secret that begins with gpucost/, never its value (line 3)"
+        "settings: alerts.receivers[0].secret: must be the name of a secret that begins with gpucost/, never its value "
+        "(line 3)"
     )

@@ -185,11 +185,11 @@ class BusinessUnitSettings(Section):
     name: Name
     """The business unit's name in reports and in the API."""
     namespaces: tuple[Name, ...] = ()
-    """Shell patterns such as `team-*`."""
+    """Shell patterns such as `team-*`. The unit owns all pods of a namespace that one of them matches."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
-    """Labels of the namespace with their values; all must match."""
+    """Labels with their values. The unit also owns all pods of a namespace that has all of them."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
-    """Labels of the pod with their values; all must match."""
+    """Labels with their values. The unit also owns pods that have all of them. The values are no patterns."""
     since: Annotated[datetime | None, Field(alias="from", default=None)]
     """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None

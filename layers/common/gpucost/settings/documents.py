@@ -143,25 +143,25 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _unquoted(value: object) -> str:
-    """Describe an unquoted value that is not text to YAML and JSON."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"the number {value}" if isinstance(value, int | float | Decimal) else f"the date {value}"
+def _unquoted(entry: object) -> str:
+    """Describe an unquoted entry that is not text to YAML and JSON."""
+    if isinstance(entry, bool):
+        return str(entry).lower()
+    return f"the number {entry}" if isinstance(entry, int | float | Decimal) else f"the date {entry}"
 
 
 def _text_message(finding: ErrorDetails) -> str:
-    value = finding["input"]
-    if isinstance(value, int | float | Decimal | date):
-        return f"must be text. Put it in quotes; without them it is {_unquoted(value)}"
+    entry = finding["input"]
+    if isinstance(entry, int | float | Decimal | date):
+        return f"must be text. Put it in quotes; without them it is {_unquoted(entry)}"
     return "must be text"
 
 
 def _number_message(finding: ErrorDetails, kind: str = "a number") -> str:
-    value = finding["input"]
-    if not isinstance(value, str):
+    entry = finding["input"]
+    if not isinstance(entry, str):
         return f"must be {kind}"
-    return f"must be {kind} without units, signs or separators, but is {value[:_MAX_SHOWN_CHARACTERS]!r}"
+    return f"must be {kind} without units, signs or separators, but is {entry[:_MAX_SHOWN_CHARACTERS]!r}"
 
 
 def _whole_number_message(finding: ErrorDetails) -> str:
