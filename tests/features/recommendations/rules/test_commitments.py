@@ -1,6 +1,7 @@
 """Commitments to the steady floor, compared with a simulated fleet that has so many nodes reserved."""
 
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,9 +10,10 @@ import pytest
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import HourRecord
+from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import ReservedPrice
-from gpucost.features.recommendations.price_lists import reserved_prices
+from gpucost.features.recommendations.price_lists import built_in_list_prices, reserved_prices
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import simulated_fleet as sim
@@ -92,11 +94,52 @@ def test_reserved_prices_are_the_settings_rates_for_whole_types() -> None:
     look_back = look_back_of(list(sim.simulate(loads, 24)))
     time = datetime(2026, 11, 16, tzinfo=UTC)
     settings = parse_settings(RATES)
-    assert reserved_prices(settings, look_back, time) == {"p5.4xlarge": (4.0, "p5.4xlarge")}, "60% of an unknown price"
+    assert reserved_prices(settings, look_back, time) == {"p5.4xlarge": (4.0, "p5.4xlarge", "")}, (
+        "60% of an unknown price"
+    )
     look_back.list_prices["g5.xlarge"] = 1.5
     prices = reserved_prices(settings, look_back, time)
-    assert prices == {"p5.4xlarge": (4.0, "p5.4xlarge"), "g5.xlarge": (pytest.approx(0.9), "g5.*")}
-    assert reserved_prices(settings, look_back, time - timedelta(days=30))["g5.xlarge"] == (0.2, "g5.xlarge")
+    assert prices == {"p5.4xlarge": (4.0, "p5.4xlarge", ""), "g5.xlarge": (pytest.approx(0.9), "g5.*", "")}
+    assert reserved_prices(settings, look_back, time - timedelta(days=30))["g5.xlarge"] == (0.2, "g5.xlarge", "")
+
+
+def in_zone(records: Iterable[HourRecord], zone: str) -> list[HourRecord]:
+    return [replace(record, nodes=tuple(replace(node, zone=zone) for node in record.nodes)) for record in records]
+
+
+def test_percentage_of_a_built_in_list_price_is_labelled_as_such() -> None:
+    """g5.xlarge costs $1.006 an hour in us-east-1; 60% of it are $0.6036, and two nodes save $0.8048 an hour."""
+    pool = {"price": Decimal("1.006"), "price_source": "list-price"}
+    look_back = look_back_of(in_zone(sim.simulate([load(**pool)], HOURS), "us-east-1b"))
+    look_back.list_prices.update(built_in_list_prices(look_back))
+    look_back.reserved_prices.update(reserved_prices(parse_settings(RATES), look_back, sim.START))
+    assert look_back.reserved_prices["g5.xlarge"].usd == pytest.approx(0.6036)
+    (recommendation,) = [
+        content for content in review_cluster(look_back, sim.START, {}).recommendations if content.kind == "commitment"
+    ]
+    label = list_price_label("us-east-1")
+    assert f"g5.xlarge $0.604 (a part of the {label})" in recommendation.evidence.facts["reserved price"]
+    assert label.startswith("list price of 20")
+    assert float(recommendation.saving.usd) == pytest.approx(0.8048 * 730, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("zones", "price_source"),
+    [(("us-east-1b", "us-gov-west-1a"), "list-price"), (("eu-central-1a",), "list-price"), (("us-east-1b",), "rates")],
+    ids=["two regions", "region without built-in prices", "another price source"],
+)
+def test_percentage_of_an_ambiguous_list_price_is_no_price(zones: Sequence[str], price_source: str) -> None:
+    hours = list(sim.simulate([load(price_source=price_source)], 48))
+    length = len(hours) // len(zones)
+    records = [
+        record
+        for index, zone in enumerate(zones)
+        for record in in_zone(hours[index * length : (index + 1) * length], zone)
+    ]
+    look_back = look_back_of(records)
+    assert built_in_list_prices(look_back) == {}
+    look_back.list_prices.update(built_in_list_prices(look_back))
+    assert "g5.xlarge" not in reserved_prices(parse_settings(RATES), look_back, sim.START)
 
 
 @pytest.mark.parametrize(("lower", "floor"), [(36, 3), (37, 2)], ids=["95.0% of the hours", "94.9%"])

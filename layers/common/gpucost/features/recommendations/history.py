@@ -17,6 +17,7 @@ from gpucost.core.hour_record import NodeHour
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.line_use import CompactLine
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
+from gpucost.core.pricing.prices import region_of
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
 POD_LEVEL_SOURCES = frozenset({"pod", "shared"})
@@ -201,6 +202,8 @@ class LookBack:
         self.pools: dict[PoolKey, PoolHourlySeries] = {}
         self.list_prices: dict[str, float] = {}
         """USD per node-hour by instance type, as far as a price list is known."""
+        self.built_in_price_regions: dict[str, set[str]] = {}
+        """Regions of the nodes that were charged at the built-in list prices, by instance type."""
         self.spot_prices: dict[str, SpotPrice] = {}
         """Spot prices of these hours by instance type, as far as they were fetched."""
         self.reserved_prices: dict[str, ReservedPrice] = {}
@@ -359,6 +362,8 @@ class LookBack:
         cost = node.capacity.node_cost_usd / SCALE
         history.cost_usd[index] += cost
         history.spend.add(cost, node.capacity_type, node.price_source)
+        if node.price_source == "list-price":
+            self.built_in_price_regions.setdefault(node.instance_type, set()).add(region_of(node.zone))
         history.is_unpriced[index] |= not node.price_source
         history.is_billed[index] |= node.price_source == "cur"
         history.could_show_commitment[index] |= node.price_source in _COMMITMENT_SOURCES

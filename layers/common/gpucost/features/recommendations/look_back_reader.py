@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, PodWait
 from gpucost.features.recommendations.node_prices import SpotPrice
+from gpucost.features.recommendations.price_lists import built_in_list_prices
 from gpucost.runtime.observability import logger
 from gpucost.storage.ledger import Ledger
 
@@ -55,6 +56,6 @@ def read_look_back(
     if dropped:
         logger.warning("dropped the workloads that ended longest ago", cluster=cluster, workloads=dropped)
     if look_back.currencies == {"USD"}:  # AWS lists no other currency
-        look_back.list_prices.update(list_prices)
+        look_back.list_prices.update(built_in_list_prices(look_back) | {**list_prices})
         look_back.spot_prices.update(spot_prices)
     return look_back

@@ -19,3 +19,5 @@ class ReservedPrice(NamedTuple):
     """USD per node-hour."""
     scope: str
     """The commitment's scope: the instance type, or its family such as `g5.*`."""
+    built_in_price: str = ""
+    """The built-in list price of which it is a percentage, with its day and region."""

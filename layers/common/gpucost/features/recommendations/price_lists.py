@@ -6,6 +6,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, Protocol
 
+from gpucost.core.pricing.list_price_table import HOURLY_PRICES
+from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.features.recommendations.history import LookBack, PoolKey
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
@@ -48,6 +50,16 @@ def node_list_prices(price_book: PriceBookReader) -> dict[str, float]:
     return {name: prices.pop() for name, prices in prices_by_type.items() if len(prices) == 1}
 
 
+def built_in_list_prices(look_back: LookBack) -> dict[str, float]:
+    """The built-in list prices in USD per node-hour of the instance types that were charged at them in one region."""
+    prices = {}
+    for instance_type, regions in look_back.built_in_price_regions.items():
+        amounts = [HOURLY_PRICES.get(region, {}).get(instance_type) for region in regions]
+        if len(amounts) == 1 and amounts[0] is not None:
+            prices[instance_type] = float(amounts[0])
+    return prices
+
+
 def node_spot_prices(price_book: PriceBookReader, start: datetime, end: datetime) -> dict[str, SpotPrice]:
     """Spot prices of a period by instance type, in the most expensive zone on average.
 
@@ -81,22 +93,26 @@ def reserved_prices(settings: CoreSettings, look_back: LookBack, at: datetime) -
         at: the time at which the rates are valid.
     """
     prices: dict[str, ReservedPrice] = {}
+    built_in = built_in_list_prices(look_back)
     for key in sorted(look_back.pools):
         gpus, list_price = gpus_per_node(look_back.pools[key]), look_back.list_prices.get(key.instance_type)
         for rate in settings.pricing.rates:
             if key.instance_type in prices or not _is_reserved_rate_for(rate, look_back.cluster, key, at):
                 continue
-            usd = None
+            usd, built_in_price = None, ""
             if rate.node_hourly_usd is not None:
                 usd = float(rate.node_hourly_usd)
             elif rate.gpu_hourly_usd is not None:
                 usd = float(rate.gpu_hourly_usd) * gpus
             elif rate.percent_of_on_demand is not None and list_price is not None:
                 usd = float(rate.percent_of_on_demand) / 100 * list_price
+                if built_in.get(key.instance_type) == list_price:
+                    (region,) = look_back.built_in_price_regions[key.instance_type]
+                    built_in_price = list_price_label(region)
             if usd:
                 pattern = rate.instance_type or ""
                 scope = pattern if _FAMILY_PATTERN.fullmatch(pattern) else key.instance_type
-                prices[key.instance_type] = ReservedPrice(usd, scope)
+                prices[key.instance_type] = ReservedPrice(usd, scope, built_in_price)
     return prices
 
 

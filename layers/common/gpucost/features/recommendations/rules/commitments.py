@@ -182,5 +182,11 @@ def _gpu_model(pools: Sequence[PoolHourlySeries]) -> str:
 
 
 def _format_prices(look_back: LookBack, names: Sequence[str]) -> str:
-    prices = ", ".join(f"{name} ${look_back.reserved_prices[name].usd:.3f}" for name in names[:3])
+    prices = ", ".join(_format_price(look_back, name) for name in names[:3])
     return f"{prices}{', …' if len(names) > 3 else ''} a node-hour, from the settings' rates"  # noqa: PLR2004 - a line
+
+
+def _format_price(look_back: LookBack, name: str) -> str:
+    price = look_back.reserved_prices[name]
+    basis = f" (a part of the {price.built_in_price})" if price.built_in_price else ""
+    return f"{name} ${price.usd:.3f}{basis}"
