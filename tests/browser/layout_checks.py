@@ -43,6 +43,18 @@ _WIDER_THAN_THEIR_ROOM = """
 """
 
 
+_COLUMNS_OF_LETTERS = """
+() => [...document.querySelectorAll("th, td, .answer li > *, dt, dd")]
+  .filter((element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    const lines = [...range.getClientRects()];
+    return new Set(lines.map(({ top }) => top)).size > 4 && Math.max(...lines.map(({ width }) => width)) < 64;
+  })
+  .map((element) => element.outerHTML.slice(0, 120))
+"""
+
+
 def check_layouts(page: Page) -> None:
     """Check the view in a tab: 360 px and 4K, light and dark, print, keyboard."""
     for width, height in ((NARROW, 740), (WIDE, 2160)):
@@ -52,6 +64,7 @@ def check_layouts(page: Page) -> None:
             box = section.bounding_box()
             assert box is not None
             assert width - 150 < box["width"] <= width, "sections use the whole width"
+        assert page.evaluate(_COLUMNS_OF_LETTERS) == [], "names have room for words"
     page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(color_scheme="dark")
     assert _is_dark(page)

@@ -36,21 +36,46 @@ export interface NoteGroup {
   last: number;
 }
 
+/** Numbers that may differ by hour, and not the digits of names such as g5.12xlarge. */
+const NUMBERS = /(?<![\w.])\d+(\.\d+)?(?![\w.]*[A-Za-z])/g;
+const PRICED = /^(\S+) is priced at (.*)$/s;
+
+/** One sentence for all instance types that have the same price source. */
+function pricedNote(types: ReadonlySet<string>, source: string): string {
+  return `${[...types].sort().join(", ")} ${types.size === 1 ? "is" : "are"} priced at ${source}`;
+}
+
+/** An hour's notes, with one for all instance types that have the same price source. */
+export function joinPriced(notes: readonly string[]): string[] {
+  const types = new Map<string, Set<string>>();
+  for (const [, type = "", source = ""] of notes.map((note) => PRICED.exec(note) ?? []))
+    if (type !== "") types.set(source, (types.get(source) ?? new Set<string>()).add(type));
+  return [
+    ...[...types].map(([source, names]) => pricedNote(names, source)),
+    ...notes.filter((note) => !PRICED.test(note)),
+  ];
+}
+
 /** Notes of several hours, one row per cluster and text, most hours first. Numbers in a note may differ by hour. */
 export function noteGroups(rows: readonly Pick<HourRow, "cluster" | "hour" | "notes">[]): NoteGroup[] {
   const groups = new Map<string, NoteGroup>();
-  for (const row of rows) {
-    const at = Date.parse(row.hour);
-    const texts = new Map(row.notes.map((note) => [note.replace(/\d+(\.\d+)?/g, "#"), note]));
-    for (const [pattern, note] of texts) {
-      const key = `${row.cluster}\n${pattern}`;
-      const group = groups.get(key);
-      if (group === undefined) groups.set(key, { cluster: row.cluster, note, hours: 1, first: at, last: at });
-      else {
-        group.hours++;
-        group.first = Math.min(group.first, at);
-        if (at > group.last) [group.last, group.note] = [at, note];
-      }
+  const types = new Map<string, Set<string>>();
+  for (const { cluster, hour, notes } of rows) {
+    const at = Date.parse(hour);
+    const seen = new Set<string>();
+    for (const note of notes) {
+      const [, type, source] = PRICED.exec(note) ?? [];
+      const key = `${cluster}\n${source ?? note.replace(NUMBERS, "#")}`;
+      const group = groups.get(key) ?? { cluster, note, hours: 0, first: at, last: at };
+      if (type !== undefined && source !== undefined) {
+        types.set(key, (types.get(key) ?? new Set<string>()).add(type));
+        group.note = pricedNote(types.get(key) ?? new Set(), source);
+      } else if (at > group.last) group.note = note;
+      if (!seen.has(key)) group.hours++;
+      seen.add(key);
+      group.first = Math.min(group.first, at);
+      group.last = Math.max(group.last, at);
+      groups.set(key, group);
     }
   }
   return [...groups.values()].sort((left, right) => right.hours - left.hours || right.last - left.last);

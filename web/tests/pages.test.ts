@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
 import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
-import { countsOf, findingsOf, noteGroups, restatedOf } from "../src/health";
+import { countsOf, findingsOf, joinPriced, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
 import { commandsOf, findingFor, openFor, selected, verifiedTotal } from "../src/savings";
 import { causesOf } from "../src/unmeasured";
@@ -98,6 +98,28 @@ test("notes that differ in numbers only are one group with the newest text", () 
     ["west", "coverage of allocation is 50.5%", 2],
     ["west", "other", 1],
     ["east", "coverage of allocation is 45%", 1],
+  ]);
+});
+
+const LISTED = "the list price of 2026-07-20, us-east-1";
+
+test("instance types with the same price source share a note", () => {
+  const notes = [`p5.48xlarge is priced at ${LISTED}`, "no scrape", `g5.12xlarge is priced at ${LISTED}`];
+  expect(joinPriced(notes)).toEqual([`g5.12xlarge, p5.48xlarge are priced at ${LISTED}`, "no scrape"]);
+  expect(joinPriced(notes.slice(0, 1))).toEqual([`p5.48xlarge is priced at ${LISTED}`]);
+  expect(joinPriced(["g5.xlarge is priced at 1", "g5.xlarge is priced at 2"])).toHaveLength(2);
+});
+
+test("notes of several hours name every instance type, and count each hour once", () => {
+  const groups = noteGroups([
+    hour(2, { notes: [`g5.12xlarge is priced at ${LISTED}`, `g6.12xlarge is priced at ${LISTED}`] }),
+    hour(3, { notes: [`p5.48xlarge is priced at ${LISTED}`] }),
+    hour(4, { notes: ["node g5-1 (g5.12xlarge) has no price", "node g5-1 (g6.12xlarge) has no price"] }),
+  ]);
+  expect(groups.map(({ note, hours }) => [note, hours])).toEqual([
+    [`g5.12xlarge, g6.12xlarge, p5.48xlarge are priced at ${LISTED}`, 2],
+    ["node g5-1 (g5.12xlarge) has no price", 1],
+    ["node g5-1 (g6.12xlarge) has no price", 1],
   ]);
 });
 

@@ -17,6 +17,7 @@ import {
 } from "../api";
 import { HOUR, instant, money, moment, readClock, writeClock } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { joinPriced } from "../health";
 import { PARTS, partsOf } from "../identity";
 import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
 import { exactly, linkTo, type Route } from "../route";
@@ -249,7 +250,7 @@ function Status({ hours }: ViewData) {
             <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{row.status}</strong>
             {row.notes.length > 0 && (
               <ul>
-                {row.notes.map((note) => (
+                {joinPriced(row.notes).map((note) => (
                   <li key={note}>{note}</li>
                 ))}
               </ul>

@@ -43,7 +43,14 @@ export function Recommendations({ response }: { response: RecommendationsRespons
           key: "usd",
           title: "Monthly savings",
           isFigure: true,
-          cell: (recommendation) => saved(recommendation.saving.usd, recommendation.currency),
+          cell: ({ saving, currency }) => (
+            <>
+              {saved(saving.usd, currency)}
+              {saving.low_usd !== saving.high_usd && (
+                <div class="note">{savedRange(saving.low_usd, saving.high_usd, currency)}</div>
+              )}
+            </>
+          ),
           by: (recommendation) => recommendation.saving.usd,
         },
         {
@@ -69,12 +76,6 @@ export function Recommendations({ response }: { response: RecommendationsRespons
           title: "Kind",
           cell: (recommendation) => KINDS[recommendation.kind],
           by: (recommendation) => KINDS[recommendation.kind],
-        },
-        {
-          key: "range",
-          title: "Range",
-          isFigure: true,
-          cell: ({ saving, currency }) => savedRange(saving.low_usd, saving.high_usd, currency),
         },
         {
           key: "cash",

@@ -85,9 +85,9 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           cell: (row) => {
             const top = recommendationOf(row);
             return top === undefined ? (
-              <span class="unknown">{findingFor(recommendations?.findings ?? [], subjectOf(row)) ?? "–"}</span>
+              <span class="wrapped unknown">{findingFor(recommendations?.findings ?? [], subjectOf(row)) ?? "–"}</span>
             ) : (
-              <a href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
+              <a class="wrapped" href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
                 {KINDS[top.kind]}, {saved(top.saving.usd, top.currency)}
               </a>
             );
