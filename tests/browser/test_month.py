@@ -258,6 +258,32 @@ def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], si
     expect(page.get_by_test_id("savings").locator("> li")).to_contain_text(largest[0]["summary"])
 
 
+def test_overview_lists_commitments_after_the_savings_on_offer(visit: Callable[..., Page], site: Site) -> None:
+    """The total leaves commitments out, so a larger commitment must not seem to be a part of it."""
+    page = visit(site, "overview?window=48h")
+    response = site.ask("recommendations")
+    (first, *_), largest = response["rows"], max(row["saving"]["usd"] for row in response["rows"])
+    commitments = [
+        {
+            **first,
+            "id": f"commitment-{factor}",
+            "kind": "commitment",
+            "saving": {**first["saving"], "usd": factor * largest},
+        }
+        for factor in (4, 2)
+    ]
+
+    def add_commitments(route: Route) -> None:
+        rows = [*commitments, *response["rows"]]
+        route.fulfill(body=simplejson.dumps({**response, "rows": rows}), content_type="application/json")
+
+    page.route("**/v1/recommendations*", add_commitments)
+    page.reload()
+    expect(page.get_by_test_id("commitments")).to_have_text(usd(6 * largest))
+    expect(page.get_by_test_id("best").locator("li").first).to_contain_text(usd(largest))
+    assert page.get_by_test_id("offer").inner_text() == usd(response["totals"]["savings"]["usd"])
+
+
 def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
     """The API's answer is that of today's date, so the test sets what was spent."""
     page = visit(site, "overview?window=48h")

@@ -311,9 +311,12 @@ function ToDo({ recommendations, units }: AnswersData) {
       </div>
     );
   const rows = recommendations.response?.rows ?? [];
-  const best = rows
-    .filter(({ saving, part_of }) => saving.usd > 0 && part_of === null)
+  const all = rows.filter(({ saving, part_of }) => saving.usd > 0 && part_of === null);
+  // Without commitments, as in the total: these cover what is left after the other recommendations.
+  const best = all
+    .filter(({ kind }) => kind !== "commitment")
     .sort((left, right) => right.saving.usd - left.saving.usd);
+  const commitments = all.filter(({ kind }) => kind === "commitment");
   const worst = units.rows[0];
   const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
   return (
@@ -339,9 +342,22 @@ function ToDo({ recommendations, units }: AnswersData) {
             {saved(row.saving.usd, row.currency)} <span class="tag">{row.confidence} confidence</span>
           </Row>
         ))}
+        {commitments.length > 0 && (
+          <Row
+            testId="commitments"
+            name={
+              <a href={linkTo(route, "savings", "", { kind: "commitment" })}>Then commitments to the rest: up to</a>
+            }
+          >
+            {money(
+              commitments.reduce((usd, { saving }) => usd + saving.usd, 0),
+              commitments[0]?.currency,
+            )}
+          </Row>
+        )}
       </ul>
       <p class="note">
-        {worst !== undefined && best.length === 0 ? (
+        {worst !== undefined && all.length === 0 ? (
           <>
             Until then, begin with the unit that wastes most:{" "}
             <a href={linkTo(route, "unit", unitOf(worst))}>
