@@ -1,17 +1,21 @@
 """Screenshots of every view with the demo's data: `python -m tests.browser.screenshots [FOLDER [LOOK …]]`.
 
-The README's pictures (docs/pictures) are `overview` and `strips` of the look `readme`.
+The README's pictures (docs/pictures) are `overview` and `strips` of the look `readme`, of a demo whose history is
+there: `--demo http://127.0.0.1:8080`.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser
 
+from gpucost.core.hours import floor_hour
 from tests.browser.tabs import Tabs, running_chromium, settled
 from tests.system.running_demo import running_demo
 
@@ -26,10 +30,20 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 def main(arguments: list[str]) -> int:
     """Take the pictures. Returns exit status 0."""
-    folder = Path(arguments[0] if arguments else "screenshots")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("screenshots"))
+    parser.add_argument("looks", nargs="*", metavar="look", help=f"of {', '.join(LOOKS)}; by default all")
+    parser.add_argument("--demo", metavar="URL", help="of a demo that runs already, started in this hour")
+    options = parser.parse_args(arguments)
+    folder, looks = options.folder, options.looks or list(LOOKS)
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:
-        take(browser, demo.url, demo.end, folder, arguments[1:] or list(LOOKS))
+    with tempfile.TemporaryDirectory() as state, ExitStack() as running:
+        browser = running.enter_context(running_chromium())
+        if options.demo:
+            take(browser, options.demo, floor_hour(datetime.now(UTC)), folder, looks)
+        else:
+            demo = running.enter_context(running_demo(Path(state)))
+            take(browser, demo.url, demo.end, folder, looks)
     sys.stderr.write(f"{len(list(folder.glob('*.png')))} pictures in {folder}\n")
     return 0
 

@@ -326,7 +326,7 @@ function ToDo({ recommendations, units }: AnswersData) {
       testId="offer"
       note={rows.length === 0 ? nextReview(recommendations.response) : "a month on offer"}
     >
-      <ul data-testid="best">
+      <ul data-testid="best" class="sentences">
         {best.slice(0, MOST).map((row) => (
           <Row
             key={row.id}
