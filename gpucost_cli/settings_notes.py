@@ -44,11 +44,11 @@ def _unknown_business_units(settings: "SettingsDocument") -> Iterator[str]:
 def _units_without_pods(settings: "SettingsDocument") -> Iterator[str]:
     """A note on the first unit that owns every namespace, if others follow it."""
     for index, unit in enumerate(settings.business_units[:-1]):
-        if "*" in unit.namespaces and unit.since is None and not (unit.namespace_labels or unit.pod_labels):
-            later = ", ".join(dict.fromkeys(later.name for later in settings.business_units[index + 1 :]))
+        later = dict.fromkeys(later.name for later in settings.business_units[index + 1 :] if later.name != unit.name)
+        if "*" in unit.namespaces and unit.since is None and later:
             yield (
                 f"business_units[{index}] ({unit.name}) owns the pods of every namespace, and the first unit that "
-                f"matches owns a pod, so these own none: {later}. Move {unit.name} to the end"
+                f"matches owns a pod, so these own none: {', '.join(later)}. Move {unit.name} to the end"
             )
             return
 

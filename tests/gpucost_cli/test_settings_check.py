@@ -90,7 +90,7 @@ alerts: {time_zone: Europe/Berlim}
 NOTED = """
 clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9"}}]
 business_units:
-- {name: everyone, namespaces: ["*"]}
+- {name: everyone, namespaces: ["*"], pod_labels: {team: all}}
 - {name: vision, pod_labels: {team: "vis*"}}
 pricing:
   source: rates
@@ -136,6 +136,7 @@ def test_settings_without_oddities_have_no_notes(tmp_path: Path) -> None:
 business_units:
 - {name: vision, namespaces: ["vision-*"], from: 2026-01-01}
 - {name: everyone, namespaces: ["*"]}
+- {name: everyone, namespaces: ["team-*"], from: 2026-02-01}
 alerts:
   receivers: [{type: slack, secret: gpucost/a}, {type: email}]
   rules: [{rule: waste, waste_percent: 30, waste_usd_per_hour: 0.5, scope: {clusters: [demo]}}]

@@ -118,7 +118,7 @@ def test_percentage_of_a_built_in_list_price_is_labelled_as_such() -> None:
         content for content in review_cluster(look_back, sim.START, {}).recommendations if content.kind == "commitment"
     ]
     label = list_price_label("us-east-1")
-    assert f"g5.xlarge $0.604 (a part of the {label})" in recommendation.evidence.facts["reserved price"]
+    assert f"g5.xlarge $0.604 (60% of the {label})" in recommendation.evidence.facts["reserved price"]
     assert label.startswith("list price of 20")
     assert float(recommendation.saving.usd) == pytest.approx(0.8048 * 730, rel=0.02)
 

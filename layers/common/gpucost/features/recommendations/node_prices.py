@@ -19,5 +19,5 @@ class ReservedPrice(NamedTuple):
     """USD per node-hour."""
     scope: str
     """The commitment's scope: the instance type, or its family such as `g5.*`."""
-    built_in_price: str = ""
-    """The built-in list price of which it is a percentage, with its day and region."""
+    basis: str = ""
+    """The percentage of a built-in list price that it is, with the price's day and region."""

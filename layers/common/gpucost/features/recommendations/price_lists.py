@@ -99,7 +99,7 @@ def reserved_prices(settings: CoreSettings, look_back: LookBack, at: datetime) -
         for rate in settings.pricing.rates:
             if key.instance_type in prices or not _is_reserved_rate_for(rate, look_back.cluster, key, at):
                 continue
-            usd, built_in_price = None, ""
+            usd, basis = None, ""
             if rate.node_hourly_usd is not None:
                 usd = float(rate.node_hourly_usd)
             elif rate.gpu_hourly_usd is not None:
@@ -108,11 +108,11 @@ def reserved_prices(settings: CoreSettings, look_back: LookBack, at: datetime) -
                 usd = float(rate.percent_of_on_demand) / 100 * list_price
                 if built_in.get(key.instance_type) == list_price:
                     (region,) = look_back.built_in_price_regions[key.instance_type]
-                    built_in_price = list_price_label(region)
+                    basis = f"{rate.percent_of_on_demand.normalize():f}% of the {list_price_label(region)}"
             if usd:
                 pattern = rate.instance_type or ""
                 scope = pattern if _FAMILY_PATTERN.fullmatch(pattern) else key.instance_type
-                prices[key.instance_type] = ReservedPrice(usd, scope, built_in_price)
+                prices[key.instance_type] = ReservedPrice(usd, scope, basis)
     return prices
 
 

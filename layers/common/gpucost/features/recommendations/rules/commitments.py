@@ -188,5 +188,4 @@ def _format_prices(look_back: LookBack, names: Sequence[str]) -> str:
 
 def _format_price(look_back: LookBack, name: str) -> str:
     price = look_back.reserved_prices[name]
-    basis = f" (a part of the {price.built_in_price})" if price.built_in_price else ""
-    return f"{name} ${price.usd:.3f}{basis}"
+    return f"{name} ${price.usd:.3f}{f' ({price.basis})' if price.basis else ''}"
