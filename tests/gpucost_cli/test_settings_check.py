@@ -139,7 +139,9 @@ business_units:
 - {name: everyone, namespaces: ["team-*"], from: 2026-02-01}
 alerts:
   receivers: [{type: slack, secret: gpucost/a}, {type: email}]
-  rules: [{rule: waste, waste_percent: 30, waste_usd_per_hour: 0.5, scope: {clusters: [demo]}}]
+  rules:
+  - {rule: waste, waste_percent: 30, waste_usd_per_hour: 0.5, scope: {clusters: [demo]}}
+  - {rule: idle-workload, utilization_percent: 1, overrides: [{cluster: demo, utilization_percent: 0}]}
 """
     )
     assert check(tmp_path, text)[1].splitlines()[1:] == []

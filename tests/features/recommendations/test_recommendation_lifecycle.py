@@ -336,6 +336,19 @@ def test_weekend_does_not_withdraw_a_recommendation(day: int) -> None:
     assert states(nightly(list(sim.simulate([idle], 24 * DAYS)), [18, day]), "idle") == ["open", "open"]
 
 
+@pytest.mark.parametrize("fetched", [{"p5.48xlarge": 50.0}, {"p5.48xlarge": 50.0, "g5.xlarge": 0.9}])
+def test_built_in_list_prices_are_those_of_types_without_fetched_prices(fetched: dict[str, float]) -> None:
+    pool = replace(sim.Pool(), price=Decimal("1.006"), price_source="list-price")
+    simulated = sim.simulate([sim.Load("serve", lambda _: 0.5, lambda _: 2, pool=pool)], 24)
+    records = [
+        replace(record, nodes=tuple(replace(node, zone="us-east-1b") for node in record.nodes)) for record in simulated
+    ]
+    look_back = read_look_back(
+        SimulatedLedger(records), "a", sim.START + 24 * HOUR, list_prices=fetched, spot_prices={}, memory={}, waits={}
+    )
+    assert look_back.list_prices == {"g5.xlarge": 1.006} | fetched
+
+
 def test_number_of_workloads_in_memory_is_limited() -> None:
     """A service and five bare pods an hour, each for an hour, are 1,201 workloads; about 100 are kept."""
     serve = sim.Load("serve", lambda _: 0.5, lambda _: 2)
