@@ -1,6 +1,7 @@
 """Matching pods to business units, fields of lines, and hours without figures."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.core import instructions
 from gpucost.core.attribution import (
     AttributionRules,
     BusinessUnit,
@@ -106,6 +108,51 @@ def test_names_and_patterns_match_in_order_of_settings() -> None:
         for namespace in ("a", "b", "ab", "a-b", "a-c", "c", "[ab]"):
             first = (unit.name for unit in units if any(fnmatchcase(namespace, name) for name in unit.namespaces))
             assert matcher.business_unit_of(pod(namespace)) == next(first, namespace)
+
+
+def test_labels_match_in_order_of_settings() -> None:
+    """Compares with a search of every unit for every pod."""
+    generator = random.Random(8)
+
+    def some_labels(most: int) -> dict[str, str]:
+        return {f"label_{name}": generator.choice("xy") for name in generator.sample("abcd", generator.randrange(most))}
+
+    def has_all(labels: Mapping[str, str], required: Mapping[str, str]) -> bool:
+        return required != {} and all(labels.get(name) == value for name, value in required.items())
+
+    matched = 0
+    for _ in range(300):
+        units = [
+            BusinessUnit(f"u{number}", generator.choice([(), ("team",)]), some_labels(3), some_labels(4))
+            for number in range(6)
+        ]
+        matcher = BusinessUnitMatcher(units)
+        for observed_pod in [pod(labels=some_labels(5), of_namespace=some_labels(5)) for _ in range(5)]:
+            first = next(
+                (
+                    unit.name
+                    for unit in units
+                    if observed_pod.namespace in unit.namespaces
+                    or has_all(observed_pod.namespace_labels, unit.namespace_labels)
+                    or has_all(observed_pod.labels, unit.pod_labels)
+                ),
+                observed_pod.namespace,
+            )
+            assert matcher.business_unit_of(observed_pod) == first
+            matched += first != observed_pod.namespace
+    assert 300 < matched < 1_500
+
+
+@pytest.mark.parametrize("shared", [{}, {"label_env": "prod"}], ids=["own labels", "and a label of all units"])
+def test_units_with_labels_take_no_longer_if_there_are_more_of_them(shared: dict[str, str]) -> None:
+    def run(units: int) -> int:
+        matcher = BusinessUnitMatcher(
+            [BusinessUnit(f"u{number}", pod_labels={**shared, "label_team": f"t{number}"}) for number in range(units)]
+        )
+        pods = [pod(labels={**shared, "label_team": f"t{number % 20}"}) for number in range(100)]
+        return instructions(lambda: [matcher.business_unit_of(observed_pod) for observed_pod in pods])
+
+    assert run(400) <= 1.05 * run(20)
 
 
 def test_line_has_all_fields_of_pod_node_and_price() -> None:

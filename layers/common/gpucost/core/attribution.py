@@ -1,5 +1,6 @@
 """Attribution: from metered usage to the hour's record, with a business unit for each line."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,10 +33,34 @@ class BusinessUnit:
     distribute: DistributionPolicy | None = None
     """How its cost is distributed among the other units; None if it pays for its cost."""
 
-    def matches_labels(self, pod: PodObservation) -> bool:
-        """Whether the labels of a pod or of its namespace match."""
-        return _has_all_labels(pod.namespace_labels, self.namespace_labels) or _has_all_labels(
-            pod.labels, self.pod_labels
+
+class _LabelIndex:
+    """Finds the first of several sets of required labels that an object has all of.
+
+    Only sets with a label of the object are compared. Each is found by its label that the fewest other sets require.
+    """
+
+    def __init__(self, required_labels: Sequence[Mapping[str, str]]) -> None:
+        self._count = len(required_labels)
+        uses = Counter(label for required in required_labels for label in required.items())
+        self._sets_by_label: dict[tuple[str, str], list[tuple[int, Mapping[str, str]]]] = {}
+        for index, required in enumerate(required_labels):
+            if required:
+                rarest = min(required.items(), key=uses.__getitem__)
+                self._sets_by_label.setdefault(rarest, []).append((index, required))
+
+    def first_match(self, labels: Mapping[str, str]) -> int:
+        """Return the index of the first set; the number of sets if there is none."""
+        if not self._sets_by_label:
+            return self._count
+        return min(
+            (
+                index
+                for label in labels.items()
+                for index, required in self._sets_by_label.get(label, ())
+                if required.items() <= labels.items()
+            ),
+            default=self._count,
         )
 
 
@@ -44,9 +69,8 @@ class BusinessUnitMatcher:
 
     def __init__(self, units: Sequence[BusinessUnit]) -> None:
         self._units = units
-        self._units_with_labels = [
-            (index, unit) for index, unit in enumerate(units) if unit.namespace_labels or unit.pod_labels
-        ]
+        self._by_namespace_labels = _LabelIndex([unit.namespace_labels for unit in units])
+        self._by_pod_labels = _LabelIndex([unit.pod_labels for unit in units])
         self._index_by_name: dict[str, int] = {}
         """Namespaces named in full, as most are, and the index of the first unit that names them."""
         self._patterns: list[tuple[int, str]] = []
@@ -60,10 +84,11 @@ class BusinessUnitMatcher:
 
     def business_unit_of(self, pod: PodObservation) -> str:
         """Return the name of a pod's business unit."""
-        by_labels = next(
-            (index for index, unit in self._units_with_labels if unit.matches_labels(pod)), len(self._units)
+        index = min(
+            self._by_namespace_labels.first_match(pod.namespace_labels),
+            self._by_pod_labels.first_match(pod.labels),
+            self._index_by_name_or_pattern(pod.namespace),
         )
-        index = min(by_labels, self._index_by_name_or_pattern(pod.namespace))
         return self._units[index].name if index < len(self._units) else pod.namespace
 
     def _index_by_name_or_pattern(self, namespace: str) -> int:
@@ -150,7 +175,3 @@ def _low_coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
         exporter = "kube-state-metrics" if source == "allocation" else "any GPU exporter"
         return f"Prometheus has no samples of {exporter} in this hour"
     return f"coverage of {source} is {coverage:.1%}, below the minimum of {minimum:.1%} in the settings"
-
-
-def _has_all_labels(labels: Mapping[str, str], required: Mapping[str, str]) -> bool:
-    return bool(required) and all(labels.get(name) == value for name, value in required.items())
