@@ -118,8 +118,8 @@ def complete_hours(document: Mapping[str, Any]) -> str:
     coverage = document["coverage"]
     period = datetime.fromisoformat(document["end"]) - datetime.fromisoformat(document["start"])
     clusters = int(coverage["hours_expected"]) // max(period // HOUR, 1)
-    of_clusters = f" in {clusters} clusters" if clusters > 1 else ""
-    return f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete{of_clusters}"
+    unit = "cluster-hours" if clusters > 1 else "hours"
+    return f"{coverage['hours_complete']} of {coverage['hours_expected']} {unit} complete"
 
 
 def business_unit_tables(document: dict[str, Any]) -> list[Any]:

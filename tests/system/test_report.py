@@ -112,7 +112,7 @@ def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
 @pytest.mark.parametrize(
     ("expected", "text"),
     [
-        ("72", "70 of 72 hours complete in 3 clusters"),
+        ("72", "70 of 72 cluster-hours complete"),
         ("24", "70 of 24 hours complete"),
         ("0", "70 of 0 hours complete"),
     ],

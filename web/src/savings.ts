@@ -12,6 +12,16 @@ export const STATES: readonly { state: State; name: string; meaning: string }[] 
   { state: "withdrawn", name: "Withdrawn", meaning: "Newer figures no longer support it." },
 ];
 
+/** The recommendations of the total on offer: open savings that no other includes, and no commitments. */
+export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "part_of" | "saving">>(
+  rows: readonly Row[],
+): Row[] {
+  return rows.filter(
+    ({ state, kind, part_of, saving }) =>
+      state === "open" && kind !== "commitment" && part_of === null && saving.usd > 0,
+  );
+}
+
 /** What a finding means, before its reason. */
 const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
   idle: "idle",

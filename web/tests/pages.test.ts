@@ -3,7 +3,7 @@ import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } 
 import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
 import { countsOf, findingsOf, joinPriced, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
-import { commandsOf, findingFor, openFor, selected, verifiedTotal } from "../src/savings";
+import { commandsOf, findingFor, onOffer, openFor, selected, verifiedTotal } from "../src/savings";
 import { causesOf } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
@@ -19,6 +19,18 @@ function recommendation(fields: Partial<Recommendation>): Recommendation {
     ...fields,
   } as Recommendation;
 }
+
+test("commitments, costs and included savings are not on offer", () => {
+  const offered = recommendation({ kind: "idle" });
+  const rows = [
+    offered,
+    recommendation({ kind: "commitment" }),
+    recommendation({ part_of: "mig-geometry-1" }),
+    recommendation({ state: "dismissed" }),
+    recommendation({ kind: "pending", saving: { usd: -5 } as Recommendation["saving"] }),
+  ];
+  expect(onOffer(rows)).toEqual([offered]);
+});
 
 test("verified savings leave out open rows and rows that others include", () => {
   const rows = [

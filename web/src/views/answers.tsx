@@ -23,6 +23,7 @@ import { ErrorMessage, Name, Swatch } from "../parts";
 import { linkTo, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
+import { onOffer } from "../savings";
 import { saved } from "./recommendations";
 import { unitOf } from "./units";
 
@@ -311,12 +312,8 @@ function ToDo({ recommendations, units }: AnswersData) {
       </div>
     );
   const rows = recommendations.response?.rows ?? [];
-  const all = rows.filter(({ saving, part_of }) => saving.usd > 0 && part_of === null);
-  // Without commitments, as in the total: these cover what is left after the other recommendations.
-  const best = all
-    .filter(({ kind }) => kind !== "commitment")
-    .sort((left, right) => right.saving.usd - left.saving.usd);
-  const commitments = all.filter(({ kind }) => kind === "commitment");
+  const best = onOffer(rows).sort((left, right) => right.saving.usd - left.saving.usd);
+  const commitments = rows.filter(({ kind, saving }) => kind === "commitment" && saving.usd > 0);
   const worst = units.rows[0];
   const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
   return (
@@ -357,7 +354,7 @@ function ToDo({ recommendations, units }: AnswersData) {
         )}
       </ul>
       <p class="note">
-        {worst !== undefined && all.length === 0 ? (
+        {worst !== undefined && best.length + commitments.length === 0 ? (
           <>
             Until then, begin with the unit that wastes most:{" "}
             <a href={linkTo(route, "unit", unitOf(worst))}>

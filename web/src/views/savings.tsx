@@ -6,7 +6,7 @@ import { gpuHours, money, moment, percent } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
-import { commandsOf, KINDS, selected, type State, STATES, verifiedTotal } from "../savings";
+import { commandsOf, KINDS, onOffer, selected, type State, STATES, verifiedTotal } from "../savings";
 import { saved, savedRange } from "./recommendations";
 
 interface ViewData {
@@ -49,7 +49,7 @@ function Shown({ all, open }: ViewData) {
   const { savings, costs } = open.totals;
   const reviewed = all.reviews.map((review) => review.reviewed_at).sort();
   const verified = verifiedTotal(rows);
-  const offers = rows.filter(({ state, saving }) => state === "open" && saving.usd > 0).length;
+  const offers = onOffer(rows).length;
   return (
     <>
       <dl class="stats">
