@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from gpucost.core.hours import format_timestamp
 from gpucost_cli import report
@@ -64,7 +65,8 @@ def units_table(response: Mapping[str, Any]) -> Table:
     """Build the table of the business units with most waste, and of all."""
     currency = response["currency"]
     title = f"{response['start']} to {response['end']}, {report.complete_hours(response)}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    heading = Text(title, no_wrap=True, overflow="ignore")  # it may be wider than the table
+    table = Table(title=heading, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("business unit", overflow="fold")
     for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
         table.add_column(name, justify="right", no_wrap=True)
