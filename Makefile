@@ -5,8 +5,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# Bytecode is kept, because tests start hundreds of processes, but not in the folders that packages are built from.
-export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
+export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
