@@ -542,7 +542,8 @@ def test_a_small_missing_part_is_visible_above_the_bar(visit: Callable[..., Page
         )
         return painted
 
-    assert above_the_bars() < 0.05, "only lines of the grid"
+    grid_lines = above_the_bars()
+    assert grid_lines < 0.2, "at most one horizontal line of the grid, depending on the time of day"
 
     def set_unpriced(route: Route) -> None:
         response = numbers(route.fetch().text())
@@ -553,7 +554,7 @@ def test_a_small_missing_part_is_visible_above_the_bar(visit: Callable[..., Page
     page.route("**/v1/fleet*", set_unpriced)
     page.reload()
     settled(page)
-    assert 0.1 < above_the_bars() < 0.7, "hatched"
+    assert grid_lines + 0.1 < above_the_bars() < 0.8, "hatched"
 
 
 def test_clusters_are_distinguished(visit: Callable[..., Page], site: Site) -> None:
