@@ -19,7 +19,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_timestamp
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between, parse_timestamp
 from gpucost_cli import demo_summary
 from gpucost_cli.aws_session import clear_aws_configuration
 from gpucost_cli.demo_history import History, LiveHours
@@ -114,7 +114,7 @@ def run_demo(options: DemoOptions) -> None:
         for arguments in (
             f"report --stack {name}",
             f"settings show --stack {name} > demo.yaml",
-            "attribute --settings demo.yaml",
+            f"attribute --settings demo.yaml --hour {format_timestamp(end - HOUR)}",
         ):
             console.print(f"  {sys.argv[0]} {arguments}", soft_wrap=True)
         with closing(History(demo, f"{STACK}:{port}", options.history_days)) as history:
@@ -157,7 +157,8 @@ def _started(
         kept = cache.restore(database) if cache else {}
         metrics = DemoMetrics(storage, work, cache, options.scale)
         missing = metrics.segments_without_samples(hours_between(start, end))
-        simulating = steps.add_task(f"simulating {DAYS} days of {len(fleet.CLUSTERS)} clusters", total=1.0)
+        hours = sum((segment.end - segment.start) // HOUR for segment in missing)  # the others are in the cache
+        simulating = steps.add_task(f"simulating {hours} hours of {len(fleet.CLUSTERS)} clusters", total=1.0)
         starting = steps.add_task("starting AWS and the functions", total=1.0)
         threads = running.enter_context(ThreadPoolExecutor(1))
         simulation = threads.submit(metrics.simulate, missing, lambda done: steps.update(simulating, completed=done))

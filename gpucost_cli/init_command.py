@@ -15,7 +15,14 @@ from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost_cli.aws_session import aws_credentials, aws_session, choose_region, profile_option
 from gpucost_cli.placeholders import refuse_placeholders
-from gpucost_cli.questions import SettingOption, accepts_defaults, answer, require_terminal, yes_option
+from gpucost_cli.questions import (
+    SettingOption,
+    accepts_defaults,
+    answer,
+    require_terminal,
+    require_terminal_for_all,
+    yes_option,
+)
 from gpucost_cli.samconfig import (
     DEVELOPMENT,
     ENVIRONMENT,
@@ -149,11 +156,18 @@ def init(
     cluster = metrics.cluster
     price = answer("gpu_hourly_usd", "Price of a GPU-hour in USD (Enter for AWS's prices)", "")
     business_units = {unit: namespaces.split(",") for unit, namespaces in units} or _ask_units(namespaces)
+    _check_settings(render_settings(cluster.name, prometheus, cluster.selector, price, business_units))
+    stack = ask_stack_parameters(environment, region, fetches_prices=not price)
     text = render_settings(
-        cluster.name, prometheus, cluster.selector, price, business_units, has_schema=(folder / SCHEMA_NAME).exists()
+        cluster.name,
+        prometheus,
+        cluster.selector,
+        price,
+        business_units,
+        has_email=bool(stack.alert_email),
+        has_schema=(folder / SCHEMA_NAME).exists(),
     )
     _check_settings(text)
-    stack = ask_stack_parameters(environment, region, fetches_prices=not price)
     _write_both(settings_path, text, samconfig_path, with_environment(samconfig_path, environment, stack))
     click.echo(
         f"wrote {settings_path} and {samconfig_path}. Next:\n"
@@ -193,6 +207,13 @@ def _ask_region() -> str:
         default = aws_session().region_name
     except InvalidInputError:  # no region is set, or the profile does not exist, which matters only where AWS is called
         default = None
+    options = click.get_current_context().params
+    missing = {
+        "--region": options["region"] is None and default is None,
+        "--cluster": options["cluster"] is None,
+        "--prometheus-url (or --amp-workspace)": options["prometheus_url"] is None and options["amp_workspace"] is None,
+    }
+    require_terminal_for_all([option for option, is_missing in missing.items() if is_missing])
     region: str = answer("region", "AWS region", default)
     choose_region(region)
     return region
@@ -409,6 +430,7 @@ def render_settings(
     gpu_hourly_usd: str,
     business_units: Mapping[str, Sequence[str]],
     *,
+    has_email: bool = False,
     has_schema: bool = False,
 ) -> str:
     """Return the settings document, with a comment for each section.
@@ -419,6 +441,7 @@ def render_settings(
         selector: labels that select the cluster's series.
         gpu_hourly_usd: price of a GPU-hour; empty for AWS's prices.
         business_units: namespaces by unit.
+        has_email: whether the stack has an address for alerts, for which a first rule is written.
         has_schema: whether the document's JSON Schema is in the same folder.
     """
     lines = [f"# yaml-language-server: $schema={SCHEMA_NAME}"] if has_schema else []
@@ -447,6 +470,16 @@ def render_settings(
             lines.append(f"  - {{name: {_yaml(unit)}, namespaces: [{patterns}]}}")
     else:
         lines += ["# business_units:", '#   - {name: research, namespaces: ["research-*"]}']
+    if has_email:
+        lines += [
+            "# An alert if a unit wastes half of its GPUs, and $10 an hour or more, for three hours. All rules are in",
+            "# docs/how-to/alerts.md.",
+            "alerts:",
+            "  receivers:",
+            "    - {type: email}  # the address in samconfig.toml, once its owner has confirmed the subscription",
+            "  rules:",
+            "    - {rule: waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 3}",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -114,6 +114,19 @@ def require_terminal(option: str, default: str | None = None) -> None:
     if not sys.stdin.isatty():
         accept = f", or --yes to accept the default {default or 'none'}" if default is not None else ""
         raise InvalidInputError(f"{option} is missing, and there is no terminal to ask for it. Pass {option}{accept}")
+
+
+def require_terminal_for_all(options: Sequence[str]) -> None:
+    """Refuse to ask several questions without a terminal, so that all of their options are named at once.
+
+    Raises:
+        InvalidInputError: the message names the options.
+    """
+    if len(options) > 1 and not sys.stdin.isatty():
+        *first, last = options
+        raise InvalidInputError(
+            f"{', '.join(first)} and {last} are missing, and there is no terminal to ask for them. Pass them"
+        )
 
 
 _ACCEPTS_DEFAULTS = "gpucost.accepts_defaults"

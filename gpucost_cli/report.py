@@ -122,12 +122,21 @@ def complete_hours(document: Mapping[str, Any]) -> str:
     return f"{coverage['hours_complete']} of {coverage['hours_expected']} {unit} complete"
 
 
+def _incomplete_note(document: Mapping[str, Any]) -> list[str]:
+    """Return a note on where the reasons are if some hours are not complete."""
+    coverage = document["coverage"]
+    if coverage["hours_complete"] == coverage["hours_expected"]:
+        return []
+    return ["Why hours are not complete: GET /v1/hours, or Data health in the dashboard."]
+
+
 def business_unit_tables(document: dict[str, Any]) -> list[Any]:
     """Render a response of `/v1/business-units` as tables and notes."""
     rows, totals = document["rows"], document["totals"]
     hours = complete_hours(document)
     if totals.get("allocated_gpu_hours") is None:
-        return [*_default_window_note(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
+        no_figures = f"no figures from {document['start']} to {document['end']}: {hours}"
+        return [*_default_window_note(document), no_figures, *_incomplete_note(document)]
     units = {row["business_unit"]: row for row in rows}
     parts: list[Any] = [
         *_default_window_note(document),
@@ -137,7 +146,7 @@ def business_unit_tables(document: dict[str, Any]) -> list[Any]:
         parts.append(f"{note}. GET /v1/hours names the nodes.")
     if totals.get("node_cost_usd") is not None:
         parts.append(render.identity_table(totals, document["currency"]))
-    return parts
+    return parts + _incomplete_note(document)
 
 
 def costs_tables(document: Mapping[str, Any]) -> list[Any]:
@@ -145,7 +154,8 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     totals, currency = document["totals"], document["currency"]
     hours = complete_hours(document)
     if totals.get("allocated_gpu_hours") is None:
-        return [*_default_window_note(document), f"no figures from {document['start']} to {document['end']}: {hours}"]
+        no_figures = f"no figures from {document['start']} to {document['end']}: {hours}"
+        return [*_default_window_note(document), no_figures, *_incomplete_note(document)]
     has_times, has_idle = document["granularity"] != "total", document["idle"] != "hidden"
     title = f"{document['start']} to {document['end']}, {hours}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
@@ -170,7 +180,7 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
         idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
     fleet = _cost_cells({**totals, **idle}, currency, has_idle=has_idle)
     table.add_row(*["all"] * label_columns, *blank, *fleet, style="bold")
-    return [*_default_window_note(document), table]
+    return [*_default_window_note(document), table, *_incomplete_note(document)]
 
 
 def _default_window_note(document: Mapping[str, Any]) -> list[str]:

@@ -55,6 +55,8 @@ def check(path: Path) -> None:
     Example:
       gpucost settings check settings.yaml
     """
+    from pydantic import ValidationError
+
     from gpucost.settings_document import parse_settings
 
     text = read_settings_file(path)
@@ -62,7 +64,8 @@ def check(path: Path) -> None:
         settings = parse_settings(text)
     except SettingsError as error:
         _print_faults(error.faults)
-        click.echo("note: receivers, time zones and placeholders are checked after that; check again", err=True)
+        if isinstance(error.__cause__, ValidationError):
+            click.echo("note: receivers, time zones and placeholders are checked after that; check again", err=True)
         sys.exit(2)
     if faults := [*settings.new_document_faults(), *placeholder_faults(settings, "settings")]:
         _print_faults(faults)

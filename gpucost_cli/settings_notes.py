@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
         *_units_without_pods(settings),
         *_patterns_of_labels(settings),
         *_unknown_clusters(settings),
+        *_unknown_capacity_types(settings),
         *_small_percents(settings),
         *_receivers(settings),
     ]
@@ -82,6 +84,20 @@ def _unknown_clusters(settings: "SettingsDocument") -> Iterator[str]:
             yield f"{key}: {pattern!r} matches none of the clusters {', '.join(names)}, so the entry has no effect"
 
 
+def _unknown_capacity_types(settings: "SettingsDocument") -> Iterator[str]:
+    from gpucost.core.metering.nodes import CAPACITY_TYPES
+
+    sections = (("rates", settings.pricing.rates), ("discounts", settings.pricing.discounts))
+    for section, entries in sections:
+        for index, entry in enumerate(entries):
+            pattern = entry.attribute_patterns().get("capacity_type")
+            if pattern is not None and not matching_names(CAPACITY_TYPES, pattern):
+                yield (
+                    f"pricing.{section}[{index}].capacity_type: {pattern!r} matches none of "
+                    f"{', '.join(CAPACITY_TYPES)}. It has an effect only if a node's label has another value"
+                )
+
+
 def _small_percents(settings: "SettingsDocument") -> Iterator[str]:
     sections: list[tuple[str, Any]] = [
         (f"pricing.discounts[{index}]", discount) for index, discount in enumerate(settings.pricing.discounts)
@@ -100,6 +116,8 @@ def _receivers(settings: "SettingsDocument") -> Iterator[str]:
     receivers = settings.alerts.receivers
     if settings.alerts.rules and not receivers:
         yield "alerts has rules but no receivers: alerts are only listed by gpucost alerts list"
+    if receivers and not settings.alerts.rules:
+        yield "alerts has receivers but no rules: they are never notified. docs/how-to/alerts.md has rules to copy"
     unnamed = [receiver.type for receiver in receivers if receiver.name is None]
     for kind in dict.fromkeys(kind for kind in unnamed if unnamed.count(kind) > 1):
         yield f"{unnamed.count(kind)} receivers without a name are all {kind!r}: rules cannot choose between them"

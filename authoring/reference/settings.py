@@ -36,9 +36,9 @@ clusters:
 pricing: {source: constant, gpu_hourly_usd: 12}
 ```
 
-The schema of this version is [settings.schema.json](settings.schema.json). It checks every key, type and range. Rules that concern several keys are checked only when the settings are read, for example that `auth: sigv4` requires a region. `gpucost settings check FILE` checks them all without a network, names the line of each fault, and notes entries that hardly do what is meant.
+The schema of this version is [settings.schema.json](settings.schema.json). It checks every key, type and range, and times if your editor checks formats. Rules that concern several keys are checked only when the settings are read, for example that `auth: sigv4` requires a region. `gpucost settings check FILE` checks them all without a network, names the key of each fault and, where it can, the line, and notes entries that hardly do what is meant.
 
-Settings have no section for exports, which are parameters of the [template](template.md), and business units cannot own nodes: group by `node_pool` instead. `secret` and `secret_headers` are read from AWS Secrets Manager, so they need AWS credentials, also for a command on your machine.
+Settings have no section for exports, which are parameters of the [template](template.md), and none for quotas, which are Kubernetes' own (`ResourceQuota`): reports show them, and the rule [`external`](../how-to/alerts.md#rules) forwards alerts on them. Business units cannot own nodes: group by `node_pool` instead. `secret` and `secret_headers` are read from AWS Secrets Manager, so they need AWS credentials, also for a command on your machine.
 """  # noqa: E501 - one line for each paragraph
 _UNITS = (
     (r"(^|_)usd_per_hour$", "USD per hour"),

@@ -153,6 +153,8 @@ def test_every_question_can_be_answered_on_a_terminal(fleet: str, tmp_path: Path
     settings = parse_settings((tmp_path / "settings.yaml").read_text())
     assert str(settings.pricing.gpu_hourly_usd) == "2.5"
     assert settings.business_units[0].name == "team"
+    assert [(rule.rule, rule.for_hours) for rule in settings.alerts.rules] == [("waste", 3)]
+    assert [receiver.type for receiver in settings.alerts.receivers] == ["email"]
     stack = tomllib.loads((tmp_path / "samconfig.toml").read_text())["dev"]["deploy"]["parameters"]
     assert stack["stack_name"] == "gpucost-eu"
     assert set(stack["parameter_overrides"]) == {
@@ -228,8 +230,9 @@ def test_unwritable_folder_gets_neither_file(fleet: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [
-        ((), "--region"),
-        (("--region", REGION), "--cluster"),
+        ((), "--region, --cluster and --prometheus-url"),
+        (("--region", REGION), "--cluster and --prometheus-url"),
+        (("--region", REGION, "--prometheus-url", "http://127.0.0.1:1"), "--cluster"),
         (ANSWERS, "--prometheus-url"),
         ((*ANSWERS, "--prometheus-url", "http://127.0.0.1:1"), "--auth"),
     ],

@@ -145,3 +145,32 @@ alerts:
 """
     )
     assert check(tmp_path, text)[1].splitlines()[1:] == []
+
+
+def test_unknown_capacity_types_are_noted(tmp_path: Path) -> None:
+    text = (
+        CLUSTER
+        + """
+pricing:
+  rates:
+  - {capacity_type: reserved, gpu_hourly_usd: 2}
+  - {capacity_type: ON_DEMAND, gpu_hourly_usd: 3}
+  - {capacity_type: "spo*", gpu_hourly_usd: 3}
+  - {capacity_type: on demand, gpu_hourly_usd: 4}
+"""
+    )
+    status, out, faults = check(tmp_path, text)
+    assert (status, faults) == (0, [])
+    notes = [line for line in out.splitlines() if "capacity_type" in line]
+    assert [note.partition(":")[2].split()[0] for note in notes] == ["pricing.rates[3].capacity_type:"]
+
+
+def test_receivers_without_rules_are_noted(tmp_path: Path) -> None:
+    status, out, _ = check(tmp_path, CLUSTER + "alerts: {receivers: [{type: email}]}\n")
+    assert (status, "alerts has receivers but no rules" in out) == (0, True)
+
+
+def test_unparsable_documents_print_a_single_message(tmp_path: Path) -> None:
+    for text in ("", "clusters:\n\t- name: demo\n"):
+        status, out, faults = check(tmp_path, text)
+        assert (status, out, len(faults)) == (2, "", 1), faults

@@ -124,6 +124,36 @@ def test_duplicate_name_is_refused(section: str, says: str) -> None:
         parse_settings(json.dumps(document))
 
 
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("clusters:\n\t- name: demo\n", "line 2", "indent with spaces, not with tabs"),
+        ("clusters: @demo\n", "line 1", "text that begins with a special character in quotes"),
+        ("clusters:\n- name:demo\n  selector: {}\n", "line 3", "a space after the colon of every key"),
+        ("clusters: []\npricing\ncoverage: {}\n", "line 3", "a colon and a space after every key"),
+        ("clusters:\n  - name: demo\n   selector: {}\n", "line 3", "by the same number of spaces"),
+        ("", "settings are empty", "required: clusters; allowed: clusters, pricing"),
+        ("- name: demo", "settings must be a mapping", "required: clusters; allowed: clusters, pricing"),
+    ],
+)
+def test_unreadable_text_names_the_remedy(text: str, problem: str, hint: str) -> None:
+    (fault,) = faults_of(text)
+    assert problem in fault, fault
+    assert hint in fault, fault
+
+
+def test_fault_of_a_section_names_its_line() -> None:
+    twice = ["- {name: demo, prometheus: {url: 'http://127.0.0.1:9090'}}"] * 2
+    assert faults_of("\n".join(["# two", "clusters:", *twice])) == ["clusters: 'demo' is named twice (line 2)"]
+
+
+def test_value_and_similar_keys_are_named() -> None:
+    text = "clusters:\n- {name: demo, prometheus: {url: 'http://127.0.0.1:9090', auth: token}, selecter: {a: b}}\n"
+    unknown, auth = faults_of(text)
+    assert unknown.endswith("Did you mean 'selector'? (line 2)")
+    assert auth == "clusters[0].prometheus.auth: must be 'none', 'sigv4' or 'bearer', but is 'token' (line 2)"
+
+
 def faults_of(text: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         parse_settings(text)
@@ -156,7 +186,7 @@ alerts:
 """
     assert faults_of(text) == [
         "unknown key 'alerts.rules[2].evry'; allowed there: name, scope, severity, receivers, time_zone, quiet_hours, "
-        "repeat_hours, for_hours, keep_firing_hours, rule, every, at (line 22)",
+        "repeat_hours, for_hours, keep_firing_hours, rule, every, at. Did you mean 'every'? (line 22)",
         "clusters[0].prometheus.timeout_seconds: must be a whole number (line 3)",
         "coverage.allocation: must be less than or equal to 1 (line 10)",
         "business_units[0].name: must be text. Put it in quotes; without them it is the number 12 (line 5)",

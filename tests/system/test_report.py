@@ -83,9 +83,9 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     assert lines[1] == "from cluster workload GPU-hours allocated effective waste unmeasured waste % idle cost"
     assert lines[3] == "2026-11-19T00:00:00Z a [b]x� 9.000 2.00 EUR 0.00 EUR 0.00 EUR 0.00 EUR 0.0% 3.00 EUR 5.00 EUR"
     assert lines[4].startswith("2026-11-19T00:00:00Z a (idle) 0.000")
-    assert lines[-2].startswith("filtered out 0.000")
-    assert lines[-1].startswith("all 9.000 2.00 EUR")
-    assert lines[-1].endswith("3.00 EUR 5.00 EUR")
+    assert lines[-3].startswith("filtered out 0.000")
+    assert lines[-2].startswith("all 9.000 2.00 EUR")
+    assert lines[-2].endswith("3.00 EUR 5.00 EUR")
 
 
 def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
@@ -121,3 +121,11 @@ def test_hours_of_several_clusters_are_named_as_such(expected: str, text: str) -
     coverage = {"hours_complete": Decimal(70), "hours_expected": Decimal(expected)}
     response = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-20T00:00:00Z", "coverage": coverage}
     assert complete_hours(response) == text
+
+
+@pytest.mark.parametrize(("complete", "notes"), [("72", 0), ("71", 1)])
+def test_incomplete_hours_say_where_their_reasons_are(complete: str, notes: int) -> None:
+    document = answer(Costs(allocated_usd=amount("10")), CapacityCosts(node_cost_usd=amount("10")))
+    document["coverage"] = {"hours_complete": Decimal(complete), "hours_expected": Decimal(72)}
+    parts = business_unit_tables({**document, "rows": [], "currency": "USD"})
+    assert [str(part).startswith("Why hours are not complete: GET /v1/hours") for part in parts].count(True) == notes

@@ -29,7 +29,7 @@ class Secrets:
         Raises:
             SourceError: the secret does not exist, is empty, or may not be read. The message never has its value.
         """
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ProfileNotFound
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError, ProfileNotFound
 
         cached_at, value = self._cache.get(name, (0.0, ""))
         if value and self._monotonic() - cached_at < MAX_AGE_SECONDS:
@@ -41,6 +41,8 @@ class Secrets:
             raise SourceError(f"secret {name!r} could not be read ({code})") from error
         except (NoCredentialsError, ProfileNotFound) as error:
             raise CredentialsError(f"there are no AWS credentials to read secret {name!r} with: {error}") from error
+        except NoRegionError as error:
+            raise CredentialsError(f"there is no AWS region to read secret {name!r} in. Set AWS_REGION") from error
         except BotoCoreError as error:
             raise SourceError(f"secret {name!r} could not be read ({type(error).__name__})") from error
         if not value:

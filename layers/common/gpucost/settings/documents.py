@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import yaml
@@ -19,6 +20,15 @@ Document = TypeVar("Document", bound=Section)
 
 _MAX_SHOWN_CHARACTERS = 60
 """Characters of a key or value that are shown in an error message."""
+_YAML_HINTS = {
+    r"'\t'": "indent with spaces, not with tabs",
+    "undefined alias": "put text that begins with a special character in quotes",
+    "cannot start any token": "put text that begins with a special character in quotes",
+    "mapping values are not allowed": "put a space after the colon of every key, and text that contains ': ' in quotes",
+    "could not find expected ':'": "put a colon and a space after every key",
+    "expected <block end>": "indent all keys of a section, and all entries of a list, by the same number of spaces",
+}
+"""What to do about a problem that PyYAML reports, by a part of its message."""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -76,9 +86,8 @@ def load_document(text: str, name: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", error)).split())
-        if "undefined alias" in problem or "cannot start any token" in problem:
-            problem += "; put text that begins with a special character in quotes"
-        raise SettingsError(f"{name} are not valid YAML or JSON{line}: {problem}") from error
+        hint = next((f"; {hint}" for part, hint in _YAML_HINTS.items() if part in problem), "")
+        raise SettingsError(f"{name} are not valid YAML or JSON{line}: {problem}{hint}") from error
     except RecursionError as error:
         raise SettingsError(f"{name} are nested too deeply") from error
 
@@ -96,7 +105,10 @@ def validate_document(document: Any, model: type[Document], text: str, name: str
         SettingsError: the document is invalid. Each fault names the key and its line, and says what is allowed.
     """
     if not isinstance(document, dict):
-        raise SettingsError(f"{name} must be a mapping with the keys {', '.join(_keys_of(model))}")
+        problem = "are empty" if document is None else "must be a mapping"
+        required = [field.alias or key for key, field in model.model_fields.items() if field.is_required()]
+        needed = f"required: {', '.join(required)}; " if required else ""
+        raise SettingsError(f"{name} {problem}. Keys: {needed}allowed: {', '.join(_keys_of(model))}")
     try:
         parsed = model.model_validate(document)
         parsed.model_dump_json()
@@ -213,7 +225,9 @@ def _error_messages(error: ValidationError, model: type[Section], text: str) -> 
     messages: dict[str, int | None] = {}
     for details in errors:
         path = [part for index, part in enumerate(details["loc"]) if not _is_tag(details["loc"], index, model)]
-        messages.setdefault(_error_message(details, path, model), lines.line_of(path))
+        message = _error_message(details, path, model)
+        section = message.partition(":")[0]  # a rule that concerns several keys names the section
+        messages.setdefault(message, lines.line_of(path or [section]))
     for message, line in messages.items():
         yield message if line is None else f"{message} (line {line})"
 
@@ -248,8 +262,10 @@ class _Lines:
 def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Section]) -> str:
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
-        allowed = ", ".join(_fields_at(finding["loc"][:-1], model))
-        return f"unknown key {where!r}; allowed there: {allowed}"
+        allowed = _fields_at(finding["loc"][:-1], model)
+        similar = get_close_matches(str(path[-1]), allowed, n=1)
+        meant = f". Did you mean {similar[0]!r}?" if similar else ""
+        return f"unknown key {where!r}; allowed there: {', '.join(allowed)}{meant}"
     if finding["type"] == "literal_error" and path == ["pricing", "split"]:
         expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
@@ -263,6 +279,8 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
         message = finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     elif not isinstance(message, str):
         message = message(finding)
+    if finding["type"] == "literal_error" and isinstance(finding["input"], str):
+        message += f", but is {finding['input'][:_MAX_SHOWN_CHARACTERS]!r}"
     return f"{where}: {message}" if where else message
 
 

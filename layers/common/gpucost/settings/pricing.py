@@ -26,7 +26,7 @@ class NodeMatchers(Section):
     gpu_model: Name | None = None
     """Shell pattern of the GPU model."""
     capacity_type: Name | None = None
-    """Shell pattern of the capacity type: `on-demand`, `spot` or `capacity-block`."""
+    """Shell pattern of the capacity type: `on-demand`, `spot`, `reserved` or `capacity-block`."""
     region: Name | None = None
     """Shell pattern of the AWS region."""
     zone: Name | None = None

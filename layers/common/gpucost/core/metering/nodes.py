@@ -23,6 +23,8 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 
+CAPACITY_TYPES = ("on-demand", "spot", "reserved", "capacity-block")
+"""The capacity types of nodes of EKS and Karpenter. Labels of other tools may have others."""
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
@@ -141,6 +143,6 @@ def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
 
 
 def capacity_type(labels: Mapping[str, str]) -> str:
-    """Return a node's capacity type in one spelling: `spot`, `on-demand`, `reserved`, `capacity-block` or ""."""
+    """Return a node's capacity type in one spelling, mostly one of `CAPACITY_TYPES`; "" without a label."""
     normalized = CAPACITY_TYPE_LABEL.value_in(labels).lower().replace("_", "-")
     return _CAPACITY_TYPES.get(normalized, normalized)
