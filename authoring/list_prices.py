@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.prices import Price
 
 TABLE = Path(__file__).parent.parent / "layers/common/gpucost/core/pricing/list_price_table.py"

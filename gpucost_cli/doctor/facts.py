@@ -6,8 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NodeLabel
 from gpucost_cli.doctor.signals import NEURON_SIGNAL
 

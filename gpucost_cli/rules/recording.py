@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gpucost.core.attribution import BusinessUnit
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, INSTANCE_TYPE_LABEL, NODE_POOL_LABEL
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.queries import (

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, MIG_GPUS, NEURON_OF_INSTANCE, MigGpu, profile_share
+from gpucost.core.metering.gpu_models import MIG_GPUS, MigGpu, profile_share
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL
 from gpucost_cli.rules.promql import SelectorBuilder, equals, matches
 

@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, compute_share, memory_gb, profile_share
+from gpucost.core.metering.gpu_models import compute_share, memory_gb, profile_share
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 
 # (Model, profile, how many fit on a GPU), from mig-parted's configurations and NVIDIA's documentation.
 SEVEN_SLICES = [
@@ -13,9 +14,10 @@ SEVEN_SLICES = [
     ("NVIDIA H100 NVL", {"1g.12gb": 7, "1g.24gb": 4, "2g.24gb": 3, "3g.47gb": 2, "4g.47gb": 1, "7g.94gb": 1}),
     ("NVIDIA H100 80GB HBM3", {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}),
     ("NVIDIA GH200 480GB", {"1g.12gb": 7, "1g.24gb": 4, "2g.24gb": 3, "3g.48gb": 2, "4g.48gb": 1, "7g.96gb": 1}),
+    ("NVIDIA GH200 144G HBM3e", {"1g.18gb": 7, "1g.36gb": 4, "2g.36gb": 3, "3g.72gb": 2, "4g.72gb": 1, "7g.144gb": 1}),
     ("NVIDIA H200", {"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3, "3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1}),
     ("NVIDIA GB200", {"1g.23gb": 7, "1g.47gb": 4, "2g.47gb": 3, "3g.93gb": 2, "4g.93gb": 1, "7g.186gb": 1}),
-    ("NVIDIA GB200", {"1g.23gb": 7, "1g.47gb": 4, "2g.47gb": 3, "3g.95gb": 2, "4g.95gb": 1, "7g.189gb": 1}),
+    ("NVIDIA GB200", {"1g.24gb": 7, "1g.47gb": 4, "2g.47gb": 3, "3g.95gb": 2, "4g.95gb": 1, "7g.189gb": 1}),
     ("NVIDIA GB300", {"1g.35gb": 7, "1g.70gb": 4, "2g.70gb": 3, "3g.139gb": 2, "4g.139gb": 1, "7g.278gb": 1}),
     ("NVIDIA B200", {"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3, "3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1}),
     ("NVIDIA B300 SXM6 AC", {"1g.34gb": 7, "1g.67gb": 4, "2g.67gb": 3, "3g.135gb": 2, "4g.135gb": 1, "7g.269gb": 1}),

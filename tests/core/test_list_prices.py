@@ -8,8 +8,8 @@ import pytest
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.list_price_table import DAYS, HOURLY_PRICES
 from gpucost.core.pricing.node_costs import NodeCost, Unpriced
 from gpucost.core.pricing.prices import Price

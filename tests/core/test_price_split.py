@@ -9,7 +9,7 @@ from pathlib import Path
 import moto.ec2
 import pytest
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, custom_policy
 

@@ -10,8 +10,8 @@ from moto import mock_aws
 
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes

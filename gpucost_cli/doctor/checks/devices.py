@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, profile_share
+from gpucost.core.metering.gpu_models import profile_share
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
     CAPACITY_TYPE_LABEL,
     GPU_COUNT_LABEL,

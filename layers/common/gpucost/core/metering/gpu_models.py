@@ -1,13 +1,15 @@
-"""Hardware catalog: MIG profiles and their shares, and the GPUs and Neuron devices of instance types.
+"""GPU models: their memory, and their MIG profiles with the share of each.
 
-Sources: NVIDIA's MIG user guide and mig-parted's `config-default.yaml` (profiles and how many fit), AWS's accelerated
-computing instance tables and the Neuron architecture pages (devices, cores per device).
+Sources of the profiles: NVIDIA's MIG user guide, and `deployments/systemd/config-default.yaml` of NVIDIA/mig-parted, as
+of v0.15.0 unless a comment names another version.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+from gpucost.core.metering.instance_types import CATALOG
 
 _PROFILE_PATTERN = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
 
@@ -38,15 +40,19 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     ),
     MigGpu(("h100", "nvl"), 7, 8, {"1g.12gb": 1, "1g.24gb": 2, "2g.24gb": 2, "3g.47gb": 4, "4g.47gb": 4, "7g.94gb": 8}),
     MigGpu(("h100",), 7, 8, {"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, "7g.80gb": 8}),
+    MigGpu(
+        ("gh200", "144g"), 7, 8, {"1g.18gb": 1, "1g.36gb": 2, "2g.36gb": 2, "3g.72gb": 4, "4g.72gb": 4, "7g.144gb": 8}
+    ),
     MigGpu(("gh200",), 7, 8, {"1g.12gb": 1, "1g.24gb": 2, "2g.24gb": 2, "3g.48gb": 4, "4g.48gb": 4, "7g.96gb": 8}),
     MigGpu(("h200",), 7, 8, {"1g.18gb": 1, "1g.35gb": 2, "2g.35gb": 2, "3g.71gb": 4, "4g.71gb": 4, "7g.141gb": 8}),
-    # As in the guide and mig-parted's configuration for device 0x2941; some report 189 GB (NVIDIA/gpu-operator #1303).
+    # Early drivers report 189 GB and slices of 24 (NVIDIA/gpu-operator#1303, mig-parted v0.12.0 to v0.12.2), later ones
+    # 186 and 23 (NVIDIA/mig-parted#227, mig-parted since v0.12.3).
     MigGpu(
         ("gb200",),
         7,
         8,
         {"1g.23gb": 1, "1g.47gb": 2, "2g.47gb": 2, "3g.93gb": 4, "4g.93gb": 4, "7g.186gb": 8},
-        {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8},
+        {"1g.24gb": 1, "3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8},
     ),
     MigGpu(("gb300",), 7, 8, {"1g.35gb": 1, "1g.70gb": 2, "2g.70gb": 2, "3g.139gb": 4, "4g.139gb": 4, "7g.278gb": 8}),
     MigGpu(("b200",), 7, 8, {"1g.23gb": 1, "1g.45gb": 2, "2g.45gb": 2, "3g.90gb": 4, "4g.90gb": 4, "7g.180gb": 8}),
@@ -55,8 +61,25 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
 )
 
-_MEMORY_GB = {"k80": 12, "m60": 8, "t4": 16, "t4g": 16, "a10": 24, "a10g": 24, "l4": 24, "l40": 48, "l40s": 48}
-"""GPUs without MIG, from NVIDIA's data sheets. The name of a V100 says whether it has 16 or 32 GB."""
+_BYTES_PER_MIB = 1024**2
+
+
+def _nominal_gb(mib: int) -> int:
+    """Return a GPU's memory as its data sheet has it: in GiB, or in GB if EC2's figure in MiB is no whole GiB."""
+    return mib // 1024 if mib % 1024 == 0 else round(mib * _BYTES_PER_MIB / 10**9)
+
+
+def _memory_of_ec2_gpus() -> dict[str, int]:
+    """Return the memory of EC2's GPUs by model, except for models of which there are several sizes."""
+    sizes: dict[str, set[int]] = {}
+    for instance_type in CATALOG.values():
+        if instance_type.manufacturer == "NVIDIA" and instance_type.devices >= 1 and instance_type.device_memory_mib:
+            sizes.setdefault(instance_type.model.lower(), set()).add(_nominal_gb(instance_type.device_memory_mib))
+    return {model: min(memory) for model, memory in sizes.items() if len(memory) == 1}
+
+
+_MEMORY_GB = {"a10": 24, "l40": 48} | _memory_of_ec2_gpus()
+"""GPUs without MIG: those of EC2, and others from NVIDIA's data sheets."""
 
 
 def memory_gb(model: str) -> int | None:
@@ -72,7 +95,7 @@ def memory_gb(model: str) -> int | None:
             int(match[2]) for profile in gpu.memory_slices_by_profile if (match := _PROFILE_PATTERN.match(profile))
         )
     words = re.findall(r"[a-z0-9]+", name)
-    if "v100" in words:
+    if "v100" in words:  # its name has its size
         return 32 if "32gb" in words else 16 if "16gb" in words else None
     return next((_MEMORY_GB[word] for word in words if word in _MEMORY_GB), None)
 
@@ -107,59 +130,3 @@ def _share_of_profile(profile: str, gpu: MigGpu) -> Fraction | None:
     if match is None or memory is None:
         return None
     return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))
-
-
-_G_SINGLE_GPU_SIZES = {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1}
-_G_MULTI_GPU_SIZES = {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
-
-GPU_FRACTION_OF_INSTANCE: dict[str, Fraction] = {
-    "g6f.large": Fraction(1, 8),
-    "g6f.xlarge": Fraction(1, 8),
-    "g6f.2xlarge": Fraction(1, 4),
-    "g6f.4xlarge": Fraction(1, 2),
-    "gr6f.4xlarge": Fraction(1, 2),
-}
-"""The fraction of a physical GPU that an instance type has (EC2's DescribeInstanceTypes: `GpuPartitionSize`)."""
-
-_WHOLE_GPUS_OF_INSTANCE = {
-    f"{family}.{size}": gpus
-    for family, sizes in {
-        "p2": {"xlarge": 1, "8xlarge": 8, "16xlarge": 16},
-        "p3": {"2xlarge": 1, "8xlarge": 4, "16xlarge": 8},
-        "p3dn": {"24xlarge": 8},
-        "p4d": {"24xlarge": 8},
-        "p4de": {"24xlarge": 8},
-        "p5": {"4xlarge": 1, "48xlarge": 8},
-        "p5e": {"48xlarge": 8},
-        "p5en": {"48xlarge": 8},
-        "p6-b200": {"48xlarge": 8},
-        "p6-b300": {"48xlarge": 8},
-        "p6e-gb200": {"36xlarge": 4},
-        "g4dn": _G_SINGLE_GPU_SIZES | {"12xlarge": 4, "metal": 8},
-        "g5": _G_SINGLE_GPU_SIZES | _G_MULTI_GPU_SIZES,
-        "g5g": {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 2, "metal": 2},
-        "g6": _G_SINGLE_GPU_SIZES | _G_MULTI_GPU_SIZES,
-        "g6e": _G_SINGLE_GPU_SIZES | _G_MULTI_GPU_SIZES,
-        "gr6": {"4xlarge": 1, "8xlarge": 1},
-        "g7": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
-        "g7e": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
-    }.items()
-    for size, gpus in sizes.items()
-}
-
-GPUS_OF_INSTANCE: dict[str, int | Fraction] = {**_WHOLE_GPUS_OF_INSTANCE, **GPU_FRACTION_OF_INSTANCE}
-"""Physical GPUs per EC2 instance type."""
-
-NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = {
-    f"{family}.{size}": (devices, cores)
-    for family, cores, sizes in (
-        ("inf1", 4, {"xlarge": 1, "2xlarge": 1, "6xlarge": 4, "24xlarge": 16}),
-        ("inf2", 2, {"xlarge": 1, "8xlarge": 1, "24xlarge": 6, "48xlarge": 12}),
-        ("trn1", 2, {"2xlarge": 1, "32xlarge": 16}),
-        ("trn1n", 2, {"32xlarge": 16}),
-        ("trn2", 8, {"3xlarge": 1, "48xlarge": 16}),
-        ("trn2u", 8, {"48xlarge": 16}),
-    )
-    for size, devices in sizes.items()
-}
-"""Neuron devices, and NeuronCores per device, per EC2 instance type."""

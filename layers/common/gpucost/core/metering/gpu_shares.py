@@ -7,7 +7,8 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 from gpucost.core.amounts import quantize
-from gpucost.core.metering.gpu_models import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE, compute_share, profile_share
+from gpucost.core.metering.gpu_models import compute_share, profile_share
+from gpucost.core.metering.instance_types import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import mig_replicas, parse_whole_number
 
 GPU = "nvidia_com_gpu"

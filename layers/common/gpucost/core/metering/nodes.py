@@ -7,8 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import MIG_PREFIX, GpuNode, is_neuron
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
     CAPACITY_TYPE_LABEL,
     GPU_COUNT_LABEL,

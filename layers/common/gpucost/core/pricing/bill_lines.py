@@ -18,7 +18,7 @@ from typing import Literal
 from gpucost.core.amounts import split, to_decimal, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.bill import Bill, BilledHour
 
 Blend = Literal["none", "instance_type", "node_pool"]

@@ -6,7 +6,6 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.implausible_samples import (
     SUSPECT_PREFIX,
     format_sample_value,
@@ -14,6 +13,7 @@ from gpucost.core.metering.implausible_samples import (
     overlap_beyond_lag,
     sources_contradict,
 )
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NVIDIA_LABEL_PREFIX
 from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
 from gpucost.sources.prometheus.client import Series

@@ -1,0 +1,56 @@
+"""Accelerators of EC2 instance types, from the generated table (`python -m authoring.hardware`)."""
+
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from gpucost.core.metering.instance_type_table import DAYS, INSTANCE_TYPES
+
+
+class InstanceType(NamedTuple):
+    """The accelerators of an EC2 instance type, and its size."""
+
+    manufacturer: str
+    """As in EC2: `NVIDIA`, `AMD`, `AWS` (Neuron devices), `Habana`, `Qualcomm`."""
+    model: str
+    """As in EC2, such as `A100`; not DCGM's name."""
+    devices: Fraction
+    """Physical GPUs or Neuron devices; less than 1 for a part of a GPU (EC2's `GpuPartitionSize`)."""
+    device_memory_mib: int
+    """Memory of a device, or of the part; 0 if the source does not have it."""
+    cores_per_device: int
+    """NeuronCores; 0 for GPUs."""
+    vcpus: int
+    memory_mib: int
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> "InstanceType":
+        """Read a row of the table."""
+        manufacturer, model, devices, *numbers, _ = row
+        return cls(manufacturer, model, Fraction(devices), *numbers)
+
+    def as_row(self) -> tuple[Any, ...]:
+        """Return the row of the table, without the number of its source."""
+        return self.manufacturer, self.model, str(self.devices), *self[3:]
+
+
+CATALOG: dict[str, InstanceType] = {name: InstanceType.from_row(row) for name, row in INSTANCE_TYPES.items()}
+"""All instance types with accelerators. GPUs of AMD, Habana and Qualcomm are listed, but not metered."""
+CATALOG_DAY = max(DAYS, default="")
+"""The day of the newest source (YYYY-MM-DD)."""
+
+GPUS_OF_INSTANCE: dict[str, int | Fraction] = {
+    name: int(instance_type.devices) if instance_type.devices >= 1 else instance_type.devices
+    for name, instance_type in CATALOG.items()
+    if instance_type.manufacturer == "NVIDIA"
+}
+"""Physical NVIDIA GPUs per EC2 instance type."""
+GPU_FRACTION_OF_INSTANCE: dict[str, Fraction] = {
+    name: gpus for name, gpus in GPUS_OF_INSTANCE.items() if isinstance(gpus, Fraction)
+}
+"""The fraction of a physical GPU that an instance type has."""
+NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = {
+    name: (int(instance_type.devices), instance_type.cores_per_device)
+    for name, instance_type in CATALOG.items()
+    if instance_type.cores_per_device
+}
+"""Neuron devices, and NeuronCores per device, per EC2 instance type."""
