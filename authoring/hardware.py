@@ -174,7 +174,7 @@ class Table:
             '"""Accelerators of EC2 instance types. Written by `python -m authoring.hardware`."""',
             "",
             "SOURCES = (",
-            *(f"    {json.dumps(self._sources[number][0])},  # noqa: E501" for number in used),
+            *(f"    {json.dumps(self._sources[number][0])}," for number in used),
             ")",
             "DAYS = (",
             *(f'    "{self._sources[number][1]}",' for number in used),

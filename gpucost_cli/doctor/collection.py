@@ -71,7 +71,7 @@ class FactsCollector:
         by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [signals.NEURON_SIGNAL.name]]
         max_values = self._client.query_range(self._queries.max_values(names), first, now, STEP)
         devices = parsing.parse_devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
-        nodes = self._client.query(self._queries.nodes(), evaluated_at)
+        nodes = self._client.query(self._queries.nodes(self._required_labels.of_nodes), evaluated_at)
         requests = parsing.parse_gpu_holders(self._client.query(self._queries.holders(), evaluated_at))
         holders = parsing.without_gone_pods(requests, parsing.parse_nodes(nodes), devices)
         label_counts = self._client.query(

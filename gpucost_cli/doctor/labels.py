@@ -3,16 +3,23 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC, NodeLabel
+from gpucost.core.metering.kubernetes_labels import (
+    GPU_CLIQUE_LABEL,
+    NAMESPACE_LABELS_METRIC,
+    POD_LABELS_METRIC,
+    NodeLabel,
+)
 from gpucost.settings import CoreSettings
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredLabels:
-    """Labels of namespaces and pods that the settings need."""
+    """Labels that the settings need."""
 
     of_namespaces: tuple[str, ...]
     of_pods: tuple[str, ...]
+    of_nodes: tuple[NodeLabel, ...] = ()
+    """In addition to those that every cluster needs."""
 
     def by_metric(self) -> Mapping[str, tuple[str, ...]]:
         """The labels, by the metric that carries them."""
@@ -20,11 +27,12 @@ class RequiredLabels:
 
 
 def required_labels(settings: CoreSettings) -> RequiredLabels:
-    """Return the labels that business units and `cost_labels` name."""
+    """Return the labels that business units and `cost_labels` name, and that of NVLink domains."""
     units = settings.business_units
     return RequiredLabels(
         _sorted_without_duplicates(key for unit in units for key in unit.namespace_labels),
         _sorted_without_duplicates([*(key for unit in units for key in unit.pod_labels), *settings.cost_labels]),
+        (GPU_CLIQUE_LABEL,) if settings.nvlink_domains else (),
     )
 
 

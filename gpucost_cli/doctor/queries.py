@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from gpucost.core.metering.kubernetes_labels import (
     NAMESPACE_LABELS_METRIC,
     NODE_LABELS_METRIC,
+    NodeLabel,
     all_node_labels,
     exported_name,
 )
@@ -90,10 +91,10 @@ class DoctorQueries:
             }
         )
 
-    def nodes(self) -> str:
+    def nodes(self, additional_labels: Iterable[NodeLabel] = ()) -> str:
         """Nodes, the node labels that attribution reads, and the nodes' GPU capacity."""
         gpus = f"resource=~{quote(GPU_RESOURCES)}"
-        labels = ",".join(name for label in all_node_labels() for name in label.exported_names)
+        labels = ",".join(name for label in (*all_node_labels(), *additional_labels) for name in label.exported_names)
         return union(
             {
                 "info": f"max by (node,exported_node,provider_id,{','.join(SCRAPE_LABELS)}) ({self.select(NODE_INFO)})",

@@ -8,6 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from gpucost.core.metering.instance_types import CATALOG_DAY
 from gpucost.runtime.json_text import decimal_text, dumps
 from gpucost_cli.doctor import Attribution, ClusterReport
 from gpucost_cli.doctor.checks import Check
@@ -52,7 +53,7 @@ def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
     """For each cluster, all checks and the utilization sources of held GPUs; then, for each, what to change.
 
     The findings come last, because that is what a terminal shows. Clusters whose Prometheus does not answer are listed
-    together, without tables.
+    together, without tables. The last line is the day of the catalog of instance types.
     """
     unreachable: dict[tuple[str | None, str | None], list[ClusterReport]] = {}
     for report in reports:
@@ -72,6 +73,7 @@ def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
         if report.setup:
             yield printable(_describe_setup(report.setup))
         yield from _findings_by_line_to_change(report)
+    yield f"hardware catalog of {CATALOG_DAY}"
 
 
 def _checks_table(report: ClusterReport) -> Table:

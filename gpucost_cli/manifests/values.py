@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.metering.kubernetes_labels import all_node_labels
+from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
@@ -106,7 +106,7 @@ def existing_cluster_values(
             "counters": series.dcgm_counters(settings.utilization.signal),
         },
         "kube_state_metrics": {
-            "labels": allow_lists(required, all_node_labels()),
+            "labels": allow_lists(required, [*all_node_labels(), GPU_CLIQUE_LABEL]),
             "objects": _watched_object_kinds(required, dashboards=dashboards),
         },
         "kube_prometheus_stack": parameters.kube_prometheus_stack.model_dump(),

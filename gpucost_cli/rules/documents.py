@@ -94,6 +94,10 @@ def limitations(settings: CoreSettings, now: datetime) -> list[str]:
         sentences.append(f"utilization from the sources {', '.join(average_sources)} counts as unmeasured in the rules")
     if missing := [source for source in ("pod", "shared") if source not in settings.utilization.sources]:
         sentences.append(f"the rules also measure by {', '.join(missing)}, which utilization.sources leaves out")
+    if settings.instance_types:
+        sentences.append("the rules count the GPUs of instance_types by dcgm-exporter and nvidia.com/gpu.count")
+    if settings.nvlink_domains:
+        sentences.append("GPUs that nvlink_domains strands count as unallocated in the rules")
     for unit in settings.business_units:
         if unit.distribute:
             sentences.append(f"business unit {unit.name!r} keeps in the rules the cost that the ledger distributes")

@@ -58,7 +58,8 @@ class CheckContext:
     def allow_list(self) -> str:
         """The flag of kube-state-metrics that exports all labels that attribution reads in this cluster."""
         profiles = sorted({profile for node in self.facts.nodes.values() for profile in shared_mig_profiles(node)})
-        return allow_list_flag(self.required_labels, [*NODE_LABELS, *(mig_replicas(profile) for profile in profiles)])
+        mig_labels = (mig_replicas(profile) for profile in profiles)
+        return allow_list_flag(self.required_labels, [*NODE_LABELS, *self.required_labels.of_nodes, *mig_labels])
 
     @property
     def status_without_need(self) -> Status:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from gpucost.core.metering.gpu_models import profile_share
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
     CAPACITY_TYPE_LABEL,
+    GPU_CLIQUE_LABEL,
     GPU_COUNT_LABEL,
     GPU_PRODUCT_LABEL,
     GPU_REPLICAS_LABEL,
@@ -55,6 +56,13 @@ def _needs_reservation_id(context: CheckContext, node: ObservedNode) -> bool:
     return node.label(INSTANCE_TYPE_LABEL) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
 
 
+def _needs_clique(context: CheckContext, node: ObservedNode) -> bool:
+    """Whether `nvlink_domains` of the settings names the node's pool, and its instance type is one of UltraServers."""
+    is_in_ultra_server = node.label(INSTANCE_TYPE_LABEL).startswith("p6e-")
+    jobs = context.settings.minimum_jobs(context.cluster.name)
+    return is_in_ultra_server and any(fnmatchcase(node.label(NODE_POOL_LABEL), job.node_pool) for job in jobs)
+
+
 @dataclass(frozen=True, slots=True)
 class _RequiredLabel:
     """A label of GPU nodes, and the nodes that must have it."""
@@ -78,7 +86,8 @@ _REQUIRED_LABELS = (
     _RequiredLabel(GPU_PRODUCT_LABEL, "recommended", is_from_discovery=True),
     _RequiredLabel(
         GPU_COUNT_LABEL, "recommended",
-        lambda _, node: node.label(INSTANCE_TYPE_LABEL) not in GPUS_OF_INSTANCE, is_from_discovery=True,
+        lambda context, node: node.label(INSTANCE_TYPE_LABEL) not in context.settings.gpus_by_instance_type(),
+        is_from_discovery=True,
     ),
     _RequiredLabel(
         GPU_REPLICAS_LABEL, "recommended", lambda context, node: sharing.is_shared(context.facts, node),
@@ -90,10 +99,14 @@ _REQUIRED_LABELS = (
     ),
 )  # fmt: skip
 
+_CLIQUE_LABEL = _RequiredLabel(GPU_CLIQUE_LABEL, "recommended", _needs_clique, is_from_discovery=True)
+
 
 def check_node_labels(context: CheckContext) -> Iterable[Check]:
     """Check the labels of GPU nodes."""
     yield from (_check_label(context, required) for required in _REQUIRED_LABELS)
+    if context.settings.nvlink_domains:
+        yield _check_label(context, _CLIQUE_LABEL)
     profiles = {profile for node in context.facts.gpu_nodes.values() for profile in shared_mig_profiles(node)}
     for profile in sorted(profiles):
         yield _check_label(context, _label_of_shared_slices(profile))

@@ -297,6 +297,8 @@ def meter_and_attribute(
     metering = MeteringRules(
         utilization_sources=settings.utilization.sources,
         slices_per_gpu=cluster.slices_per_gpu,
+        gpus_by_instance_type=settings.gpus_by_instance_type(),
+        minimum_jobs=settings.minimum_jobs(cluster.name),
     )
     settings_pricing = pricing_of(settings)
     with gc_paused():

@@ -5,9 +5,11 @@ secrets in Secrets Manager.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
 from typing import Annotated, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,6 +17,8 @@ from pydantic import Field, field_validator, model_validator
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
+from gpucost.core.metering.nvlink_domains import MinimumJob
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings.access import GrantSettings
 from gpucost.settings.headers import HeaderName, HeaderValue, carries_secret
@@ -142,6 +146,33 @@ class ClusterSettings(Section):
     """How many units of `nvidia.com/gpu` are one GPU, if the node has no label that says so."""
 
 
+class NvlinkDomainSettings(Section):
+    """The smallest job that runs in an NVLink domain, for some clusters and node pools."""
+
+    minimum_job_gpus: Annotated[int, Field(ge=2, le=10_000)]
+    """Physical GPUs of the smallest job. While fewer of a domain's GPUs are free, these count as stranded."""
+    cluster: Name | None = None
+    """Shell pattern of the cluster's name. By default all clusters."""
+    node_pool: Name | None = None
+    """Shell pattern of the node pool's name. By default all node pools."""
+
+
+class InstanceTypeSettings(Section):
+    """The GPUs of an EC2 instance type that is newer than the catalog of this release."""
+
+    name: Name
+    """The EC2 instance type."""
+    gpus: Annotated[Decimal, Field(gt=0, le=1024)]
+    """Physical NVIDIA GPUs of an instance; less than 1 for a part of a GPU, for example 0.125."""
+
+    @field_validator("gpus")
+    @classmethod
+    def _is_whole_or_a_part(cls, gpus: Decimal) -> Decimal:
+        if gpus > 1 and gpus != int(gpus):
+            raise ValueError("must be a whole number, or less than 1 for an instance with a part of a GPU")
+        return gpus
+
+
 class UtilizationSettings(Section):
     """The utilization signal, and the allowed utilization sources in order of preference."""
 
@@ -225,6 +256,10 @@ class CoreSettings(Section):
     """How the utilization of GPUs is measured."""
     coverage: CoverageSettings = CoverageSettings()
     """How many scrapes an hour needs to be complete."""
+    nvlink_domains: tuple[NvlinkDomainSettings, ...] = ()
+    """The smallest jobs of NVLink domains (racks such as GB200 NVL72). The first entry that matches a node counts."""
+    instance_types: tuple[InstanceTypeSettings, ...] = ()
+    """GPUs of EC2 instance types. They replace the catalog's."""
     business_units: tuple[BusinessUnitSettings, ...] = ()
     """The teams that own pods. A namespace without a business unit is a business unit of its own."""
     cost_labels: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
@@ -249,6 +284,7 @@ class CoreSettings(Section):
         units = [(unit.name, unit.since) for unit in self.business_units]
         for section, repeated in (
             ("clusters", duplicates(names)),
+            ("instance_types", duplicates([added.name for added in self.instance_types])),
             ("business_units", [name for name, _ in duplicates(units)]),
         ):
             if repeated:
@@ -270,6 +306,21 @@ class CoreSettings(Section):
     def cluster(self, name: str) -> ClusterSettings | None:
         """The cluster with a name, or None."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+    def gpus_by_instance_type(self) -> Mapping[str, int | Fraction]:
+        """Physical GPUs per instance type: the catalog's, and those of `instance_types`."""
+        if not self.instance_types:
+            return GPUS_OF_INSTANCE
+        configured = {added.name: Fraction(added.gpus) for added in self.instance_types}
+        return {**GPUS_OF_INSTANCE, **{name: int(gpus) if gpus >= 1 else gpus for name, gpus in configured.items()}}
+
+    def minimum_jobs(self, cluster: str) -> tuple[MinimumJob, ...]:
+        """The smallest jobs of NVLink domains that apply to a cluster, in order of preference."""
+        return tuple(
+            MinimumJob(domains.minimum_job_gpus, domains.node_pool or "*")
+            for domains in self.nvlink_domains
+            if fnmatchcase(cluster, domains.cluster or "*")
+        )
 
     def check_new_document(self) -> None:
         """Check requirements that apply to new documents only, not to stored ones.

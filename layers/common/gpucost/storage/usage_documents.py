@@ -27,6 +27,8 @@ _NODE_AMOUNTS = (
     "total_gpu_ms", "unallocated_gpu_ms", "not_ready_gpu_ms", "geometry_gpu_ms", "unhealthy_gpu_ms",
     "unobserved_gpu_ms", "excess_gpu_ms",
 )  # fmt: skip
+_DOMAIN_AMOUNT = "domain_gpu_ms"
+"""The last amount, which only documents of clusters with `nvlink_domains` have."""
 _pod_fields = attrgetter("namespace", "pod", "uid", "workload_kind", "workload")
 
 
@@ -58,11 +60,13 @@ def usage_document(usage: Usage) -> dict[str, Any]:
     ]
     nodes = None
     if usage.nodes is not None:
+        has_domains = any(account.domain_gpu_ms for account in usage.nodes)
+        amounts = (*_NODE_AMOUNTS, _DOMAIN_AMOUNT) if has_domains else _NODE_AMOUNTS
         nodes = [
             [
                 facts.index_of(account.node),
                 *_bounds(account.present),
-                *(_fraction_text(getattr(account, name)) for name in _NODE_AMOUNTS),
+                *(_fraction_text(getattr(account, name)) for name in amounts),
             ]
             for account in usage.nodes
         ]

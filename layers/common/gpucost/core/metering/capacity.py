@@ -8,6 +8,7 @@ from itertools import pairwise
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.nodes import NodeLifecycle, physical_or_advertised_gpus
+from gpucost.core.metering.nvlink_domains import FreeGpus
 from gpucost.core.metering.usage import NodeUsage, PodUsage
 
 ZERO = Fraction(0)
@@ -54,6 +55,7 @@ def split_node_time(
     unobserved: Sequence[IntervalMs],
     slices_per_gpu: int | None,
     disputed: Sequence[DisputedHolding] = (),
+    free: list[FreeGpus] | None = None,
 ) -> NodeUsage:
     """Split a node's physical-GPU time into held, unallocated, stranded and unobserved.
 
@@ -64,6 +66,7 @@ def split_node_time(
         unobserved: times without scrapes of the allocation source.
         slices_per_gpu: from the settings, for nodes whose labels do not say it.
         disputed: what other pods may have held on the node.
+        free: collects the unallocated GPUs by time.
     """
     physical = _physical_or_max_advertised_gpus(lifecycle, advertised, slices_per_gpu)
     usage = NodeUsage(lifecycle.node, lifecycle.present, total_gpu_ms=physical * lifecycle.present.length)
@@ -82,9 +85,11 @@ def split_node_time(
             for dispute in disputed
             if dispute.time.contains(piece.start)
         ]
-        _add_piece(
+        unallocated = _add_piece(
             usage, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved
         )
+        if free is not None and unallocated:
+            free.append(FreeGpus(piece, unallocated))
     return usage
 
 
@@ -108,11 +113,11 @@ def _add_piece(
     advertised: AdvertisedGpus | None,
     *,
     is_unobserved: bool,
-) -> None:
-    """Add a piece of time in which nothing changed to the node's totals."""
+) -> Fraction:
+    """Add a piece of time in which nothing changed to the node's totals, and return the unallocated GPUs."""
     if held > physical:
         usage.excess_gpu_ms += (held - physical) * length
-        return
+        return ZERO
     contested = min(disputed, physical - held)
     usage.unobserved_gpu_ms += contested * length
     held += contested
@@ -122,15 +127,16 @@ def _add_piece(
             usage.unobserved_gpu_ms += remaining * length
         else:
             usage.not_ready_gpu_ms += remaining * length
-        return
+        return ZERO
     available = min(max(ZERO, min(advertised.gpus, physical) - held), remaining)
     usage.geometry_gpu_ms += (remaining - available) * length
     if is_unobserved:
         usage.unobserved_gpu_ms += available * length
-        return
+        return ZERO
     unhealthy = min(available, max(ZERO, advertised.gpus - advertised.healthy_gpus))
     usage.unhealthy_gpu_ms += unhealthy * length
     usage.unallocated_gpu_ms += (available - unhealthy) * length
+    return available - unhealthy
 
 
 def _physical_or_max_advertised_gpus(

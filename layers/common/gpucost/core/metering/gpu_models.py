@@ -40,9 +40,6 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     ),
     MigGpu(("h100", "nvl"), 7, 8, {"1g.12gb": 1, "1g.24gb": 2, "2g.24gb": 2, "3g.47gb": 4, "4g.47gb": 4, "7g.94gb": 8}),
     MigGpu(("h100",), 7, 8, {"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, "7g.80gb": 8}),
-    MigGpu(
-        ("gh200", "144g"), 7, 8, {"1g.18gb": 1, "1g.36gb": 2, "2g.36gb": 2, "3g.72gb": 4, "4g.72gb": 4, "7g.144gb": 8}
-    ),
     MigGpu(("gh200",), 7, 8, {"1g.12gb": 1, "1g.24gb": 2, "2g.24gb": 2, "3g.48gb": 4, "4g.48gb": 4, "7g.96gb": 8}),
     MigGpu(("h200",), 7, 8, {"1g.18gb": 1, "1g.35gb": 2, "2g.35gb": 2, "3g.71gb": 4, "4g.71gb": 4, "7g.141gb": 8}),
     # Early drivers report 189 GB and slices of 24 (NVIDIA/gpu-operator#1303, mig-parted v0.12.0 to v0.12.2), later ones

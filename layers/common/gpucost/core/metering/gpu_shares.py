@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 from gpucost.core.amounts import quantize
 from gpucost.core.metering.gpu_models import compute_share, profile_share
-from gpucost.core.metering.instance_types import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import mig_replicas, parse_whole_number
 
 GPU = "nvidia_com_gpu"
@@ -68,7 +68,7 @@ class GpuNode:
     @property
     def gpu_fraction(self) -> Fraction:
         """The part of a physical GPU that each of its devices stands for."""
-        return GPU_FRACTION_OF_INSTANCE.get(self.instance_type, Fraction(1))
+        return Fraction(self.physical_gpus) if self.physical_gpus and self.physical_gpus < 1 else Fraction(1)
 
     @property
     def devices(self) -> int | None:

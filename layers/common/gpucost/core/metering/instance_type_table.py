@@ -1,11 +1,11 @@
 """Accelerators of EC2 instance types. Written by `python -m authoring.hardware`."""
 
 SOURCES = (
-    "https://github.com/aws/karpenter-provider-aws/blob/5e6f896357a16af549db7d32d91105d2020eec17/website/content/en/v1.0/reference/instance-types.md",  # noqa: E501
-    "https://github.com/aws/karpenter-provider-aws/blob/9e1d72fdc1eab00fc02f53a2d075c5fb052f58df/website/content/en/v1.12/reference/instance-types.md",  # noqa: E501
-    "https://github.com/aws/karpenter-provider-aws/blob/fe623d537f85b0e6a69fc3eebc3692f80efda891/website/content/en/v1.13/reference/instance-types.md",  # noqa: E501
-    "https://github.com/getmoto/moto/blob/34d6cad5abbb7b91c97578f3249b39a7e2df1ed5/moto/ec2/resources/instance_types.json",  # noqa: E501
-    "AWS's documentation; see authoring/hardware.py",  # noqa: E501
+    "https://github.com/aws/karpenter-provider-aws/blob/5e6f896357a16af549db7d32d91105d2020eec17/website/content/en/v1.0/reference/instance-types.md",
+    "https://github.com/aws/karpenter-provider-aws/blob/9e1d72fdc1eab00fc02f53a2d075c5fb052f58df/website/content/en/v1.12/reference/instance-types.md",
+    "https://github.com/aws/karpenter-provider-aws/blob/fe623d537f85b0e6a69fc3eebc3692f80efda891/website/content/en/v1.13/reference/instance-types.md",
+    "https://github.com/getmoto/moto/blob/34d6cad5abbb7b91c97578f3249b39a7e2df1ed5/moto/ec2/resources/instance_types.json",
+    "AWS's documentation; see authoring/hardware.py",
 )
 DAYS = (
     "2024-08-14",

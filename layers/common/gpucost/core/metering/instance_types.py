@@ -1,6 +1,7 @@
 """Accelerators of EC2 instance types, from the generated table (`python -m authoring.hardware`)."""
 
 from fractions import Fraction
+from statistics import mode
 from typing import Any, NamedTuple
 
 from gpucost.core.metering.instance_type_table import DAYS, INSTANCE_TYPES
@@ -35,19 +36,15 @@ class InstanceType(NamedTuple):
 
 CATALOG: dict[str, InstanceType] = {name: InstanceType.from_row(row) for name, row in INSTANCE_TYPES.items()}
 """All instance types with accelerators. GPUs of AMD, Habana and Qualcomm are listed, but not metered."""
-CATALOG_DAY = max(DAYS, default="")
-"""The day of the newest source (YYYY-MM-DD)."""
+CATALOG_DAY = DAYS[mode(row[-1] for row in INSTANCE_TYPES.values())]
+"""The day of the source that has most of the types (YYYY-MM-DD)."""
 
 GPUS_OF_INSTANCE: dict[str, int | Fraction] = {
     name: int(instance_type.devices) if instance_type.devices >= 1 else instance_type.devices
     for name, instance_type in CATALOG.items()
     if instance_type.manufacturer == "NVIDIA"
 }
-"""Physical NVIDIA GPUs per EC2 instance type."""
-GPU_FRACTION_OF_INSTANCE: dict[str, Fraction] = {
-    name: gpus for name, gpus in GPUS_OF_INSTANCE.items() if isinstance(gpus, Fraction)
-}
-"""The fraction of a physical GPU that an instance type has."""
+"""Physical NVIDIA GPUs per EC2 instance type; a fraction for a part of a GPU."""
 NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = {
     name: (int(instance_type.devices), instance_type.cores_per_device)
     for name, instance_type in CATALOG.items()

@@ -111,13 +111,17 @@ GPU_SHARING_LABEL = NodeLabel(
     "sharing strategy", ("nvidia.com/gpu.sharing-strategy",), "whether GPUs are shared",
     "pods with shared GPUs and pods with slices look the same",
 )  # fmt: skip
+GPU_CLIQUE_LABEL = NodeLabel(
+    "NVLink domain", ("nvidia.com/gpu.clique",), "free GPUs of NVLink domains in which no whole job fits",
+    "nvlink_domains of the settings has no effect on such nodes",
+)  # fmt: skip
 
 NODE_LABELS = (
     INSTANCE_TYPE_LABEL, ZONE_LABEL, ZONE_ID_LABEL, REGION_LABEL, OPERATING_SYSTEM_LABEL, NODE_POOL_LABEL,
     CAPACITY_TYPE_LABEL, RESERVATION_ID_LABEL, GPU_PRODUCT_LABEL, GPU_COUNT_LABEL, GPU_REPLICAS_LABEL,
     GPU_SHARING_LABEL,
 )  # fmt: skip
-"""The labels in the allow-list of every cluster."""
+"""The labels in the allow-list of every cluster; that of NVLink domains is only needed with `nvlink_domains`."""
 
 
 @cache

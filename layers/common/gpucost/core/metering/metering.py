@@ -1,7 +1,7 @@
 """Metering: from an hour's observation to the GPU time that each pod held and used."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -23,7 +23,9 @@ from gpucost.core.metering.exporter_conflicts import (
 )
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sample_value, is_utilization
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
+from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
@@ -41,6 +43,9 @@ class MeteringRules:
 
     utilization_sources: tuple[UtilizationSource, ...] = ("pod", "shared")
     slices_per_gpu: int | None = None
+    gpus_by_instance_type: Mapping[str, int | Fraction] = field(default_factory=lambda: GPUS_OF_INSTANCE)
+    minimum_jobs: tuple[MinimumJob, ...] = ()
+    """The smallest jobs of NVLink domains, by node pool."""
 
 
 def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | None = None) -> Usage:
@@ -66,7 +71,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
     if covered:  # otherwise the hour has no figures, and its reason says so
         notes += [_scrape_gap_note(gap, window) for gap in unobserved]
-    lifecycles = _node_lifecycles(observation, spans)
+    lifecycles = _node_lifecycles(observation, spans, rules.gpus_by_instance_type)
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
         spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
@@ -134,7 +139,9 @@ def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT_PREFIX)))
 
 
-def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLifecycle]]:
+def _node_lifecycles(
+    observation: Observation, spans: SpanReader, gpus_by_instance_type: Mapping[str, int | Fraction]
+) -> dict[str, list[NodeLifecycle]]:
     """Return all nodes by name; nodes that replaced each other under one name are in order of time."""
     devices: dict[str, list[DeviceSeries]] = {}
     for device in observation.devices:
@@ -150,7 +157,7 @@ def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, l
             node.name, []
         )  # stays empty for a node that did not exist in the hour
         if present.length:
-            lifecycles.append(_node_lifecycle(node, present, devices.get(node.name, ()), spans))
+            lifecycles.append(_node_lifecycle(node, present, devices.get(node.name, ()), spans, gpus_by_instance_type))
     for name, lifecycles in lifecycles_by_name.items():
         lifecycles.sort(key=lambda lifecycle: (lifecycle.present, lifecycle.node.provider_id))
         # A node ends where its successor begins, because two nodes of one name never exist at the same time.
@@ -174,7 +181,11 @@ def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: Sp
 
 
 def _node_lifecycle(
-    observed: NodeObservation, present: IntervalMs, devices: Sequence[DeviceSeries], spans: SpanReader
+    observed: NodeObservation,
+    present: IntervalMs,
+    devices: Sequence[DeviceSeries],
+    spans: SpanReader,
+    gpus_by_instance_type: Mapping[str, int | Fraction],
 ) -> NodeLifecycle:
     series_of_node = [device for device in devices if _has_samples_within(device, present)]
     states = []
@@ -186,12 +197,12 @@ def _node_lifecycle(
         time = IntervalMs(start, times[index].end).overlap(present)
         if time.length:
             devices_then = [device for device in series_of_node if _has_samples_within(device, time)]
-            states.append(
-                (time, describe_node(observed, state.labels, devices_then, state.capacity, state.allocatable))
+            node_then = describe_node(
+                observed, state.labels, devices_then, state.capacity, state.allocatable, gpus_by_instance_type
             )
-    node = describe_node(
-        observed, observed.labels, series_of_node, observed.states[-1].capacity if observed.states else {}, {}
-    )
+            states.append((time, node_then))
+    latest_capacity = observed.states[-1].capacity if observed.states else {}
+    node = describe_node(observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type)
     return NodeLifecycle(node, present, tuple(states))
 
 
@@ -216,6 +227,7 @@ def _usage_of_nodes(
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
     collects_capacity = observation.collects_capacity or any(node.states for node in observation.nodes)
     usages: list[NodeUsage] = []
+    free_in_domains: list[tuple[NodeUsage, list[FreeGpus]]] = []
     for name in sorted(lifecycles):
         for lifecycle in lifecycles[name]:
             if is_gpu_node(lifecycle):
@@ -226,11 +238,21 @@ def _usage_of_nodes(
                     if key in for_claims
                     else advertised_gpus(lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity)
                 )
+                has_minimum_job = minimum_job_gpus(lifecycle.node, rules.minimum_jobs) is not None
+                free: list[FreeGpus] | None = [] if has_minimum_job else None
                 usages.append(
                     split_node_time(
-                        lifecycle, advertised, node_holdings, unobserved, rules.slices_per_gpu, disputed.get(key, ())
+                        lifecycle,
+                        advertised,
+                        node_holdings,
+                        unobserved,
+                        rules.slices_per_gpu,
+                        disputed.get(key, ()),
+                        free,
                     )
                 )
+                if free is not None:
+                    free_in_domains.append((usages[-1], free))
                 excess = usages[-1].excess_gpu_ms
                 if excess >= NOTEWORTHY_GPU_MS:
                     notes.append(
@@ -241,6 +263,11 @@ def _usage_of_nodes(
         name, _ = min(on_node)
         notes.append(f"the number of GPUs of node {name!r} is unknown, so the capacity is unknown")
         return None
+    notes += [
+        f"{float(domain.gpu_ms / HOUR_MS):.3f} free GPU-hours of NVLink domain {domain.clique!r} are stranded: fewer "
+        f"than {domain.minimum_gpus} of its GPUs were free (nvlink_domains of the settings)"
+        for domain in strand_free_gpus(free_in_domains, rules.minimum_jobs)
+    ]
     return tuple(usages)
 
 

@@ -50,6 +50,7 @@ def describe_node(
     devices: Sequence[DeviceSeries],
     capacity: Mapping[str, Decimal],
     allocatable: Mapping[str, Decimal],
+    gpus_by_instance_type: Mapping[str, int | Fraction] = GPUS_OF_INSTANCE,
 ) -> GpuNode:
     """Derive a node's facts at one time from its labels, capacity and devices.
 
@@ -81,7 +82,7 @@ def describe_node(
         gpu_model=model or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
         mig_profile=profile,
         replicas=1 if sharing == "none" else max(1, parse_whole_number(replicas)),
-        physical_gpus=GPUS_OF_INSTANCE.get(instance_type)
+        physical_gpus=gpus_by_instance_type.get(instance_type)
         or neuron_devices
         or uuid_count
         or labeled_gpus

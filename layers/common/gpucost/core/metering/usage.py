@@ -105,6 +105,8 @@ class NodeUsage:
     unobserved_gpu_ms: Fraction = Fraction(0)
     excess_gpu_ms: Fraction = Fraction(0)
     """Held in excess of the physical GPUs: the metrics contradict each other."""
+    domain_gpu_ms: Fraction = Fraction(0)
+    """Stranded because fewer GPUs of its NVLink domain were free than the smallest job needs."""
 
     @property
     def provider_id(self) -> str:
@@ -120,7 +122,7 @@ class NodeUsage:
     @property
     def stranded_gpu_ms(self) -> Fraction:
         """GPU time that no pod could hold."""
-        return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms
+        return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms + self.domain_gpu_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,4 +46,5 @@ def metrics_reader(
         budget=budget,
         pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),
         namespace_labels=any(unit.namespace_labels for unit in settings.business_units),
+        gpus_by_instance_type=settings.gpus_by_instance_type(),
     )

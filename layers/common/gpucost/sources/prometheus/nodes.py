@@ -103,9 +103,16 @@ class NodeTable:
     Args:
         rows: results of `Queries.nodes`, by statistic.
         with_gpus: names of nodes on which an exporter reports GPUs, or on which pods request GPUs.
+        gpus_by_instance_type: the instance types with NVIDIA GPUs.
     """
 
-    def __init__(self, rows: Mapping[str, Rows], with_gpus: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, Rows],
+        with_gpus: Container[str] = (),
+        gpus_by_instance_type: Container[str] = GPUS_OF_INSTANCE,
+    ) -> None:
+        self._gpus_by_instance_type = gpus_by_instance_type
         self._nodes: dict[str, _Node] = {}
         self._with_gpus = with_gpus
         self.notes: list[str] = []
@@ -147,7 +154,7 @@ class NodeTable:
             node.name
             for node in self._nodes.values()
             if any(name.startswith("nvidia") and resource.sums for name, resource in node.capacity.items())
-            or any(_has_gpus(labels, GPUS_OF_INSTANCE) for labels in node.labels.values())
+            or any(_has_instance_type(labels, self._gpus_by_instance_type) for labels in node.labels.values())
         }
 
     def needing_raw_samples(self, covers_hour: CoversHour, expected: ExpectedSamples) -> list[str]:
@@ -205,13 +212,13 @@ class NodeTable:
         return {
             node.name: frozenset(node.jobs)
             for node in self._nodes.values()
-            if node.jobs and (node.capacity or any(_has_gpus(labels) for labels in node.labels.values()))
+            if node.jobs and (node.capacity or any(self._has_gpus(labels) for labels in node.labels.values()))
         }
 
     def _is_unchanged(self, node: _Node, covers_hour: CoversHour, expected: ExpectedSamples) -> bool:
         end = node.labels.get("labels-end", {})
         start = node.labels.get("labels-start", end)
-        if not (node.capacity or node.name in self._with_gpus or _has_gpus(start) or _has_gpus(end)):
+        if not (node.capacity or node.name in self._with_gpus or self._has_gpus(start) or self._has_gpus(end)):
             return True
         resources = [*node.capacity.values(), *node.allocatable.values()]
         return (
@@ -230,6 +237,9 @@ class NodeTable:
         }
         states = (NodeState(None, capacity, allocatable, labels),) if capacity else ()
         return NodeObservation(node.name, provider_id, None, labels, states)
+
+    def _has_gpus(self, labels: Labels) -> bool:
+        return _has_instance_type(labels, self._gpus_by_instance_type) or _has_instance_type(labels, NEURON_OF_INSTANCE)
 
     def _node(self, labels: Labels) -> _Node:
         name = exported_label(labels, "node")
@@ -392,8 +402,8 @@ def _labels_between(spans: Sequence[LabelSpan], first: int, last: int) -> dict[s
     return labels
 
 
-def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEURON_OF_INSTANCE) -> bool:
-    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE_LABEL.exported_names)
+def _has_instance_type(labels: Labels, instance_types: Container[str]) -> bool:
+    return any(labels.get(name, "") in instance_types for name in INSTANCE_TYPE_LABEL.exported_names)
 
 
 def _gpu_labels(labels: Labels) -> dict[str, str]:

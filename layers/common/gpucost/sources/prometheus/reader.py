@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
@@ -55,6 +56,7 @@ class PrometheusReader:
         budget: the client's memory budget for all hours that are read together.
         pod_labels: whether the settings need pods' labels.
         namespace_labels: whether the settings need namespaces' labels.
+        gpus_by_instance_type: the instance types with NVIDIA GPUs.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class PrometheusReader:
         budget: MemoryBudget,
         pod_labels: bool = False,
         namespace_labels: bool = False,
+        gpus_by_instance_type: Container[str] = GPUS_OF_INSTANCE,
     ) -> None:
+        self._gpus_by_instance_type = gpus_by_instance_type
         self._client = ShardedClient(client, queries, budget)
         self._budget = budget
         self._retention = client.retention
@@ -131,7 +135,8 @@ class PrometheusReader:
         self, rows: dict[str, RowsByStatistic], allocation: HourScrapes, exporters: ExporterScrapes
     ) -> Observation:
         hour = allocation.hour
-        nodes = NodeTable(rows["nodes"], _nodes_with_gpus(rows["devices"], rows["requests"]))
+        with_gpus = _nodes_with_gpus(rows["devices"], rows["requests"])
+        nodes = NodeTable(rows["nodes"], with_gpus, self._gpus_by_instance_type)
         self._read_changed_nodes(nodes, allocation)
         covered = allocation
         allocation, rows = self._extend_across_gaps(allocation, rows)
