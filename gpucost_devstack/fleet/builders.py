@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from gpucost_devstack.fleet.hardware import MODELS, resource_of_profile, slice_of_gpu
+from gpucost_devstack.fleet.hardware import MODELS, PARTS_OF_A_GPU, resource_of_profile, slice_of_gpu
 from gpucost_devstack.fleet.scenario import FOREVER, GPU, Device, Geometry, Interval, Node
 
 WHOLE_GPU = Fraction(1)
@@ -13,7 +13,8 @@ def gpu_node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, *
     """A node with GPUs of a model, on its usual instance type."""
     dcgm, _, instance_type, gpus = MODELS[model]
     layouts = (geometries,) if isinstance(geometries, Geometry) else tuple(geometries)
-    attributes = {"instance_type": instance_type, "gpus": gpus, "model": dcgm, **overrides}
+    physical = PARTS_OF_A_GPU.get(model, gpus)
+    attributes = {"instance_type": instance_type, "gpus": physical, "model": dcgm, **overrides}
     return Node(name=name, geometries=layouts, **attributes)  # type: ignore[arg-type]
 
 
@@ -21,7 +22,8 @@ def whole_gpus_geometry(model: str, lifetime: Interval = FOREVER, **overrides: o
     """Whole GPUs."""
     _, product, _, gpus = MODELS[model]
     labels = _gpu_feature_labels(product, gpus, replicas=1, strategy="none")
-    return Geometry({GPU: gpus}, {GPU: WHOLE_GPU}, [Device(i) for i in range(gpus)], labels, lifetime, **overrides)  # type: ignore[arg-type]
+    share = PARTS_OF_A_GPU.get(model, WHOLE_GPU)
+    return Geometry({GPU: gpus}, {GPU: share}, [Device(i) for i in range(gpus)], labels, lifetime, **overrides)  # type: ignore[arg-type]
 
 
 def mig_single_geometry(

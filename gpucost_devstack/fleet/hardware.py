@@ -9,6 +9,10 @@ MODELS = {
     "h100-one": ("NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "p5.4xlarge", 1),
     "h200": ("NVIDIA H200", "NVIDIA-H200", "p5en.48xlarge", 8),
     "b200": ("NVIDIA B200", "NVIDIA-B200", "p6-b200.48xlarge", 8),
+    "gb200": ("NVIDIA GB200", "NVIDIA-GB200", "p6e-gb200.36xlarge", 4),
+    "l4-eighth": ("NVIDIA L4", "NVIDIA-L4", "g6f.xlarge", 1),
+    "l4-quarter": ("NVIDIA L4", "NVIDIA-L4", "g6f.2xlarge", 1),
+    "l4-half": ("NVIDIA L4", "NVIDIA-L4", "gr6f.4xlarge", 1),
     "a30": ("NVIDIA A30", "NVIDIA-A30", "", 2),
     "a10g": ("NVIDIA A10G", "NVIDIA-A10G", "g5.12xlarge", 4),
     "a10g-one": ("NVIDIA A10G", "NVIDIA-A10G", "g5.xlarge", 1),
@@ -17,6 +21,9 @@ MODELS = {
     "t4-four": ("Tesla T4", "Tesla-T4", "g4dn.12xlarge", 4),
 }
 """DCGM's model name, the product label, an instance type ("" on premises) and its GPUs."""
+
+PARTS_OF_A_GPU = {"l4-eighth": Fraction(1, 8), "l4-quarter": Fraction(1, 4), "l4-half": Fraction(1, 2)}
+"""Instances whose one device is a part of a GPU."""
 
 _SEVENTHS = Fraction(1, 7)
 _PROFILE_SHARES: dict[str, dict[str, Fraction]] = {

@@ -212,13 +212,13 @@ def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
 
 
 def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
-    """Physical GPUs in one device: a whole GPU, a MIG slice or a Neuron core."""
+    """Physical GPUs in one device: a whole GPU, a part of one (g6f), a MIG slice or a Neuron core."""
     core = geometry.share.get("aws_amazon_com_neuroncore")
     if core is not None:
         return core
     profile = geometry.devices[device_index].profile
     if not profile:
-        return WHOLE_GPU
+        return geometry.share.get("nvidia_com_gpu", Fraction(1, geometry.replicas)) * geometry.replicas
     profile_share = geometry.share.get(_resource_of_device(profile))
     if profile_share is None:
         return geometry.share.get("nvidia_com_gpu", WHOLE_GPU)

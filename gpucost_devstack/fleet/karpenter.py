@@ -4,6 +4,7 @@
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 
 from gpucost_devstack.fleet.scenario import Minutes, Scenario
@@ -15,12 +16,12 @@ GPU_LIMIT = 64
 
 
 def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
-    """GPUs used, and their limit, for each node pool in the nodes' labels."""
+    """GPUs used, and their limit, for each node pool in the nodes' labels. A part of a GPU is one device."""
     pools: dict[str, list[tuple[Minutes, Minutes, int]]] = {}
     for node in scenario.nodes:
         pool = node.labels.get("karpenter_sh_nodepool")
         if pool:
-            pools.setdefault(pool, []).append((*node.lifetime, node.gpus))
+            pools.setdefault(pool, []).append((*node.lifetime, math.ceil(node.gpus)))
     times = SCRAPING.successful_times(scenario.start, scenario.end)
     target_labels = {"job": SCRAPING.job, "instance": SCRAPING.instance, "resource_type": "nvidia.com/gpu"}
     for pool, intervals in pools.items():

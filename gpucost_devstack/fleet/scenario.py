@@ -54,7 +54,7 @@ class Node:
 
     name: str
     instance_type: str
-    gpus: int
+    gpus: int | Fraction
     """Physical GPUs, or Neuron devices."""
     model: str
     """DCGM's `modelName`."""
@@ -64,6 +64,11 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     labels_from: Minutes = FOREVER[0]
     """From when GPU Feature Discovery's labels exist. On a booting node they come late."""
+
+    @property
+    def clique(self) -> str:
+        """Its NVLink domain, as GPU feature discovery labels it (k8s-device-plugin 0.20, internal/lm/imex.go)."""
+        return self.labels.get("nvidia_com_gpu_clique", "")
 
     @property
     def instance_id(self) -> str:
@@ -222,6 +227,8 @@ class Scenario:
     """The truth: utilization sources by pod, where they differ from what the devices' sharing implies."""
     expected_notes: Sequence[str] = ()
     """Texts that the hour's notes must contain."""
+    minimum_job_gpus: int | None = None
+    """The truth: fewer free GPUs of an NVLink domain are stranded."""
     allows_residual: bool = False
     """Whether the metrics contradict each other on purpose, so that a residual remains."""
 

@@ -80,8 +80,12 @@ class _TrueHourBuilder:
 
     def compute(self) -> TrueHour:
         totals = TrueHour(lines=[line for line in map(self._line, self._visible) if line is not None])
+        domains: dict[str, list[Node]] = {}
         for node in self._scenario.nodes:
-            self._add_node(node, totals)
+            is_in_domain = node.clique and self._scenario.minimum_job_gpus
+            domains.setdefault(f"domain {node.clique}" if is_in_domain else f"node {id(node)}", []).append(node)
+        for nodes in domains.values():
+            self._add_nodes(nodes, totals)
         return totals
 
     # Pods
@@ -212,23 +216,25 @@ class _TrueHourBuilder:
 
     # Nodes
 
-    def _add_node(self, node: Node, totals: TrueHour) -> None:
-        lifetime = overlap(node.lifetime, self._window)
-        allocated = [allocation for allocation in self._visible if allocation.node is node]
-        changes = sorted({Fraction(at) for at in self._allocation_change_times(node, allocated)})
+    def _add_nodes(self, nodes: Sequence[Node], totals: TrueHour) -> None:
+        """Add a node, or all nodes of an NVLink domain, whose free GPUs count together."""
+        allocated = [allocation for allocation in self._visible if any(allocation.node is node for node in nodes)]
+        changes = sorted({Fraction(at) for node in nodes for at in self._allocation_change_times(node, allocated)})
         amounts = dict.fromkeys(_STATES, ZERO)
-        for start, end in split_at(lifetime, changes):
-            instant_parts = self._gpus_by_state_at(node, allocated, start)
+        for start, end in split_at(self._window, changes):
+            instant_parts = self._state_at(nodes, allocated, start)
             for part in _STATES:
                 amounts[part] += getattr(instant_parts, part) * (end - start) / 60
-        bounds = self._state_bounds(node, allocated, changes)
+        bounds = self._state_bounds(nodes, allocated, changes)
         if not amounts["excess"]:
             bounds["excess"] = ZERO  # without a contradiction there is no residual, however short a handover is
         for part in _STATES:
             if part != "held":
                 setattr(totals, part, getattr(totals, part) + ToleratedAmount(amounts[part], bounds[part] / 60))
-        lifetime_bound = sum((self._bounds.edge_bound(at) for at in node.lifetime), ZERO) if node.gpus else ZERO
-        totals.capacity += ToleratedAmount(node.gpus * minutes_in(lifetime) / 60, node.gpus * lifetime_bound / 60)
+        for node in nodes:
+            gpus, lifetime = Fraction(node.gpus), overlap(node.lifetime, self._window)
+            lifetime_bound = sum((self._bounds.edge_bound(at) for at in node.lifetime), ZERO) if gpus else ZERO
+            totals.capacity += ToleratedAmount(gpus * minutes_in(lifetime) / 60, gpus * lifetime_bound / 60)
 
     def _allocation_change_times(self, node: Node, allocated: Sequence[PodAllocation]) -> Iterator[Minutes]:
         yield from (edge for allocation in allocated for edge in (allocation.start, allocation.end))
@@ -236,10 +242,29 @@ class _TrueHourBuilder:
         yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
         yield from node.lifetime
 
+    def _state_at(
+        self,
+        nodes: Sequence[Node],
+        allocated: Iterable[PodAllocation],
+        at: Fraction,
+        *,
+        toggled: PodAllocation | None = None,
+    ) -> GpusByState:
+        """The parts of some nodes at an instant; with `toggled`, as if one pod's allocation were reversed."""
+        states = [
+            self._gpus_by_state_at(node, [held for held in allocated if held.node is node], at, toggled=toggled)
+            for node in nodes
+        ]
+        total = {part: sum((getattr(state, part) for state in states), ZERO) for part in _STATES}
+        minimum = self._scenario.minimum_job_gpus
+        if nodes[0].clique and minimum and total["unallocated"] < minimum:
+            total |= {"unallocated": ZERO, "stranded": total["stranded"] + total["unallocated"]}
+        return GpusByState(**total)
+
     def _gpus_by_state_at(
         self, node: Node, allocated: Iterable[PodAllocation], at: Fraction, *, toggled: PodAllocation | None = None
     ) -> GpusByState:
-        """A node's parts at an instant; with `toggled`, as if one pod's allocation were reversed."""
+        """A node's parts at an instant, apart from its NVLink domain's rule."""
         if not node.lifetime[0] <= at < node.lifetime[1]:
             return GpusByState()
         holding = [allocation for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)]
@@ -252,13 +277,23 @@ class _TrueHourBuilder:
         )
 
     def _state_bounds(
-        self, node: Node, allocated: Sequence[PodAllocation], changes: Sequence[Fraction]
+        self, nodes: Sequence[Node], allocated: Sequence[PodAllocation], changes: Sequence[Fraction]
     ) -> dict[str, Fraction]:
-        """GPU-minutes by which each part may be off: the height of every step times the bound of its time."""
+        """GPU-minutes by which each part may be off: the height of every step times the bound of its time.
+
+        In an NVLink domain, changes that are observed in another order may move all free GPUs between two parts.
+        """
+        is_domain = bool(nodes[0].clique and self._scenario.minimum_job_gpus)
         bounds = dict.fromkeys(_STATES, ZERO)
         instant = Fraction(1, 10**6)
         for at in changes:
-            before, after = (self._gpus_by_state_at(node, allocated, side) for side in (at - instant, at))
+            before, after = (self._state_at(nodes, allocated, side) for side in (at - instant, at))
+            if is_domain:
+                free = max(state.unallocated + state.stranded for state in (before, after)) + sum(
+                    (allocation.gpus for allocation in allocated if at in (allocation.start, allocation.end)), ZERO
+                )
+                for part in ("unallocated", "stranded"):
+                    bounds[part] += free * self._bounds.edge_bound(at)
             changed = {
                 id(allocation): allocation for allocation in allocated if at in (allocation.start, allocation.end)
             }
@@ -271,13 +306,15 @@ class _TrueHourBuilder:
                 for part in _STATES:
                     heights = (
                         abs(
-                            getattr(self._gpus_by_state_at(node, allocated, side, toggled=allocation), part)
+                            getattr(self._state_at(nodes, allocated, side, toggled=allocation), part)
                             - getattr(parts_then, part)
                         )
                         for side, parts_then in ((at - instant, before), (at, after))
                     )
                     bounds[part] += max(heights) * minutes
-            if not changed or at in {Fraction(edge) for edge in self._allocation_change_times(node, ())}:
+            if not changed or at in {
+                Fraction(edge) for node in nodes for edge in self._allocation_change_times(node, ())
+            }:
                 for part in _STATES:
                     bounds[part] += abs(getattr(after, part) - getattr(before, part)) * self._bounds.edge_bound(at)
         return bounds

@@ -12,7 +12,13 @@ import pytest
 
 from authoring.hardware import Table, described_rows, parse_karpenter_page
 from gpucost.core.metering import instance_type_table
-from gpucost.core.metering.instance_types import CATALOG, GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, InstanceType
+from gpucost.core.metering.instance_types import (
+    CATALOG,
+    CATALOG_DAY,
+    GPUS_OF_INSTANCE,
+    NEURON_OF_INSTANCE,
+    InstanceType,
+)
 
 # Facts from AWS's documentation of July 2026, by family: the GPUs or devices of the sizes.
 DOCUMENTED: dict[str, dict[str, int | str]] = {
@@ -144,6 +150,15 @@ def test_later_source_replaces_types_and_keeps_the_others() -> None:
         "p2.xlarge": ("NVIDIA", "K80", "1", 12288, 0, 4, 62464, 0),
         "p9.xlarge": ("NVIDIA", "X100", "2", 2, 0, 4, 1, 1),
     }
+
+
+def test_day_of_the_catalog_is_that_of_ec2s_responses() -> None:
+    (moto_day,) = (
+        day
+        for source, day in zip(instance_type_table.SOURCES, instance_type_table.DAYS, strict=True)
+        if source.endswith("instance_types.json")
+    )
+    assert moto_day == CATALOG_DAY
 
 
 def test_committed_table_is_as_generated() -> None:

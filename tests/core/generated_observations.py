@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules
+from gpucost.core.metering.nvlink_domains import MinimumJob
 from gpucost.core.metering.observations import (
     ContainerRequest,
     DeviceSeries,
@@ -26,6 +27,7 @@ LABELS: list[dict[str, str]] = [
     {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"},
     {"label_nvidia_com_gpu_replicas": "3", "label_nvidia_com_gpu_count": "2"},
     {"label_nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"},
+    {"label_node_kubernetes_io_instance_type": "p6e-gb200.36xlarge", "label_nvidia_com_gpu_clique": "c.1"},
 ]
 units = st.integers(1, 9).map(Decimal)
 
@@ -166,4 +168,5 @@ metering_rules = st.builds(
         lambda sources: st.integers(0, 4).map(lambda count: tuple(sources[:count]))
     ),
     slices_per_gpu=st.sampled_from([None, 7]),
+    minimum_jobs=st.sampled_from([(), (MinimumJob(3),), (MinimumJob(9),)]),
 )

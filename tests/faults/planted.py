@@ -13,6 +13,7 @@ METERING = (
 )
 SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
 CLAIM_TESTS = ("tests/core/test_claims.py", "tests/system/test_fleet.py")
+RACK_TESTS = ("tests/core/test_nvlink_domains.py", "tests/system/test_fleet_racks.py")
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -82,9 +83,18 @@ FAULTS = (
         'times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())',
         'times = raw.present.setdefault("", {}).setdefault(target, set())',
     ),
-    Fault("free GPUs during an outage count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "    if is_unobserved:\n        usage.unobserved_gpu_ms += available * length\n        return\n", ""),
+    Fault("free GPUs during an outage count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "    if is_unobserved:\n        usage.unobserved_gpu_ms += available * length\n        return ZERO\n", ""),
     Fault("a booting node counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.not_ready_gpu_ms += remaining * length", "usage.unallocated_gpu_ms += remaining * length"),
     Fault("what a MIG geometry leaves unusable counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.geometry_gpu_ms += (remaining - available) * length", "usage.unallocated_gpu_ms += (remaining - available) * length"),
+    Fault("free GPUs of different racks are added up", f"{PACKAGE}/core/metering/nvlink_domains.py", "domains.setdefault(GPU_CLIQUE_LABEL.value_in(usage.node.labels), [])", 'domains.setdefault("", [])', RACK_TESTS),
+    Fault("a job does not fit a rack with exactly as many free GPUs", f"{PACKAGE}/core/metering/nvlink_domains.py", "if free < minimum:", "if free <= minimum:", RACK_TESTS),
+    Fault("a rack has room for a job at any time of the hour", f"{PACKAGE}/core/metering/nvlink_domains.py", "for start, end in pairwise(sorted(changes)):", "for start, end in [(min(changes), max(changes))] if changes else []:", RACK_TESTS),
+    Fault("free GPUs of a rack without room for a job are in no part", f"{PACKAGE}/core/metering/usage.py", "+ self.unhealthy_gpu_ms + self.domain_gpu_ms", "+ self.unhealthy_gpu_ms", RACK_TESTS),
+    Fault("stored usage forgets the racks without room for a job", f"{PACKAGE}/storage/usage_documents.py", "(*_NODE_AMOUNTS, _DOMAIN_AMOUNT) if has_domains else _NODE_AMOUNTS", "_NODE_AMOUNTS", ("tests/storage/test_stored_usage.py",)),
+    Fault("instance types of the settings are ignored while a node boots", f"{PACKAGE}/sources/prometheus/nodes.py", "return _has_instance_type(labels, self._gpus_by_instance_type)", "return _has_instance_type(labels, GPUS_OF_INSTANCE)", RACK_TESTS),
+    Fault("GPUs of instance types in the settings are ignored", f"{PACKAGE}/core/metering/nodes.py", "physical_gpus=gpus_by_instance_type.get(instance_type)", "physical_gpus=GPUS_OF_INSTANCE.get(instance_type)", RACK_TESTS),
+    Fault("a part of a GPU counts as a whole one", f"{PACKAGE}/core/metering/instance_types.py", "int(instance_type.devices) if instance_type.devices >= 1 else instance_type.devices", "max(1, int(instance_type.devices))", RACK_TESTS),
+    Fault("the smallest slice of a GB200 has the name of later drivers only", f"{PACKAGE}/core/metering/gpu_models.py", '{"1g.24gb": 1, "3g.95gb": 4,', '{"3g.95gb": 4,', ("tests/core/test_gpu_models.py",)),
     Fault("GPUs held in excess of the node are dropped", f"{PACKAGE}/core/metering/capacity.py", "usage.excess_gpu_ms += (held - physical) * length", "usage.excess_gpu_ms += 0"),
     Fault(
         "the copies of pods that share a GPU are summed",

@@ -13,7 +13,7 @@ import yaml
 
 from gpucost.core.amounts import to_decimal
 from gpucost.core.metering import kubernetes_labels
-from gpucost.core.metering.kubernetes_labels import all_node_labels, exported_name
+from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels, exported_name
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation
 from gpucost.core.pricing.prices import attributes_of_node
@@ -98,7 +98,7 @@ def test_manifests_export_every_label_that_metering_and_prices_read() -> None:
 
 def test_manifests_and_doctor_use_the_whole_catalog() -> None:
     keys = {key for label in all_node_labels() for key in label.all_keys}
-    assert allowed_labels(example_files(), "nodes") == keys
+    assert allowed_labels(example_files(), "nodes") == {*keys, *GPU_CLIQUE_LABEL.all_keys}
     queried_names = set(re.findall(r"\blabel_[a-z0-9_]+", DoctorQueries({}).nodes())) - PROMQL_FUNCTIONS
     assert queried_names == {exported_name(key) for key in keys}
 

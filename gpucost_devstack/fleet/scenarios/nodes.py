@@ -26,6 +26,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from _unhealthy_device_scenarios()
     yield from _node_change_in_gap_scenarios()
     yield from _late_node_label_scenarios()
+    yield from _unlisted_instance_type_scenarios()
 
 
 def _single_gpu_node(name: str, lifetime: Interval = FOREVER, ready: float | None = None) -> Node:
@@ -149,3 +150,23 @@ def _late_node_label_scenarios() -> Iterator[Scenario]:
         )
     ]
     yield Scenario("booting-long", [eight], pods, ksm=[KubeStateMetrics(node_labels=True)])
+
+
+def _unlisted_instance_type_scenarios() -> Iterator[Scenario]:
+    """An instance type that is newer than the catalog. Before a node is ready, only the settings show its GPUs."""
+    boots = gpu_node(
+        "n1", "h100", whole_gpus_geometry("h100", lifetime=(20, 1e6)), lifetime=(5, 1e6), instance_type="p9.48xlarge"
+    )
+    never_ready = gpu_node(
+        "n2",
+        "h100",
+        whole_gpus_geometry("h100", lifetime=(-1e6, -1e5)),
+        lifetime=(30, 1e6),
+        instance_type="p9.48xlarge",
+    )
+    yield Scenario(
+        "unlisted-instance-type",
+        [boots, never_ready],
+        [Pod("p", boots, [0], constant_use("0.5"), bound_at=25)],
+        settings="instance_types: [{name: p9.48xlarge, gpus: 8}]\n",
+    )

@@ -22,6 +22,7 @@ OVERSIZED = ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"]
 
 def scenarios() -> Iterator[Scenario]:
     """All scenarios of this module."""
+    yield from _parts_of_a_gpu_scenarios()
     yield from _oversized_layout_scenarios()
     yield from _mig_edge_cases()
     yield from _shared_device_edge_cases()
@@ -206,4 +207,15 @@ def _estimated_utilization_scenarios() -> Iterator[Scenario]:
         all_pods,
         dcgm=unmapped,
         utilization_source_by_pod={pod.name: "none" for pod in all_pods},
+    )
+
+
+def _parts_of_a_gpu_scenarios() -> Iterator[Scenario]:
+    """Instances with a part of an L4. Four with a quarter have as much as one GPU."""
+    quarters = [gpu_node(f"q{number}", "l4-quarter", whole_gpus_geometry("l4-quarter")) for number in range(4)]
+    others = [gpu_node(model, model, whole_gpus_geometry(model)) for model in ("l4-eighth", "l4-half", "l4")]
+    pods = [Pod(f"p{number}", node, [0], constant_use("0.5")) for number, node in enumerate([*quarters[:3], *others])]
+    yield Scenario("parts-of-a-gpu", [*quarters, *others], pods)
+    yield Scenario(
+        "four-quarters-of-a-gpu", quarters, [Pod(f"p{node.name}", node, [0], constant_use("0.6")) for node in quarters]
     )
