@@ -15,6 +15,7 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import DeviceSeries, Observation
 from gpucost.core.metering.usage import PodUsage, Usage
+from gpucost.settings import UtilizationSettings
 from tests.core.single_node_cluster import MINUTE, START, device, minutes, node, observation, pod
 
 Utilization = TypeVar("Utilization")
@@ -133,6 +134,7 @@ def test_replicas_split_the_rest_while_a_pod_has_no_value() -> None:
 
 
 def test_order_of_sources_decides() -> None:
+    assert UtilizationSettings().sources == DEFAULT
     observed = shared_gpu([Sharer(0, 60, constant(20)), Sharer(0, 60, constant(0))], constant("0.2"), constant(20))
     assert [gpu_hours(pod) for pod in measured(observed, ("pod", "shared", "process")).pods] == [Fraction(1, 10)] * 2
     assert [gpu_hours(pod) for pod in measured(observed).pods] == [Fraction(2, 10), 0]

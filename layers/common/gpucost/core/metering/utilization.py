@@ -232,11 +232,8 @@ class UtilizationResolver:
         by_processes: list[IntervalMs] = []
         if source == "process":
             by_processes = self._add_use_by_processes(index, device, use)
-            whole = device.use_during(holding.running)
-            # After its last sample, a pod may have ended at any time.
-            lag_ms = holding.running.length - holding.observed_running.length
-            without_value_ms = whole.observed_ms - use.observed_ms - lag_ms
-            if use.observed_ms and self._is_within_lag(holding, without_value_ms, device):
+            if use.observed_ms and not self._has_gap(holding, by_processes, device):
+                whole = device.use_during(holding.running)
                 return _SharedUse(use.part_ms, whole.used_ms, whole.observed_ms, is_whole=True)
             if not self._prefers_processes:
                 return use
@@ -263,6 +260,12 @@ class UtilizationResolver:
                     use.part_ms += observed.used_ms * shares.by_uid[holding.pod.uid]
                     times.append(time.overlap(holding.running))
         return union(times)
+
+    @staticmethod
+    def _has_gap(holding: PodUsage, by_processes: Sequence[IntervalMs], device: DeviceHour) -> bool:
+        """Whether a pod has no value while its device was observed, for longer than late or lost scrapes take."""
+        missing = [device.use_during(time).observed_ms for time in gaps(by_processes, holding.observed_running)]
+        return 2 * max(missing, default=0) > 3 * device.interval or sum(missing) > 3 * device.interval
 
     def _process_use(self, device: DeviceHour) -> ProcessUse:
         use = self._process_use_of.get(device.key)
@@ -373,16 +376,11 @@ class UtilizationResolver:
     def _observed_ms(self, holding: PodUsage, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
         """Return for how long a holding's use was observed; less than an interval at its start or end is no gap."""
         running = holding.running
-        is_complete = is_whole and observed_ms and self._is_within_lag(holding, running.length - observed_ms, device)
+        edges = (running.start > self._window.start) + (running.end < self._window.end)
+        missing_ms = running.length - observed_ms
+        # The exporter's next scrape may come up to an interval after a start or end. One may also be lost or late.
+        is_complete = is_whole and observed_ms and 20 * missing_ms <= (21 * edges if edges else 30) * device.interval
         return running.length if is_complete else observed_ms
-
-    def _is_within_lag(self, holding: PodUsage, missing_ms: int, device: DeviceHour) -> bool:
-        """Whether so much may be missing without a gap: the next scrape comes up to an interval after a start or end.
-
-        One scrape may also be lost or late.
-        """
-        edges = (holding.running.start > self._window.start) + (holding.running.end < self._window.end)
-        return 20 * missing_ms <= (21 * edges if edges else 30) * device.interval
 
     def _assigned_devices(self) -> set[DeviceKey]:
         """Return the devices whose use was attributed to their holders."""
