@@ -169,7 +169,7 @@ def _process_values(
 ) -> Iterator[tuple[Labels, Fraction]]:
     """The labels and values of a device's own series and of each pod's processes.
 
-    As in `createPerProcessMetrics` of dcgm-exporter 4.5.3-4.8.2, a pod's value is repeated for each replica. It is 0
+    As in dcgm-exporter 4.5.3-4.8.2 (createPerProcessMetrics), a pod's value is repeated for each replica. It is 0
     for a pod without processes, and for one whose processes or uid the exporter does not know.
     """
     if not holders or node.name not in exporter.per_process:

@@ -61,7 +61,7 @@ def shared_gpu(
 
 def labeled(series: DeviceSeries, utilizations: Mapping[int, str] | Mapping[int, int]) -> DeviceSeries:
     """The series with a utilization at each minute; without pod, unless it is of a replica."""
-    samples = tuple((START + minute * MINUTE, Decimal(at_minute)) for minute, at_minute in sorted(utilizations.items()))
+    samples = tuple((START + minute * MINUTE, Decimal(str(used))) for minute, used in sorted(utilizations.items()))
     return series._replace(samples=samples) if series.slot else series._replace(samples=samples, namespace="", pod="")
 
 
