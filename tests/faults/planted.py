@@ -90,8 +90,8 @@ FAULTS = (
     Fault(
         "the copies of pods that share a GPU are summed",
         f"{PACKAGE}/core/metering/device_use.py",
-        "return max((_mean_of_series(device_series) for device_series in self.series), default=ZERO)",
-        "return min(sum((_mean_of_series(device_series) for device_series in self.series), ZERO), Fraction(1))",
+        "return max(without_uid or by_label.values())",
+        "return min(sum(without_uid or by_label.values(), ZERO), Fraction(1))",
     ),
     Fault(
         "values above full use are not clamped",
