@@ -89,6 +89,9 @@ class FactsCollector:
             holders=holders,
             nodes=parsing.parse_nodes(nodes, holders),
             devices=devices,
+            process_values=parsing.sums_by_device(
+                self._client.query_range(self._queries.process_values(signals.process_signal_names()), first, now, STEP)
+            ),
             max_values={signal.labels["__name__"]: parsing.max_value(signal) for signal in max_values},
             cluster_labels=parsing.values_by_label(self._client.query(self._queries.cluster_labels(), evaluated_at)),
             label_counts=parsing.count_series_by_label(label_counts),

@@ -123,6 +123,8 @@ class Facts:
     holders: Sequence[GpuHolder] = ()
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     devices: Sequence[ObservedDevice] = ()
+    process_values: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
+    """By UUID of shared GPUs: the sum of what pods' processes use (`pods`), and the device's own value (`device`)."""
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
     """The largest value of each signal."""
     cluster_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)

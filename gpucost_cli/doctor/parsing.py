@@ -116,6 +116,15 @@ def count_series_by_label(series: Sequence[Series]) -> dict[tuple[str, str], int
     return {(metric, key): count for (metric, _, key), count in parts if key}
 
 
+def sums_by_device(series: Iterable[Series]) -> dict[str, dict[str, Decimal]]:
+    """The sum of samples by UUID and statistic."""
+    sums: dict[str, dict[str, Decimal]] = {}
+    for labels, samples in series:
+        total = sum((Decimal(number) for _, number in samples), Decimal(0))
+        sums.setdefault(labels.get("UUID", ""), {})[labels.get(STATISTIC_LABEL, "")] = total
+    return sums
+
+
 def labels_that_select(labels: Labels) -> dict[str, str]:
     """Labels that select a series."""
     return {name: value for name, value in labels.items() if name not in {STATISTIC_LABEL, "__name__"}}

@@ -109,6 +109,18 @@ class DoctorQueries:
         by_rank = [f"max by ({','.join(_DEVICE_LABELS)}) ({self.any_of(signals)})" for signals in ranks]
         return f" or on ({','.join(_GPU_LABELS)}) ".join(by_rank)
 
+    def process_values(self, signals: Iterable[str]) -> str:
+        """Utilization of shared GPUs: the sum of what their pods' processes use, and that of the device itself."""
+        names = list(signals)
+        of_pods = " or ".join(self.select(name, 'vgpu!=""', 'pod_uid!=""') for name in names)
+        of_device = " or ".join(self.select(name, 'vgpu=""', 'pod_uid=""') for name in names)
+        return union(
+            {
+                "pods": f"sum by (UUID) (max by (UUID,pod_uid) ({of_pods}))",
+                "device": f"max by (UUID) ({of_device})",
+            }
+        )
+
     def cluster_labels(self) -> str:
         """Values of labels that may name clusters."""
         series = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])

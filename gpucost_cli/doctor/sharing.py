@@ -35,6 +35,12 @@ def is_shared(facts: Facts, node: ObservedNode) -> bool:
     return 0 < devices < node.capacity.get(GPU, 0)
 
 
+def is_divided_by_processes(facts: Facts, device: ObservedDevice) -> bool | None:
+    """Whether what pods' processes use accounts for a shared GPU's use, as in metering; None without such values."""
+    sums = facts.process_values.get(device.uuid, {})
+    return 2 * sums["pods"] >= sums["device"] if sums.keys() == {"pods", "device"} else None
+
+
 def device_count(facts: Facts, node: ObservedNode) -> int | None:
     """The number of a node's GPU devices, computed as in metering. A device may be a fraction of a GPU."""
     return _as_metering_describes(facts, node).devices

@@ -6,9 +6,17 @@ All of `doctor` reads the catalog of signals through this module, so that a chan
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS, Signal, signals_by_preference
+from gpucost.core.metering.signals import NEURON_SIGNAL, PROCESS_FAMILY, SIGNALS, Signal, signals_by_preference
 
-__all__ = ["NEURON_SIGNAL", "Signal", "all_signal_names", "signals_by_family", "signals_by_rank", "usual_scale"]
+__all__ = [
+    "NEURON_SIGNAL",
+    "Signal",
+    "all_signal_names",
+    "process_signal_names",
+    "signals_by_family",
+    "signals_by_rank",
+    "usual_scale",
+]
 
 
 def signals_by_rank(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
@@ -27,6 +35,11 @@ def signals_by_family() -> dict[str, list[Signal]]:
     for signal in SIGNALS.values():
         by_family.setdefault(signal.family, []).append(signal)
     return by_family
+
+
+def process_signal_names() -> tuple[str, ...]:
+    """The names of the signal that exporters report per process of shared GPUs."""
+    return tuple(signal.name for signal in SIGNALS.values() if signal.family == PROCESS_FAMILY)
 
 
 def all_signal_names() -> tuple[str, ...]:

@@ -18,7 +18,7 @@ class HeldGpus:
     signal: str | None
     """None if there is no signal."""
     source: str
-    """`pod`, `shared`, `node`, `cluster` or `none`."""
+    """`pod`, `process`, `shared`, `node`, `cluster` or `none`."""
     gpus: Decimal
 
 
@@ -30,7 +30,7 @@ def gpus_held_by_signal_and_source(context: CheckContext) -> list[HeldGpus]:
         signal, utilization_source = _signal_and_utilization_source(context, holder)
         share = sharing.gpu_share(facts, holder, context.cluster.slices_per_gpu)
         sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share
-    order = ("pod", "shared", "node", "cluster", "none")
+    order = ("pod", "process", "shared", "node", "cluster", "none")
     keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))
     return [HeldGpus(signal, source, _rounded_gpus(sums[signal, source])) for signal, source in keys]
 
@@ -45,6 +45,9 @@ def _signal_and_utilization_source(context: CheckContext, holder: GpuHolder) -> 
             devices = devices_of_pod if is_shared == (utilization_source == "shared") else []
             if utilization_source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
                 devices = []
+        elif utilization_source == "process":
+            is_measured = all(sharing.is_divided_by_processes(facts, device) for device in devices_of_pod)
+            devices = devices_of_pod if is_shared and is_measured else []
         elif utilization_source == "node":
             devices = _without_holder(facts, holder, facts.devices_by_node.get(holder.node, ()))
         else:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from gpucost_devstack.fleet.instants import ZERO, PodAllocation
-from gpucost_devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Scenario
+from gpucost_devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import Scraping
 
 LONG_GAP_MINUTES = 5
@@ -97,6 +97,11 @@ class ObservationBounds:
         times += [(-1e6, scraping.lifetime[0]), (scraping.lifetime[1], 1e6)]
         return [(Fraction(start), Fraction(end)) for start, end in times if start < end]
 
+    def unknown_uid_times(self, pod: Pod) -> list[Span]:
+        """Times in which the exporter does not know a pod's uid, and so does not show what its processes use."""
+        times = self._exporter.unknown_uids.get(pod.name, ()) if self._exporter is not None else ()
+        return [(Fraction(start), Fraction(end)) for start, end in times]
+
     def device_interval(self, node: Node) -> Fraction:
         """The longest time between two scrapes of a node's devices."""
         if self._exporter is None or not node.model:
@@ -141,6 +146,8 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
         for scraping in scrapings
     )
     times = [edge for scraping in scrapings for interval in (scraping.lifetime, *scraping.gaps) for edge in interval]
+    if exporter is not None:
+        times += [edge for unknown in exporter.unknown_uids.values() for interval in unknown for edge in interval]
     times += [
         edge for node in scenario.nodes for edge in (*node.lifetime, *(e for g in node.geometries for e in g.lifetime))
     ]

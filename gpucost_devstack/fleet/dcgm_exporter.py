@@ -17,6 +17,7 @@ _WHOLE_GPUS_ONLY = {
     "dcgm_fi_dev_gpu_util",
     "dcgm_gpu_utilization",
 }
+_PER_PROCESS = "DCGM_FI_DEV_GPU_UTIL"
 _OLD_LABELS = {"pod": "pod_name", "namespace": "pod_namespace", "container": "container_name"}
 
 
@@ -52,13 +53,24 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                 holders = [pod for pod in pods if _is_mapped(pod, device_index, minute, exporter)]
                 use = demand(scenario, node, device_index, minute, pods)
                 use = min(use, Fraction(1)) if exporter.clamps_to_full_use else use
-                full_values = _exposed_signals(exporter, node, device, minute).items()
-                values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in full_values}
-                for scrapes, label_sets in _label_sets(exporter, node, device, holders, scraping, scrape_range):
-                    for labels in label_sets:
-                        for signal, value in values.items():
-                            key = (("__name__", signal), *sorted(labels.items()))
-                            samples_by_series.setdefault(key, []).extend((times[number], value) for number in scrapes)
+                base = _device_labels(exporter, node, device, scraping)
+                copies = [
+                    (scrapes, {**base, **labels}, use)
+                    for scrapes, label_sets in _label_sets(exporter, node, device_index, holders, scrape_range)
+                    for labels in label_sets
+                ]
+                by_process = [
+                    (scrape_range, {**base, **labels}, utilization_by_process)
+                    for labels, utilization_by_process in _process_values(
+                        scenario, exporter, node, device_index, minute, holders
+                    )
+                ]
+                for signal, full in _exposed_signals(exporter, node, device, minute).items():
+                    full_use = full * (Fraction(exporter.gpu_util_factor) if signal in _WHOLE_GPUS_ONLY else 1)
+                    for scrapes, labels, labeled_use in (by_process if signal == _PER_PROCESS else []) or copies:
+                        text = "NaN" if is_nan else _text(labeled_use * full_use)
+                        key = (("__name__", signal), *sorted(labels.items()))
+                        samples_by_series.setdefault(key, []).extend((times[number], text) for number in scrapes)
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)
@@ -82,6 +94,7 @@ def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minu
     )
     yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
     yield from () if exporter.upgrade is None else (exporter.upgrade[0],)
+    yield from (edge for unknown in exporter.unknown_uids.values() for interval in unknown for edge in interval)
     for pod in pods:
         yield from (pod.bound_at, *pod.run_interval, pod.run_interval[1] + exporter.label_linger_minutes)
         yield from (since for curve in (pod.use_by_device or [pod.use]) for since, _ in curve)
@@ -121,13 +134,18 @@ def demand(
         minute: the time.
         pods: the pods of the node, if the caller has them.
     """
-    total = Fraction(scenario.unrequested_use.get((node.name, device_index), "0"))
-    for pod in scenario.pods if pods is None else pods:
-        if pod.node is node and device_index in pod.devices and pod.run_interval[0] <= minute < pod.run_interval[1]:
-            curve = pod.use_of(list(pod.devices).index(device_index))
-            position = bisect_right(curve, minute, key=_start_of_step)
-            total += Fraction(curve[position - 1][1]) if position else 0
-    return total
+    unrequested = Fraction(scenario.unrequested_use.get((node.name, device_index), "0"))
+    of_node = (pod for pod in (scenario.pods if pods is None else pods) if pod.node is node)
+    return sum((demand_of_pod(pod, device_index, minute) for pod in of_node), unrequested)
+
+
+def demand_of_pod(pod: Pod, device_index: int, minute: Fraction) -> Fraction:
+    """What a pod demands of a device of its node."""
+    if device_index not in pod.devices or not pod.run_interval[0] <= minute < pod.run_interval[1]:
+        return Fraction(0)
+    curve = pod.use_of(list(pod.devices).index(device_index))
+    position = bisect_right(curve, minute, key=_start_of_step)
+    return Fraction(curve[position - 1][1]) if position else Fraction(0)
 
 
 def _start_of_step(step: tuple[Minutes, str]) -> Fraction:
@@ -141,12 +159,46 @@ def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter
     return device_index in pod.devices and begin <= minute < end and not pod.never_starts
 
 
+def _process_values(
+    scenario: Scenario,
+    exporter: Exporter,
+    node: Node,
+    device_index: int,
+    minute: Fraction,
+    holders: Sequence[Pod],
+) -> Iterator[tuple[Labels, Fraction]]:
+    """The labels and values of a device's own series and of each pod's processes.
+
+    As in dcgm-exporter 4.5.3-4.8.2 (createPerProcessMetrics), a pod's value is repeated for each replica. It is 0
+    for a pod without processes, and for one whose processes or uid the exporter does not know.
+    """
+    if not holders or node.name not in exporter.per_process:
+        return
+    total = demand(scenario, node, device_index, minute)
+    yield _idle_labels(exporter, node), min(total, Fraction(1))
+    for pod in holders:
+        has_uid = not any(start <= minute < end for start, end in exporter.unknown_uids.get(pod.name, ()))
+        is_seen = has_uid and exporter.per_process[node.name]
+        used = demand_of_pod(pod, device_index, minute) / max(total, Fraction(1))
+        labels = _pod_labels(replace(exporter, pod_uid=has_uid), node, pod)
+        for slot in _slots(device_index, pod) if _reports_replicas(exporter, node) else [{}]:
+            yield {**labels, **slot}, used if is_seen else Fraction(0)
+
+
+def _reports_replicas(exporter: Exporter, node: Node) -> bool:
+    return node.name in exporter.per_process and any(geometry.replicas > 1 for geometry in node.geometries)
+
+
+def _slots(device_index: int, pod: Pod) -> list[Labels]:
+    """The labels of a pod's replicas of a device."""
+    return [{"vgpu": str(slot)} for slot in range(pod.devices.count(device_index))]
+
+
 def _label_sets(
-    exporter: Exporter, node: Node, device: Device, holders: Sequence[Pod], scraping: Scraping, scrape_range: range
+    exporter: Exporter, node: Node, device_index: int, holders: Sequence[Pod], scrape_range: range
 ) -> Iterator[tuple[range, list[Labels]]]:
     """The label sets of a device's series, and the scrapes in which each appears."""
-    base = _device_labels(exporter, node, device, scraping)
-    idle = {**base, **_idle_labels(exporter, node)}
+    idle = _idle_labels(exporter, node)
     mapped = list(holders) if exporter.maps_pods else []
     if not mapped:
         yield scrape_range, [idle]
@@ -154,19 +206,15 @@ def _label_sets(
     if exporter.shared_device_series == "flip":
         for number, pod in enumerate(mapped):
             first = scrape_range.start + (number - scrape_range.start) % len(mapped)
-            yield range(first, scrape_range.stop, len(mapped)), [{**base, **_pod_labels(exporter, node, pod)}]
+            yield range(first, scrape_range.stop, len(mapped)), [_pod_labels(exporter, node, pod)]
         return
     label_sets = [idle] if exporter.shared_device_series == "copies+device" else []
     for pod in mapped[:1] if exporter.shared_device_series == "first" else mapped:
-        slots = [{"vgpu": str(slot)} for slot in range(pod.devices.count(_device_index(node, device)))]
-        has_slots = len(holders) > 1 and exporter.shared_device_series.startswith("copies") and not pod.device_claims
-        for slot in slots if has_slots else [{}]:
-            label_sets.append({**base, **_pod_labels(exporter, node, pod), **slot})
+        shares = (len(holders) > 1 or _reports_replicas(exporter, node)) and not pod.device_claims
+        has_slots = shares and exporter.shared_device_series.startswith("copies")
+        for slot in _slots(device_index, pod) if has_slots else [{}]:
+            label_sets.append({**_pod_labels(exporter, node, pod), **slot})
     yield scrape_range, label_sets
-
-
-def _device_index(node: Node, device: Device) -> int:
-    return next(list(geometry.devices).index(device) for geometry in node.geometries if device in geometry.devices)
 
 
 def _device_labels(exporter: Exporter, node: Node, device: Device, scraping: Scraping) -> Labels:

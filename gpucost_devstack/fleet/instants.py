@@ -97,7 +97,7 @@ class DeviceUse:
     """The true utilization of devices, and which pods cause it."""
 
     def __init__(self, scenario: Scenario, allocated: Iterable[PodAllocation]) -> None:
-        self._unrequested_use = scenario.unrequested_use
+        self._scenario = scenario
         self._on_node: dict[int, list[PodAllocation]] = {}
         for allocation in allocated:
             self._on_node.setdefault(id(allocation.node), []).append(allocation)
@@ -123,7 +123,10 @@ class DeviceUse:
 
     def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
         """A device's utilization, 0 to 1: the sum of what its running pods demand, at most 1."""
-        demand = Fraction(self._unrequested_use.get((node.name, device_index), "0"))
+        return min(self._demand(node, device_index, at), WHOLE_GPU)
+
+    def _demand(self, node: Node, device_index: int, at: Minutes) -> Fraction:
+        demand = Fraction(self._scenario.unrequested_use.get((node.name, device_index), "0"))
         running = {
             allocation.pod.id: allocation
             for allocation in self.allocations_of_device(node, device_index)
@@ -131,26 +134,51 @@ class DeviceUse:
         }
         for allocation in running.values():
             demand += curve_value_at(allocation.pod.use_of(list(allocation.pod.devices).index(device_index)), at)
-        return min(demand, WHOLE_GPU)
+        return demand
 
     def used_gpus(self, allocation: PodAllocation, device_index: int, at: Minutes) -> Fraction:
-        """Physical GPUs that a pod uses on a device. Use of a shared device is split by the replicas that run on it."""
+        """Physical GPUs that a pod uses on a device.
+
+        Use of a shared device is split by what processes use, and what is left by the replicas of the other pods.
+        """
         device_gpus = gpus_of_device(allocation.geometry, device_index)
         if allocation.geometry.replicas == 1:
             running = sum(sharer.is_running(at) for sharer in self.claim_sharers(allocation))
             return device_gpus * self.utilization(allocation.node, device_index, at) / max(1, running)
-        pods = {
-            sharer.pod.id: sharer.pod
+        sharers = {
+            sharer.pod.id: sharer
             for sharer in self.allocations_of_device(allocation.node, device_index)
             if sharer.is_running(at)
         }
-        replicas = sum(list(pod.devices).count(device_index) for pod in pods.values())
-        return (
-            device_gpus
-            * self.utilization(allocation.node, device_index, at)
-            * list(allocation.pod.devices).count(device_index)
-            / replicas
-        )
+        left = self.utilization(allocation.node, device_index, at)
+        by_process = {
+            uid: self._use_by_process(sharer, device_index, at)
+            for uid, sharer in sharers.items()
+            if self.is_measured_by_process(sharer, at)
+        }
+        if allocation.pod.id in by_process:
+            return device_gpus * by_process[allocation.pod.id]
+        left -= sum(by_process.values(), ZERO)
+        replicas = {
+            uid: list(sharer.pod.devices).count(device_index)
+            for uid, sharer in sharers.items()
+            if uid not in by_process
+        }
+        return device_gpus * left * replicas[allocation.pod.id] / sum(replicas.values())
+
+    def is_measured_by_process(self, allocation: PodAllocation, at: Minutes) -> bool:
+        """Whether the exporter shows what a pod's processes use of shared devices, and the settings use that."""
+        exporter = self._scenario.dcgm
+        if exporter is None or allocation.geometry.replicas == 1 or "process" not in self._scenario.sources:
+            return False
+        has_uid = not any(start <= at < end for start, end in exporter.unknown_uids.get(allocation.pod.name, ()))
+        return has_uid and exporter.per_process.get(allocation.node.name, False)
+
+    def _use_by_process(self, allocation: PodAllocation, device_index: int, at: Minutes) -> Fraction:
+        """A device's utilization by one pod: its demand, or its part of a device of which more is demanded than 1."""
+        pod = allocation.pod
+        demand = curve_value_at(pod.use_of(list(pod.devices).index(device_index)), at)
+        return demand / max(WHOLE_GPU, self._demand(allocation.node, device_index, at))
 
     def allocated_gpus(self, allocation: PodAllocation, device_index: int) -> Fraction:
         """Physical GPUs that a pod holds on one of its devices, which bounds its use of that device."""

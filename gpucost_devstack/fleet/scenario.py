@@ -186,6 +186,13 @@ class Exporter:
     """Whether the exporter maps devices to pods."""
     shared_device_series: str = "copies"
     """`copies` (one series per sharer), `copies+device` (the unlabelled one too), `first`, `flip`."""
+    per_process: Mapping[str, bool] = field(default_factory=dict)
+    """Nodes whose exporter is in virtual-GPU mode and reports GPU_UTIL of shared GPUs per process (dcgm-exporter
+    4.5.3-4.8.2 and later); and whether it sees the processes (`hostPID`). If not, it reports 0."""
+    unknown_uids: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
+    """By pod, intervals in which such an exporter does not know the pod's uid. It then reports 0, without `pod_uid`."""
+    gpu_util_factor: str = "1"
+    """By what GPU_UTIL, which only says whether any kernel ran, overstates use."""
     label_linger_minutes: Minutes = 0
     """Minutes for which a pod's labels stay after it has finished."""
     labels_pending_pods: bool = False
@@ -225,6 +232,8 @@ class Scenario:
     """The truth: business units by pod, where they are not the namespace itself."""
     utilization_source_by_pod: Mapping[str, str] = field(default_factory=dict)
     """The truth: utilization sources by pod, where they differ from what the devices' sharing implies."""
+    sources: Sequence[str] = ("pod", "process", "shared")
+    """The truth: the sources that `settings` allow."""
     expected_notes: Sequence[str] = ()
     """Texts that the hour's notes must contain."""
     minimum_job_gpus: int | None = None

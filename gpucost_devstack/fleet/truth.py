@@ -111,7 +111,10 @@ class _TrueHourBuilder:
         running = overlap((allocation.running_from, allocation.end), self._window)
         source = self._utilization_source(allocation)
         bound = allocation.gpus * self._use_bound(allocation) / 60
-        observed_spans = subtract(running, self._bounds.unobserved_use(allocation.node)) if source != "none" else []
+        unobserved = self._bounds.unobserved_use(allocation.node)
+        if source == "process":
+            unobserved += self._bounds.unknown_uid_times(allocation.pod)
+        observed_spans = subtract(running, unobserved) if source != "none" else []
         if not observed_spans:
             unmeasured = ToleratedAmount(self._gpu_minutes(allocation, running) / 60, bound)
             return TrueLine(
@@ -162,7 +165,16 @@ class _TrueHourBuilder:
             for sharer in self._device_use.claim_sharers(allocation)
             if sharer is not allocation
         )
-        return "shared" if allocation.geometry.replicas > 1 or is_claim_shared else "pod"
+        if allocation.geometry.replicas == 1:
+            return "shared" if is_claim_shared else "pod"
+        running = overlap((allocation.running_from, allocation.end), self._window)
+        measured = [
+            piece
+            for piece in split_at(running, self._use_change_times(allocation))
+            if self._device_use.is_measured_by_process(allocation, piece[0])
+        ]
+        is_whole = sum(map(minutes_in, measured), ZERO) == minutes_in(running)
+        return "process" if measured and (is_whole or "shared" not in self._scenario.sources) else "shared"
 
     def _observed_use(
         self, allocation: PodAllocation, device_index: int, observed_spans: Iterable[Span], observed: Fraction
@@ -185,6 +197,7 @@ class _TrueHourBuilder:
         }.values():
             changes |= {sharer.running_from, sharer.end}
             changes |= {since for curve in (sharer.pod.use_by_device or [sharer.pod.use]) for since, _ in curve}
+            changes |= {edge for unknown in self._bounds.unknown_uid_times(sharer.pod) for edge in unknown}
         return changes
 
     def _use_bound(self, allocation: PodAllocation) -> Fraction:

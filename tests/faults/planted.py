@@ -12,6 +12,7 @@ METERING = (
     "tests/core",
 )
 SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
+PROCESS_TESTS = ("tests/core/test_process_use.py", "tests/system/test_fleet.py")
 CLAIM_TESTS = ("tests/core/test_claims.py", "tests/system/test_fleet.py")
 RACK_TESTS = ("tests/core/test_nvlink_domains.py", "tests/system/test_fleet_racks.py")
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
@@ -99,8 +100,8 @@ FAULTS = (
     Fault(
         "the copies of pods that share a GPU are summed",
         f"{PACKAGE}/core/metering/device_use.py",
-        "return max((_mean_of_series(device_series) for device_series in self.series), default=ZERO)",
-        "return min(sum((_mean_of_series(device_series) for device_series in self.series), ZERO), Fraction(1))",
+        "return max(without_uid or by_label.values())",
+        "return min(sum(without_uid or by_label.values(), ZERO), Fraction(1))",
     ),
     Fault(
         "values above full use are not clamped",
@@ -157,5 +158,16 @@ FAULTS = (
     Fault("pods with claims have no labels", f"{PACKAGE}/sources/prometheus/queries.py", 'f"({pods} and on (uid) {self._pods_with_gpus()})"', 'f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"', CLAIM_TESTS),
     Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods_with_claims(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
     Fault("each pod of a shared claim is credited with all of its use", f"{PACKAGE}/core/metering/claims.py", '"sharing", count)', '"whole")', CLAIM_TESTS),
+    Fault("the device's own series is added to those of its processes", f"{PACKAGE}/core/metering/process_use.py", 'total = max(observed.device_ms, sum(observed.pod_ms.values(), ZERO))', 'total = observed.device_ms + sum(observed.pod_ms.values(), ZERO)', PROCESS_TESTS),
+    Fault('use of processes outside pods belongs to the pods', f"{PACKAGE}/core/metering/process_use.py", 'total = max(observed.device_ms, sum(observed.pod_ms.values(), ZERO))', 'total = sum(observed.pod_ms.values(), ZERO)', PROCESS_TESTS),
+    Fault('processes that the exporter cannot see use nothing', f"{PACKAGE}/core/metering/process_use.py", 'return 2 * pods_ms >= values.device_ms if has_all_pods else pods_ms > 0', 'return True', PROCESS_TESTS),
+    Fault('a pod whose uid the exporter does not know uses nothing', f"{PACKAGE}/core/metering/process_use.py", 'pods = {uid: utilization for (_, _, uid), utilization in by_label.items() if uid}', 'pods = {uid or name: utilization for (_, name, uid), utilization in by_label.items() if name}', PROCESS_TESTS),
+    Fault('values per process are the use itself', f"{PACKAGE}/core/metering/process_use.py", '{uid: pod_ms / total for uid', '{uid: pod_ms / (used_ms or total) for uid', PROCESS_TESTS),
+    Fault('a pod without value uses nothing of a shared GPU', f"{PACKAGE}/core/metering/utilization.py", 'left = 1 - sum(shares.by_uid.values(), ZERO)', 'left = ZERO', PROCESS_TESTS),
+    Fault('pods without value get what the others used, too', f"{PACKAGE}/core/metering/utilization.py", 'left = 1 - sum(shares.by_uid.values(), ZERO)', 'left = Fraction(1)', PROCESS_TESTS),
+    Fault('use by processes is not capped at what is held', f"{PACKAGE}/core/metering/utilization.py", 'credited += min(part, allocated_then)', 'credited += part', PROCESS_TESTS),
+    Fault('replicas are preferred to processes', f"{PACKAGE}/settings/__init__.py", 'Field(min_length=1)] = ("pod", "process", "shared")', 'Field(min_length=1)] = ("pod", "shared", "process")', PROCESS_TESTS),
+    Fault("a line with a gap of its processes' values is as precise as one without", f"{PACKAGE}/core/metering/utilization.py", 'source = "shared"  # of a line', 'pass  # of a line', PROCESS_TESTS),
+    Fault('time without value of a process is observed', f"{PACKAGE}/core/metering/utilization.py", 'if not self._prefers_processes:\n                return use', 'if not self._prefers_processes:\n                return _SharedUse(use.part_ms, whole.used_ms, whole.observed_ms, is_whole=True)', PROCESS_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios.mixes import random_cluster
+from gpucost_devstack.fleet.scenarios.processes import random_cluster_with_processes
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, assert_identity, assert_lines
 
@@ -24,7 +25,8 @@ def main(first: int, after: int) -> int:
     base = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
     wrong = count()
     for seed in range(first, after, AT_ONCE):
-        scenarios = [random_cluster(number) for number in range(seed, min(after, seed + AT_ONCE))]
+        seeds = range(seed, min(after, seed + AT_ONCE))
+        scenarios = [make(number) for make in (random_cluster, random_cluster_with_processes) for number in seeds]
         with tempfile.TemporaryDirectory(prefix="gpucost-fleet-") as name:
             folder = Path(name)
             openmetrics.write(scenarios, base, folder / "metrics.om")

@@ -144,6 +144,23 @@ def test_changing_labels_of_shared_gpus_are_a_finding(examined: Examine) -> None
          change="env KUBERNETES_VIRTUAL_GPUS=true")  # fmt: skip
 
 
+@pytest.mark.parametrize("uses", [(40, 20, 0), (0, 0, 0)], ids=["seen", "unseen"])
+def test_processes_that_the_exporter_cannot_see_are_a_finding(examined: Examine, uses: tuple[int, ...]) -> None:
+    cluster = shared(labeled=3, slots=True)
+    for gpu in range(2):
+        cluster.device(60, gpu=gpu, signal="DCGM_FI_DEV_GPU_UTIL")
+        for i, use in enumerate(uses):
+            pod_labels = {"exported_namespace": "team", "exported_pod": f"s-{gpu * 3 + i}", "pod_uid": f"u-{gpu}-{i}"}
+            cluster.device(use, gpu=gpu, signal="DCGM_FI_DEV_GPU_UTIL", vgpu=str(i), **pod_labels)
+    report = examined(cluster)
+    if any(uses):
+        assert faults(report) == {}
+    else:
+        only(report, "processes on shared GPUs", says="on n1, the utilization of the pods' processes does not account",
+             change="hostPID: true")  # fmt: skip
+    assert sources(report) == [(GR, "process" if any(uses) else "shared", Decimal("1.5"))]
+
+
 def test_unmapped_renamed_resources_are_a_finding(examined: Examine) -> None:
     only(examined(shared("nvidia_com_gpu_shared", labeled=0)), "pods of nvidia.com/gpu.shared",
          says="6 pods hold nvidia.com/gpu.shared, and no device is labeled with them",

@@ -1475,7 +1475,7 @@ export interface components {
             utilization: number | null;
             /**
              * Utilization Source
-             * @description Source of the utilization: pod, shared, node, cluster, or none
+             * @description Source of the utilization: pod, process, shared, node, cluster, or none
              * @example pod
              */
             utilization_source: string;
@@ -1697,7 +1697,7 @@ export interface components {
             utilization: number | null;
             /**
              * Utilization Source
-             * @description Source of the utilization: pod, shared, node, cluster, or none
+             * @description Source of the utilization: pod, process, shared, node, cluster, or none
              * @example pod
              */
             utilization_source: string;

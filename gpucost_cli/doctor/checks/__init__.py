@@ -29,6 +29,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     devices.check_nodes_without_devices,
     devices.check_idle_devices,
     devices.check_virtual_gpus,
+    devices.check_processes,
     devices.check_resource_names,
     devices.check_mig_device_labels,
     devices.check_claim_labels,

@@ -139,6 +139,29 @@ def check_virtual_gpus(context: CheckContext) -> Iterable[Check]:
     yield context.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
 
+def check_processes(context: CheckContext) -> Iterable[Check]:
+    """Check whether the exporter sees the processes whose utilization it reports; if not, it reports 0."""
+    facts = context.facts
+    shared = [node for node in facts.gpu_nodes.values() if sharing.is_shared(facts, node)]
+    seen: dict[str, bool] = {}
+    for node in shared:
+        for device in facts.devices_by_node.get(node.name, ()):
+            is_seen = sharing.is_divided_by_processes(facts, device)
+            if is_seen is not None:
+                seen[node.name] = seen.get(node.name, True) and is_seen
+    if not seen:
+        return
+    unseen = [name for name, is_seen in seen.items() if not is_seen]
+    fault = None
+    if unseen:
+        fault = Fault(
+            f"on {first_few(unseen)}, the utilization of the pods' processes does not account for that of their GPUs, "
+            "so the use of these GPUs is split by replicas",
+            "dcgm-exporter: hostPID: true, so that it sees processes of other pods",
+        )
+    yield context.check("processes on shared GPUs", _signal(facts), "recommended", fault, series=len(seen))
+
+
 def check_resource_names(context: CheckContext) -> Iterable[Check]:
     """Check for renamed resources that the exporter does not map to pods."""
     facts = context.facts

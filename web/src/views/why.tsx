@@ -8,7 +8,8 @@ import { Dialog, Name } from "../parts";
 
 const UTILIZATION_SOURCES: Record<string, string> = {
   pod: "the pod's own GPUs",
-  shared: "the shared GPU's utilization, split among its pods",
+  process: "the shared GPU's utilization, split by what the pods' processes use",
+  shared: "the shared GPU's utilization, split among its pods by replicas",
   node: "the mean of the node's GPUs without a pod (estimate)",
   cluster: "the mean of the cluster's GPUs (estimate)",
   none: "no measurement",

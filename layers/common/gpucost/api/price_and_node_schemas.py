@@ -73,7 +73,7 @@ class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_g
     gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
     utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(
-        description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
+        description="Source of the utilization: pod, process, shared, node, cluster, or none", examples=["pod"]
     )
 
 

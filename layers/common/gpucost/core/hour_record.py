@@ -14,7 +14,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 
 Status = Literal["complete", "provisional", "incomplete"]
-UtilizationSource = Literal["pod", "shared", "node", "cluster", "none"]
+UtilizationSource = Literal["pod", "process", "shared", "node", "cluster", "none"]
 
 
 @dataclass(frozen=True, slots=True)

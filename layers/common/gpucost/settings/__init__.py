@@ -48,7 +48,7 @@ ClusterName = Annotated[
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"
     ),
 ]
-UtilizationSourceChoice = Literal["pod", "shared", "node", "cluster"]
+UtilizationSourceChoice = Literal["pod", "process", "shared", "node", "cluster"]
 
 
 _API_PATH = re.compile(r"/api/v1(/(query|query_range|remote_write|write))?/?$")
@@ -182,9 +182,10 @@ class UtilizationSettings(Section):
     """The metric that measures the utilization of GPUs. Nodes without it use the next signal that they have."""
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
-    sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "shared")
-    """Where a pod's utilization may come from, in order of preference: its exclusive devices (`pod`), its part of
-    devices that it shares (`shared`), or the average of its node or cluster."""
+    sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "process", "shared")
+    """Where a pod's utilization may come from, in order of preference: its exclusive devices (`pod`); its part of
+    devices that it shares, by what its processes use (`process`) or by its replicas (`shared`); or the average of its
+    node or cluster."""
 
     @field_validator("signal")
     @classmethod

@@ -14,7 +14,7 @@ from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import ClaimedDevice
 from gpucost.core.metering.usage import PodUsage
 
-_MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "shared", "node", "cluster")
+_MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "process", "shared", "node", "cluster")
 
 
 def gpus_for_claims(

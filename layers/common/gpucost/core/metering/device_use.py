@@ -27,7 +27,7 @@ class Sample:
 
     time: IntervalMs
     utilization: Fraction
-    """0 to 1. Exporters copy a device's value to each of its pods, so this is the largest copy, never their sum."""
+    """0 to 1: the device's own, never a sum of what is labeled with pods (see `_device_value`)."""
     utilization_by_pod: Mapping[LabeledPod, Fraction]
 
 
@@ -129,7 +129,7 @@ class DeviceHour:
             end = time + interval
             if index + 1 < len(times) and 2 * (times[index + 1] - time) <= 5 * interval:
                 end = times[index + 1]
-            samples.append(Sample(IntervalMs(time, end), max(by_time[time].values()), by_time[time]))
+            samples.append(Sample(IntervalMs(time, end), _device_value(by_time[time]), by_time[time]))
         return samples
 
     @cached_property
@@ -147,53 +147,46 @@ class DeviceHour:
     def mean(self) -> Fraction:
         """The mean use of the observed time, 0 to 1."""
         if self.is_continuous:
-            return max((_mean_of_series(device_series) for device_series in self.series), default=ZERO)
+            if len(self.series) == 1:  # nearly always
+                return _mean_of_series(self.series[0])
+            return max(map(_device_value, self._means_by_target().values()), default=ZERO)
         use = self.use_during(self._window)
         return use.used_ms / use.observed_ms if use.observed_ms else ZERO
 
-    @cached_property
-    def is_measured_per_pod(self) -> bool:
-        """Whether each pod's copy is the pod's use: newer exporters read `GPU_UTIL` per process, so copies differ."""
-        if self.is_continuous:
-            means_by_instance: dict[ScrapeTarget, set[Fraction]] = {}
-            for device_series in self.series:
-                means_by_instance.setdefault(device_series.scrape_target, set()).add(_mean_of_series(device_series))
-            return any(len(means) > 1 for means in means_by_instance.values())
-        return any(len(set(sample.utilization_by_pod.values())) > 1 for sample in self.samples)
+    def readings(self) -> Iterable[tuple[Sequence[IntervalMs], Mapping[LabeledPod, Fraction]]]:
+        """Return its utilization by labeled pod, and the times within the hour that each reading covers."""
+        if not self.is_continuous:
+            for sample in self.samples:
+                yield [sample.time.overlap(self._window)], sample.utilization_by_pod
+            return
+        # Targets are replicas of Prometheus or copies of one exporter, so one of them is enough.
+        by_target = self._means_by_target()
+        target = max(sorted(by_target), key=lambda target: len(by_target[target]))
+        yield self._continuous_times.get(target, ()), by_target[target]
 
-    def use_during(
-        self, time: IntervalMs, *, pod: LabeledPod | None = None, pods: frozenset[LabeledPod] | None = None
-    ) -> ObservedUse:
+    def _means_by_target(self) -> Mapping[ScrapeTarget, Mapping[LabeledPod, Fraction]]:
+        by_target: dict[ScrapeTarget, dict[LabeledPod, Fraction]] = {}
+        for device_series in self.series:
+            means, label = by_target.setdefault(device_series.scrape_target, {}), _labeled_pod(device_series)
+            means[label] = max(means.get(label, ZERO), _mean_of_series(device_series))
+        return by_target
+
+    def use_during(self, time: IntervalMs, *, pods: frozenset[LabeledPod] | None = None) -> ObservedUse:
         """Return the use observed during some time.
 
         Args:
             time: within the hour.
-            pod: the pod whose copies are read; None for the device's use.
             pods: only samples labeled with one of these count; None for all samples.
         """
         if self.is_continuous:
-            mean = (
-                self.mean
-                if pod is None
-                else max(
-                    (
-                        _mean_of_series(device_series)
-                        for device_series in self.series
-                        if _labeled_pod(device_series) == pod
-                    ),
-                    default=ZERO,
-                )
-            )
             observed = overlap_length(self.observed_times, time)
-            return ObservedUse(mean * observed, observed)
+            return ObservedUse(self.mean * observed, observed)
         used, observed = ZERO, 0
         for sample in self.samples:
             length = sample.time.overlap(time).length
             if not length or (pods is not None and pods.isdisjoint(sample.utilization_by_pod)):
                 continue
-            if pod is not None and pod not in sample.utilization_by_pod:
-                continue
-            used += (sample.utilization if pod is None else sample.utilization_by_pod[pod]) * length
+            used += sample.utilization * length
             observed += length
         return ObservedUse(used, observed)
 
@@ -248,6 +241,15 @@ def device_hours(
 
 def _labeled_pod(series: DeviceSeries) -> LabeledPod:
     return (series.namespace, series.pod, series.uid) if series.pod else UNLABELED
+
+
+def _device_value(by_label: Mapping[LabeledPod, Fraction]) -> Fraction:
+    """Return a device's value among those with its pods' labels.
+
+    Exporters copy it to each pod. Those that report values per process keep it in a series without uid.
+    """
+    without_uid = [utilization for (_, _, uid), utilization in by_label.items() if not uid]
+    return max(without_uid or by_label.values())
 
 
 def _as_ratio(value: Decimal, scale: Decimal) -> Fraction:

@@ -41,7 +41,7 @@ NOTEWORTHY_GPU_MS = 36_000
 class MeteringRules:
     """The settings that metering needs."""
 
-    utilization_sources: tuple[UtilizationSource, ...] = ("pod", "shared")
+    utilization_sources: tuple[UtilizationSource, ...] = ("pod", "process", "shared")
     slices_per_gpu: int | None = None
     gpus_by_instance_type: Mapping[str, int | Fraction] = field(default_factory=lambda: GPUS_OF_INSTANCE)
     minimum_jobs: tuple[MinimumJob, ...] = ()
@@ -86,7 +86,8 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus})
     notes += contradiction_notes(suspect)
     holdings = scale_mig_shares(holdings, assignments)
-    resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window)
+    process_values = device_hours(observation.process_devices, observation.utilization_scrapes, window)
+    resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window, process_values)
     resolver.measure()
     notes += _unusable_utilization_notes(observation, resolver)
     return Usage(
@@ -317,6 +318,12 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
     for node, used in sorted(resolver.use_while_unallocated().items()):
         if used >= NOTEWORTHY_GPU_MS:
             notes.append(f"{float(used / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")
+    for node, unexplained in sorted(resolver.unexplained_process_use().items()):
+        if unexplained >= NOTEWORTHY_GPU_MS:
+            notes.append(
+                f"utilization per process of node {node!r} does not account for {float(unexplained / HOUR_MS):.3f} "
+                "GPU-hours of use and is ignored for this time (set hostPID for dcgm-exporter)"
+            )
     for node, count in sorted(resolver.unlabeled_sharers().items()):
         notes.append(
             f"no label says which GPU of node {node!r} each of {count} pods with shared GPUs is on; the use of these "

@@ -149,4 +149,6 @@ class Observation:
     """Whether node metrics are collected, so that a node without samples does not exist."""
     collects_capacity: bool = False
     """Whether the capacity of nodes is collected, even if none advertises GPUs."""
+    process_devices: tuple[DeviceSeries, ...] = ()
+    """Shared devices by the signal that exporters report per process, if metering needs it."""
     notes: tuple[str, ...] = ()

@@ -57,6 +57,10 @@ NEURON_SIGNAL = Signal(
     "neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True, exporter_versions="neuron-monitor"
 )
 
+PROCESS_FAMILY = "device"
+"""The family that dcgm-exporter 4.5.3-4.8.2 and later report per process of shared GPUs, in virtual-GPU mode. Memory
+(`DCGM_FI_DEV_FB_USED`) is the only other such metric; profiling counters are copied to each pod."""
+
 _FALLBACK_FAMILIES = ("graphics engine", "device")
 """The families to fall back to, in order, for GPUs without the signal of the settings. `device` overstates use, because
 it only says whether any kernel ran; profiling counters are better where they are collected."""

@@ -1,6 +1,6 @@
 """Utilization: how much of its GPUs each pod used, from the best source that the settings allow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -17,10 +17,11 @@ from gpucost.core.metering.device_assignment import (
     replicas_per_device,
 )
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
+from gpucost.core.metering.process_use import ProcessShares, ProcessUse, process_use
 from gpucost.core.metering.usage import PodUsage
 
 ZERO = Fraction(0)
-_ASSIGNMENT_SOURCES = ("pod", "shared")
+_ASSIGNMENT_SOURCES = ("pod", "process", "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,19 @@ class _Sharing:
     times: Sequence[_SharedTime]
 
 
+@dataclass(slots=True)
+class _SharedUse:
+    """A pod's part of a shared device's use."""
+
+    part_ms: Fraction = ZERO
+    device_ms: Fraction = ZERO
+    """The device's use in the same time."""
+    observed_ms: int = 0
+    is_whole: bool = False
+    """Whether this is all of the pod's running time, apart from times without samples."""
+    is_split_by_replicas: bool = False
+
+
 class UtilizationResolver:
     """Measures the use of every holding with the first utilization source that has it.
 
@@ -59,6 +73,7 @@ class UtilizationResolver:
         assignments: the devices of each holding.
         sources: the allowed sources, in order of preference.
         window: the hour.
+        process_values: shared devices by the signal that exporters report per process.
     """
 
     def __init__(
@@ -68,6 +83,7 @@ class UtilizationResolver:
         assignments: DeviceAssignments,
         sources: Sequence[UtilizationSource],
         window: IntervalMs,
+        process_values: Iterable[DeviceHour] = (),
     ) -> None:
         self._holdings = holdings
         self._devices = devices
@@ -75,6 +91,10 @@ class UtilizationResolver:
         self._window = window
         self._assignments = assignments
         self._sharing_of: dict[DeviceKey, _Sharing] = {}
+        self._process_values = {values.key: values for values in process_values}
+        self._process_use_of: dict[DeviceKey, ProcessUse] = {}
+        order = [source for source in sources if source in {"process", "shared"}]
+        self._prefers_processes = order == ["process", "shared"]
         self._unlabeled: dict[str, list[PodUsage]] = {}
         for index, holding in enumerate(holdings):
             if is_shared_resource(holding) and index not in self._assignments.devices_of:
@@ -122,13 +142,20 @@ class UtilizationResolver:
                     unclaimed[device.node] = unclaimed.get(device.node, ZERO) + used
         return unclaimed
 
+    def unexplained_process_use(self) -> dict[str, Fraction]:
+        """Return, by node, the use of shared devices, in GPU-milliseconds, that no values of processes account for."""
+        unexplained: dict[str, Fraction] = {}
+        for (node, _, _), use in self._process_use_of.items():
+            unexplained[node] = unexplained.get(node, ZERO) + use.unexplained_ms
+        return unexplained
+
     def _by_assignment(self, source: UtilizationSource, index: int) -> None:
         devices = self._assignments.devices_of.get(index)
-        if devices and self._is_shared(index, devices) == (source == "shared"):
-            if source == "shared":
-                self._measure_shared(index, devices)
-            else:
+        if devices and self._is_shared(index, devices) == (source != "pod"):
+            if source == "pod":
                 self._measure_exclusive(index, devices)
+            elif source == "shared" or any(self._process_use(device).shares for device in devices):
+                self._measure_shared(index, devices, source)
 
     def _measure_exclusive(self, index: int, devices: Sequence[DeviceHour]) -> None:
         """Measure the use of the pod's exclusive devices; an expected device without series is unmeasured."""
@@ -160,51 +187,134 @@ class UtilizationResolver:
         if observed_ms or not holding.running.length:
             holding.set_use("pod", used / observed if observed else None, observed_ms, effective)
 
-    def _measure_shared(self, index: int, devices: Sequence[DeviceHour]) -> None:
-        """Measure a pod's part of shared devices, by the replicas that it held on each, up to what it held."""
+    def _measure_shared(self, index: int, devices: Sequence[DeviceHour], source: UtilizationSource) -> None:
+        """Measure a pod's parts of shared devices, up to what it held.
+
+        Args:
+            index: of the holding.
+            devices: those of which it has replicas.
+            source: `process` or `shared`.
+        """
         holding = self._holdings[index]
-        used, observed = ZERO, 0
+        used, observed, allocated = ZERO, 0, ZERO
         credited, beyond_allocation = ZERO, ZERO
         for device in devices:
-            attributable = self._attributable_times(index, device)
-            uses = [device.use_during(piece) for piece in attributable]
-            attributed_ms = sum(use.observed_ms for use in uses)
-            device_observed_ms = self._observed_ms(
-                holding,
-                attributed_ms,
-                device,
-                is_whole=sum(piece.length for piece in attributable) == holding.running.length,
-            )
-            mean = sum((use.used_ms for use in uses), ZERO) / attributed_ms if attributed_ms else ZERO
+            use = self._shared_use(index, device, source)
+            device_observed_ms = self._observed_ms(holding, use.observed_ms, device, is_whole=use.is_whole)
+            mean = use.device_ms / use.observed_ms if use.observed_ms else ZERO
             used += mean * device_observed_ms
             observed += device_observed_ms
-            part = sum((self._part_of_use(index, device, piece) for piece in attributable), ZERO) * gpus_of_device(
-                holding, device
-            )
-            if attributed_ms:
-                part = part * device_observed_ms / attributed_ms
+            part = use.part_ms * gpus_of_device(holding, device)
+            if use.observed_ms:
+                part = part * device_observed_ms / use.observed_ms
             # The part is capped at what was allocated in the observed time, because other pods may leave a device idle.
-            allocated = device_observed_ms * holding.gpus / len(devices)
-            credited += min(part, allocated)
-            beyond_allocation += max(ZERO, part - allocated)
+            allocated_then = device_observed_ms * holding.gpus / len(devices)
+            allocated += allocated_then
+            credited += min(part, allocated_then)
+            beyond_allocation += max(ZERO, part - allocated_then)
+            if use.is_split_by_replicas:
+                source = "shared"  # of a line with several sources, the least precise is recorded
         observed_ms = min(Fraction(observed, len(devices)), Fraction(holding.running.length))
         if observed_ms or not holding.running.length:
-            utilization = used / observed if observed else None
-            holding.set_use("shared", utilization, observed_ms, credited, beyond_allocation)
+            if source == "process":
+                utilization = credited / allocated if allocated else None
+            else:
+                utilization = used / observed if observed else None
+            holding.set_use(source, utilization, observed_ms, credited, beyond_allocation)
 
-    def _part_of_use(self, index: int, device: DeviceHour, time: IntervalMs) -> Fraction:
-        """Return a pod's part of a shared device's use × time, summed over times in which the same pods share it."""
+    def _shared_use(self, index: int, device: DeviceHour, source: UtilizationSource) -> _SharedUse:
+        """Return a pod's part of a device's use.
+
+        With source `process`, it is split by replicas while the pod has no value, if the settings allow that.
+        """
         holding = self._holdings[index]
-        if device.is_measured_per_pod and labeled_pods_of_holding(holding, device):
-            return max(device.use_during(time, pod=pod).used_ms for pod in labeled_pods_of_holding(holding, device))
+        use = _SharedUse()
+        by_processes: list[IntervalMs] = []
+        if source == "process":
+            by_processes = self._add_use_by_processes(index, device, use)
+            if use.observed_ms and not self._has_gap(holding, by_processes, device):
+                whole = device.use_during(holding.running)
+                return _SharedUse(use.part_ms, whole.used_ms, whole.observed_ms, is_whole=True)
+            if not self._prefers_processes:
+                return use
+        rest = [time for piece in self._attributable_times(index, device) for time in gaps(by_processes, piece)]
+        for time in rest:
+            observed = device.use_during(time)
+            use.device_ms += observed.used_ms
+            use.observed_ms += observed.observed_ms
+            use.part_ms += self._part_by_replicas(index, device, time)
+            use.is_split_by_replicas |= observed.observed_ms > 0
+        use.is_whole = sum(time.length for time in (*by_processes, *rest)) == holding.running.length
+        return use
+
+    def _add_use_by_processes(self, index: int, device: DeviceHour, use: _SharedUse) -> list[IntervalMs]:
+        """Add what a pod's processes used, and return the times in which they have values."""
+        holding = self._holdings[index]
+        times: list[IntervalMs] = []
+        for shares in self._process_use(device).shares:
+            if holding.pod.uid in shares.by_uid:
+                for time in shares.times:
+                    observed = device.use_during(time.overlap(holding.running))
+                    use.device_ms += observed.used_ms
+                    use.observed_ms += observed.observed_ms
+                    use.part_ms += observed.used_ms * shares.by_uid[holding.pod.uid]
+                    times.append(time.overlap(holding.running))
+        return union(times)
+
+    @staticmethod
+    def _has_gap(holding: PodUsage, by_processes: Sequence[IntervalMs], device: DeviceHour) -> bool:
+        """Whether a pod has no value while its device was observed, for longer than late or lost scrapes take."""
+        missing = [device.use_during(time).observed_ms for time in gaps(by_processes, holding.observed_running)]
+        return 2 * max(missing, default=0) > 3 * device.interval or sum(missing) > 3 * device.interval
+
+    def _process_use(self, device: DeviceHour) -> ProcessUse:
+        use = self._process_use_of.get(device.key)
+        if use is None:
+            values = self._process_values.get(device.key)
+            holders = (self._holdings[index] for index in self._assignments.holders_of[device.key])
+            use = ProcessUse() if values is None else process_use(values, device, holders)
+            self._process_use_of[device.key] = use
+        return use
+
+    def _part_by_replicas(self, index: int, device: DeviceHour, time: IntervalMs) -> Fraction:
+        """Return a pod's part of a shared device's use × time, summed over times in which the same pods share it.
+
+        Where processes of other pods have values, only the use that remains is split, among the pods without values.
+        """
         sharing = self._sharing(device)
         total = ZERO
         for shared in sharing.times:
             overlap = shared.interval.overlap(time)
-            if overlap.length:
-                used_ms = shared.used_ms if overlap == shared.interval else device.use_during(overlap).used_ms
+            if not overlap.length:
+                continue
+            rest = [overlap]
+            for shares in self._process_use(device).shares if self._prefers_processes else ():
+                pieces = [taken.overlap(overlap) for taken in shares.times if taken.overlap(overlap).length]
+                if pieces:
+                    rest = [part for uncut in rest for part in gaps(pieces, uncut)]
+                    left = 1 - sum(shares.by_uid.values(), ZERO)
+                    left_ms = left * sum((device.use_during(piece).used_ms for piece in pieces), ZERO)
+                    total += (
+                        left_ms
+                        * sharing.replicas[index]
+                        / self._replicas_without_values(index, device, overlap.start, shares)
+                    )
+            for piece in rest:
+                used_ms = shared.used_ms if piece == shared.interval else device.use_during(piece).used_ms
                 total += used_ms * sharing.replicas[index] / shared.replicas
         return total
+
+    def _replicas_without_values(self, index: int, device: DeviceHour, time: int, shares: ProcessShares) -> Fraction:
+        """Return the replicas of a device that this holding, and all others without values of processes, have."""
+        return sum(
+            (
+                replicas
+                for other, replicas in self._sharing(device).replicas.items()
+                if other == index
+                or (self._holdings[other].running.contains(time) and self._holdings[other].pod.uid not in shares.by_uid)
+            ),
+            ZERO,
+        )
 
     def _sharing(self, device: DeviceHour) -> _Sharing:
         """Return who shares a device, computed once per device because thousands of pods may share it."""
@@ -235,8 +345,6 @@ class UtilizationResolver:
         While a pod without assigned devices shares GPUs of the node, use cannot be attributed.
         """
         holding = self._holdings[index]
-        if device.is_measured_per_pod:
-            return [holding.running]
         unlabeled = self._unlabeled.get(holding.node.name, ())
         unlabeled_times = union(
             other.running.overlap(holding.running) for other in unlabeled if other.resource == holding.resource

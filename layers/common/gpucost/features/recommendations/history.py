@@ -20,7 +20,7 @@ from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.pricing.prices import region_of
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
-POD_LEVEL_SOURCES = frozenset({"pod", "shared"})
+POD_LEVEL_SOURCES = frozenset({"pod", "process", "shared"})
 """Utilization sources that recommendations may use. The others are averages over a node or cluster."""
 _AVOIDABLE_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "list-price", "spot", "override"})
 """Price sources that show what an hour costs in cash. A bill's amortized amounts may include commitments."""

@@ -80,6 +80,14 @@ class DeviceTable:
         """Names of nodes with a device that is labeled with one of some pods."""
         return {row.key[0] for row in self._rows if row.pod in pods}
 
+    def hosts_with_slots(self, label: str) -> dict[str, str]:
+        """Nodes with replicas of shared devices, which exporters in virtual-GPU mode report one by one.
+
+        Args:
+            label: the label whose value is returned for each node.
+        """
+        return {row.key[0]: row.labels.get(label, "") for row in self._rows if row.labels.get("vgpu")}
+
     def keep_nodes(self, nodes: Container[str]) -> None:
         """Remove devices of other nodes."""
         self._rows = [row for row in self._rows if row.key[0] in nodes]
@@ -137,10 +145,12 @@ class DeviceTable:
                 row = self._find_or_add_row(name, labels)
                 row.raw_samples = tuple((time, parse_number(value)) for time, value in samples if window.contains(time))
 
-    def series(self) -> Iterable[DeviceSeries]:
-        """The series for metering. Of devices with raw samples, only series that have them."""
+    def series(self, nodes: Container[str] | None = None) -> Iterable[DeviceSeries]:
+        """The series for metering, of some nodes or of all. Of devices with raw samples, only series that have them."""
         with_raw_samples = {row.key for row in self._rows if row.raw_samples is not None}
         for row in self._rows:
+            if nodes is not None and row.key[0] not in nodes:
+                continue
             if row.raw_samples is not None or row.key not in with_raw_samples:
                 yield self._series(row)
 

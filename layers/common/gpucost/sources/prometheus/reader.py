@@ -10,6 +10,7 @@ from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
+from gpucost.core.metering.signals import PROCESS_FAMILY
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
@@ -54,6 +55,7 @@ class PrometheusReader:
         cluster: the cluster's name.
         clock: the time now; queries never ask for the future.
         budget: the client's memory budget for all hours that are read together.
+        per_process: whether the settings need the utilization of processes on shared GPUs.
         pod_labels: whether the settings need pods' labels.
         namespace_labels: whether the settings need namespaces' labels.
         gpus_by_instance_type: the instance types with NVIDIA GPUs.
@@ -67,6 +69,7 @@ class PrometheusReader:
         cluster: str,
         clock: Callable[[], datetime],
         budget: MemoryBudget,
+        per_process: bool = False,
         pod_labels: bool = False,
         namespace_labels: bool = False,
         gpus_by_instance_type: Container[str] = GPUS_OF_INSTANCE,
@@ -79,6 +82,7 @@ class PrometheusReader:
         self._queries = queries
         self._cluster = cluster
         self._clock = clock
+        self._per_process = per_process
         self._pod_labels = pod_labels
         self._namespace_labels = namespace_labels
 
@@ -152,7 +156,7 @@ class PrometheusReader:
         partial = self._read_changed_pods(pods, allocation)
         self._read_ended_pods_with_claims(pods, rows["owners"], allocation.hour)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
-        devices, scrapes, device_notes = self._devices(
+        devices, process_devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
             PartialHourPods(
@@ -180,6 +184,7 @@ class PrometheusReader:
             utilization_scrapes=scrapes,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
+            process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
         )
 
@@ -284,8 +289,8 @@ class PrometheusReader:
         partial: PartialHourPods,
         hour: datetime,
         exporters: dict[ScrapeTarget, Scrapes],
-    ) -> tuple[tuple[DeviceSeries, ...], dict[ScrapeTarget, Scrapes], list[str]]:
-        """Series of the best signal, and of the next best for nodes without it; their exporters' scrapes; notes."""
+    ) -> tuple[tuple[DeviceSeries, ...], tuple[DeviceSeries, ...], dict[ScrapeTarget, Scrapes], list[str]]:
+        """Series of the best signal, and of the next best for nodes without it; of processes; scrapes; notes."""
         series: list[DeviceSeries] = []
         notes: list[str] = []
         names = nodes.by_instance_id()
@@ -294,6 +299,7 @@ class PrometheusReader:
         label = tables.first_common_label_name(table.labels, ("Hostname", "hostname"))
         self._read_partial_devices(table, exporters, partial, hour)
         series.extend(table.series())
+        by_rank = {0: table}
         for rank in range(1, len(self._queries.signals)):
             without = sorted(nodes.with_gpus() - nodes_with_series)
             if not without:
@@ -305,12 +311,42 @@ class PrometheusReader:
             exporters |= self._scrape_times.rank_scrapes(table.rank, table.densest_series(), [hour], self._clock())
             self._read_partial_devices(table, exporters, partial, hour)
             series.extend(table.series())
+            by_rank[rank] = table
             if table.labels:
                 notes.append(
                     f"utilization of {len(table.nodes())} nodes is from {table.signal_names()}, because they have no "
                     f"{self._queries.signals[0][0].name}"
                 )
-        return tuple(series), exporters, notes
+        processes = tuple(self._process_devices(by_rank, label, names, partial, hour, exporters))
+        return tuple(series), processes, exporters, notes
+
+    def _process_devices(
+        self,
+        by_rank: Mapping[int, DeviceTable],
+        label: str,
+        names: Mapping[str, str],
+        partial: PartialHourPods,
+        hour: datetime,
+        exporters: Mapping[ScrapeTarget, Scrapes],
+    ) -> Iterable[DeviceSeries]:
+        """Series of the signal that exporters report per process, of nodes with shared GPUs."""
+        hosts: dict[str, str] = {}
+        for table in by_rank.values() if self._per_process else ():
+            hosts |= table.hosts_with_slots(label)
+        if not hosts:
+            return
+        rank = next(
+            rank for rank, signals in enumerate(self._queries.signals) if PROCESS_FAMILY in {s.family for s in signals}
+        )
+        if rank in by_rank:
+            yield from by_rank[rank].series(hosts)
+        others = hosts.keys() - (by_rank[rank].nodes() if rank in by_rank else set())
+        if others:
+            only = sorted({hosts[node] for node in others}) if label and len(others) <= NAMES_PER_QUERY else []
+            table = self._fallback_devices(rank, only, label, names, hour)
+            table.keep_nodes(others)
+            self._read_partial_devices(table, exporters, partial, hour)
+            yield from table.series()
 
     def _fallback_devices(
         self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime

@@ -1,7 +1,7 @@
 """Idle workloads: GPUs that a workload holds at almost no utilization (*LowGPUUtilization* by workload).
 
-Only measured utilization counts: lines whose utilization source is `pod` or `shared`. Utilization is relative to the
-GPU-hours that were measured, so that a gap of the exporter makes no workload idle.
+Only measured utilization counts: lines whose utilization source is `pod`, `process` or `shared`. Utilization is
+relative to the GPU-hours that were measured, so that a gap of the exporter makes no workload idle.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from gpucost.core.hour_record import Line
 from gpucost.features.alerting.formatting import format_for_hours, rounded_percent
 from gpucost.features.alerting.model import Subject, WastefulWorkload
 
-MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "shared"})
+MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "process", "shared"})
 WorkloadKey = tuple[str, str, str]
 """Namespace, kind and name of a workload."""
 
