@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from gpucost_devstack.fleet.scenario import Device, Exporter, Minutes, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import Device, Exporter, Geometry, Minutes, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
 
@@ -49,7 +49,11 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                 continue
             is_nan = any(a <= minute < b for a, b in exporter.nan_intervals)
             for device_index, device in enumerate(geometry.devices):
+                if geometry.is_dynamic and not _exists(geometry, device_index, minute, pods):
+                    continue
                 holders = [pod for pod in pods if _is_mapped(pod, device_index, minute, exporter)]
+                if geometry.is_dynamic and device.profile and not exporter.labels_partitions:
+                    holders = []
                 use = demand(scenario, node, device_index, minute, pods)
                 use = min(use, Fraction(1)) if exporter.clamps_to_full_use else use
                 full_values = _exposed_signals(exporter, node, device, minute).items()
@@ -62,6 +66,15 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)
+
+
+def _exists(geometry: Geometry, device_index: int, minute: Fraction, pods: Iterable[Pod]) -> bool:
+    """Whether a device exists where the DRA driver creates MIG devices: a GPU is whole while it has none."""
+    used = {index for pod in pods if pod.bound_at <= minute < pod.released_at for index in pod.devices}
+    if geometry.devices[device_index].profile:
+        return device_index in used
+    gpu = geometry.devices[device_index].gpu
+    return not any(geometry.devices[index].profile and geometry.devices[index].gpu == gpu for index in used)
 
 
 def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fraction) -> Mapping[str, int]:
@@ -154,14 +167,17 @@ def _label_sets(
     if exporter.shared_device_series == "flip":
         for number, pod in enumerate(mapped):
             first = scrape_range.start + (number - scrape_range.start) % len(mapped)
-            yield range(first, scrape_range.stop, len(mapped)), [{**base, **_pod_labels(exporter, node, pod)}]
+            labels = {**base, **_pod_labels(exporter, node, pod), **_claim_labels(exporter, node, device, pod)}
+            yield range(first, scrape_range.stop, len(mapped)), [labels]
         return
     label_sets = [idle] if exporter.shared_device_series == "copies+device" else []
     for pod in mapped[:1] if exporter.shared_device_series == "first" else mapped:
         slots = [{"vgpu": str(slot)} for slot in range(pod.devices.count(_device_index(node, device)))]
         has_slots = len(holders) > 1 and exporter.shared_device_series.startswith("copies") and not pod.device_claims
         for slot in slots if has_slots else [{}]:
-            label_sets.append({**base, **_pod_labels(exporter, node, pod), **slot})
+            label_sets.append(
+                {**base, **_pod_labels(exporter, node, pod), **_claim_labels(exporter, node, device, pod), **slot}
+            )
     yield scrape_range, label_sets
 
 
@@ -207,14 +223,25 @@ def _pod_labels(exporter: Exporter, node: Node, pod: Pod) -> Labels:
             labels = {f"exported_{name}": value for name, value in labels.items()} | _exporter_labels(node)
         case "old":
             labels = {_OLD_LABELS[name]: value for name, value in labels.items()}
-    if pod.device_claims and exporter.labels_claims:
-        labels |= {
-            "dra_claim_name": pod.device_claims[0],
-            "dra_claim_namespace": pod.namespace,
-            "dra_driver_name": "gpu.nvidia.com",
-            "dra_pool_name": node.name,
-        }
     return labels | ({"pod_uid": pod.id} if exporter.pod_uid else {})
+
+
+def _claim_labels(exporter: Exporter, node: Node, device: Device, pod: Pod) -> Labels:
+    """The labels of a claim as of 4.6.0-4.8.3, which labels MIG devices, too (NVIDIA/dcgm-exporter#664).
+
+    That version has no labels for MIG devices that are created for claims (NVIDIA/dcgm-exporter#714).
+    """
+    if not pod.device_claims or not exporter.labels_claims:
+        return {}
+    labels = {
+        "dra_claim_name": pod.device_claims[0],
+        "dra_claim_namespace": pod.namespace,
+        "dra_device_name": device.name,
+        "dra_driver_name": "gpu.nvidia.com",
+        "dra_pool_name": node.name,
+    }
+    uuid = f"MIG-{node.name}-{device.gpu}-{device.mig_id}-{pod.device_claims[0]}"
+    return labels | ({"dra_mig_profile": device.profile, "dra_mig_device_uuid": uuid} if device.profile else {})
 
 
 def _text(value: Fraction) -> str:
