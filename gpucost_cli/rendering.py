@@ -53,9 +53,9 @@ def hours_json(records: Iterable[HourRecord]) -> str:
 def hours_csv(records: Iterable[HourRecord]) -> str:
     """Render hours as CSV text: one row per line, with its cluster, hour and status."""
     rows = [
-        [record.cluster, record.hour, record.status, *map(_cell, line.figures().values())]
+        [record.cluster, record.hour, record.status, *(_cell(figures.get(name, "")) for name in Line._fields)]
         for record in records
-        for line in record.lines
+        for figures in (line.figures() for line in record.lines)
     ]
     return csv_text(["cluster", "hour", "status", *Line._fields], rows)
 

@@ -59,6 +59,26 @@ def mig_mixed_geometry(model: str, layouts: Sequence[Sequence[str]], lifetime: I
     return Geometry(units, share, devices, labels, lifetime, share_factors=share_factors)
 
 
+def partitions_geometry(
+    model: str, partitions: Sequence[Device], *, gpus: int, is_dynamic: bool = True, resource: str = "gpu_nvidia_com"
+) -> Geometry:
+    """GPUs that a DRA driver offers, whole and as MIG devices.
+
+    Args:
+        model: of the GPUs.
+        partitions: the MIG devices. Dynamic ones exist while a claim has them.
+        gpus: whole GPUs. With dynamic partitions they are the same GPUs; otherwise they are further ones.
+        is_dynamic: whether partitions are created for claims.
+        resource: of whole GPUs, as metering names it.
+    """
+    share = {resource_of_profile(device.profile): slice_of_gpu(model, device.profile) for device in partitions}
+    first = 0 if is_dynamic else len({device.gpu for device in partitions})
+    whole = [Device(first + number) for number in range(gpus)]
+    return Geometry(
+        {}, {resource: WHOLE_GPU, **share}, [*whole, *partitions], serves_claims=True, is_dynamic=is_dynamic
+    )
+
+
 def time_sliced_geometry(
     model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing"
 ) -> Geometry:

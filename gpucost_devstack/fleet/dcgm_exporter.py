@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from gpucost_devstack.fleet.scenario import Device, Exporter, Minutes, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import Device, Exporter, Geometry, Minutes, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
 
@@ -50,13 +50,19 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                 continue
             is_nan = any(a <= minute < b for a, b in exporter.nan_intervals)
             for device_index, device in enumerate(geometry.devices):
+                if geometry.is_dynamic and not _exists(geometry, device_index, minute, pods):
+                    continue
                 holders = [pod for pod in pods if _is_mapped(pod, device_index, minute, exporter)]
+                if geometry.is_dynamic and device.profile and not exporter.labels_partitions:
+                    holders = []
                 use = demand(scenario, node, device_index, minute, pods)
                 use = min(use, Fraction(1)) if exporter.clamps_to_full_use else use
                 base = _device_labels(exporter, node, device, scraping)
                 copies = [
                     (scrapes, {**base, **labels}, use)
-                    for scrapes, label_sets in _label_sets(exporter, node, device_index, holders, scrape_range)
+                    for scrapes, label_sets in _label_sets(
+                        exporter, node, (device_index, device), holders, scrape_range
+                    )
                     for labels in label_sets
                 ]
                 by_process = [
@@ -74,6 +80,15 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)
+
+
+def _exists(geometry: Geometry, device_index: int, minute: Fraction, pods: Iterable[Pod]) -> bool:
+    """Whether a device exists where the DRA driver creates MIG devices: a GPU is whole while it has none."""
+    used = {index for pod in pods if pod.bound_at <= minute < pod.released_at for index in pod.devices}
+    if geometry.devices[device_index].profile:
+        return device_index in used
+    gpu = geometry.devices[device_index].gpu
+    return not any(geometry.devices[index].profile and geometry.devices[index].gpu == gpu for index in used)
 
 
 def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fraction) -> Mapping[str, int]:
@@ -195,10 +210,11 @@ def _slots(device_index: int, pod: Pod) -> list[Labels]:
 
 
 def _label_sets(
-    exporter: Exporter, node: Node, device_index: int, holders: Sequence[Pod], scrape_range: range
+    exporter: Exporter, node: Node, indexed_device: tuple[int, Device], holders: Sequence[Pod], scrape_range: range
 ) -> Iterator[tuple[range, list[Labels]]]:
     """The label sets of a device's series, and the scrapes in which each appears."""
     idle = _idle_labels(exporter, node)
+    device_index, device = indexed_device
     mapped = list(holders) if exporter.maps_pods else []
     if not mapped:
         yield scrape_range, [idle]
@@ -206,14 +222,19 @@ def _label_sets(
     if exporter.shared_device_series == "flip":
         for number, pod in enumerate(mapped):
             first = scrape_range.start + (number - scrape_range.start) % len(mapped)
-            yield range(first, scrape_range.stop, len(mapped)), [_pod_labels(exporter, node, pod)]
+            yield (
+                range(first, scrape_range.stop, len(mapped)),
+                [{**_pod_labels(exporter, node, pod), **_claim_labels(exporter, node, device, pod)}],
+            )
         return
     label_sets = [idle] if exporter.shared_device_series == "copies+device" else []
     for pod in mapped[:1] if exporter.shared_device_series == "first" else mapped:
         shares = (len(holders) > 1 or _reports_replicas(exporter, node)) and not pod.device_claims
         has_slots = shares and exporter.shared_device_series.startswith("copies")
         for slot in _slots(device_index, pod) if has_slots else [{}]:
-            label_sets.append({**_pod_labels(exporter, node, pod), **slot})
+            label_sets.append(
+                {**_pod_labels(exporter, node, pod), **_claim_labels(exporter, node, device, pod), **slot}
+            )
     yield scrape_range, label_sets
 
 
@@ -255,14 +276,25 @@ def _pod_labels(exporter: Exporter, node: Node, pod: Pod) -> Labels:
             labels = {f"exported_{name}": value for name, value in labels.items()} | _exporter_labels(node)
         case "old":
             labels = {_OLD_LABELS[name]: value for name, value in labels.items()}
-    if pod.device_claims and exporter.labels_claims:
-        labels |= {
-            "dra_claim_name": pod.device_claims[0],
-            "dra_claim_namespace": pod.namespace,
-            "dra_driver_name": "gpu.nvidia.com",
-            "dra_pool_name": node.name,
-        }
     return labels | ({"pod_uid": pod.id} if exporter.pod_uid else {})
+
+
+def _claim_labels(exporter: Exporter, node: Node, device: Device, pod: Pod) -> Labels:
+    """The labels of a claim as of 4.6.0-4.8.3, which labels MIG devices, too (NVIDIA/dcgm-exporter#664).
+
+    That version has no labels for MIG devices that are created for claims (NVIDIA/dcgm-exporter#714).
+    """
+    if not pod.device_claims or not exporter.labels_claims:
+        return {}
+    labels = {
+        "dra_claim_name": pod.device_claims[0],
+        "dra_claim_namespace": pod.namespace,
+        "dra_device_name": device.name,
+        "dra_driver_name": "gpu.nvidia.com",
+        "dra_pool_name": node.name,
+    }
+    uuid = f"MIG-{node.name}-{device.gpu}-{device.mig_id}-{pod.device_claims[0]}"
+    return labels | ({"dra_mig_profile": device.profile, "dra_mig_device_uuid": uuid} if device.profile else {})
 
 
 def _text(value: Fraction) -> str:

@@ -53,6 +53,26 @@ def slice_of_gpu(model: str, profile: str) -> Fraction:
     return _PROFILE_SHARES[model][profile.removesuffix("+me")]
 
 
+_STARTS_BY_COMPUTE_SLICES = {1: range(7), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)}
+"""The memory slices at which a profile can start, as `nvidia-smi mig -lgipp` prints them for A100 and H100 GPUs."""
+_MEMORY_SLICES = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
+
+
+def placements(model: str) -> dict[tuple[str, int], frozenset[int]]:
+    """The memory slices of every partition that a GPU with seven compute slices can have, by profile and first slice.
+
+    A profile with one compute slice and the memory of two starts at slices 0, 2, 4 and 6.
+    """
+    taken: dict[tuple[str, int], frozenset[int]] = {}
+    for profile, share in _PROFILE_SHARES[model].items():
+        compute = int(profile[0])
+        has_double_memory = compute == 1 and share == Fraction(1, 4)
+        size = 2 if has_double_memory else _MEMORY_SLICES[compute]
+        for start in (0, 2, 4, 6) if has_double_memory else _STARTS_BY_COMPUTE_SLICES[compute]:
+            taken[profile, start] = frozenset(range(start, start + size))
+    return taken
+
+
 def resource_of_profile(profile: str) -> str:
     """The resource of a profile in the spelling of kube-state-metrics: `1g.5gb+me` is `nvidia_com_mig_1g_5gb_me`."""
     return "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")

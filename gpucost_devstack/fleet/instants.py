@@ -7,8 +7,10 @@ sum over the pieces between edges: the state at the piece's start times its leng
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
-from gpucost_devstack.fleet.scenario import Geometry, Minutes, Node, Pod, Scenario, Use
+from gpucost_devstack.fleet.hardware import MODELS, placements, slice_of_gpu
+from gpucost_devstack.fleet.scenario import Device, Geometry, Minutes, Node, Pod, Scenario, Use
 
 ZERO, WHOLE_GPU = Fraction(0), Fraction(1)
 
@@ -119,7 +121,20 @@ class DeviceUse:
     def held_gpus(self, allocation: PodAllocation, at: Minutes) -> Fraction:
         """Physical GPUs that a pod holds at a time in which it holds any: its equal part of a shared claim."""
         sharers = self.claim_sharers(allocation)
-        return allocation.gpus / max(1, sum(sharer.is_allocated(at) for sharer in sharers))
+        gpus = allocation.gpus * self.partition_factor(allocation, at)
+        return gpus / max(1, sum(sharer.is_allocated(at) for sharer in sharers))
+
+    def partition_factor(self, allocation: PodAllocation, at: Minutes) -> Fraction:
+        """The factor on a partition's share, below 1 while the partitions of its GPU add up to more than the GPU."""
+        neighbors = self.partition_neighbors(allocation)
+        return partition_factor([neighbor for neighbor in neighbors if neighbor.is_allocated(at)])
+
+    def partition_neighbors(self, allocation: PodAllocation) -> list[PodAllocation]:
+        """The allocations that ever have a partition of the same GPU, including this one; none of a whole GPU."""
+        gpu = gpu_of_partition(allocation)
+        if gpu is None:
+            return []
+        return [other for other in self._on_node[id(allocation.node)] if gpu_of_partition(other) == gpu]
 
     def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
         """A device's utilization, 0 to 1: the sum of what its running pods demand, at most 1."""
@@ -141,7 +156,7 @@ class DeviceUse:
 
         Use of a shared device is split by what processes use, and what is left by the replicas of the other pods.
         """
-        device_gpus = gpus_of_device(allocation.geometry, device_index)
+        device_gpus = gpus_of_device(allocation.geometry, device_index) * self.partition_factor(allocation, at)
         if allocation.geometry.replicas == 1:
             running = sum(sharer.is_running(at) for sharer in self.claim_sharers(allocation))
             return device_gpus * self.utilization(allocation.node, device_index, at) / max(1, running)
@@ -199,8 +214,78 @@ class GpusByState:
     """GPUs held beyond those that the node has."""
 
 
+def gpu_of_partition(allocation: PodAllocation) -> int | None:
+    """The GPU of a partition that a DRA driver offers; None for anything else."""
+    if not allocation.geometry.serves_claims or not allocation.device_indices:
+        return None
+    device = allocation.geometry.devices[allocation.device_indices[0]]
+    return device.gpu if device.profile else None
+
+
+def partition_factor(holding: Sequence[PodAllocation]) -> Fraction:
+    """The factor on the shares of one GPU's partitions: together, they are at most the GPU."""
+    shares = {index: allocation.share for allocation in holding for index in allocation.device_indices}
+    return 1 / max(WHOLE_GPU, sum(shares.values(), ZERO))
+
+
+def stranded_of_partitions(model: str, geometry: Geometry, holding: Iterable[PodAllocation]) -> Fraction:
+    """Physical GPUs that no claim can have at an instant, of GPUs that are divided into partitions.
+
+    Where partitions are created for claims, that is what remains next to the largest partitions in the ResourceSlices
+    that can be added. Otherwise it is what no partition of the GPU covers.
+    """
+    by_gpu: dict[int, set[int]] = {}
+    indices = (
+        {index for allocation in holding for index in allocation.device_indices}
+        if geometry.is_dynamic
+        else range(len(geometry.devices))
+    )
+    for index in indices:
+        if geometry.devices[index].profile:
+            by_gpu.setdefault(geometry.devices[index].gpu, set()).add(index)
+    stranded = ZERO
+    if geometry.is_dynamic and not geometry.offers_whole_gpus:
+        by_gpu = {device.gpu: by_gpu.get(device.gpu, set()) for device in geometry.devices}
+    for partitions in by_gpu.values():
+        devices = [geometry.devices[index] for index in partitions]
+        rest = WHOLE_GPU - sum((slice_of_gpu(model, device.profile) for device in devices), ZERO)
+        more = ZERO
+        if geometry.is_dynamic:
+            taken = frozenset().union(*(placements(model)[device.profile, device.start] for device in devices))
+            more = _most_in(model, taken, tuple(geometry.offered_profiles))
+        stranded += max(ZERO, rest - more)
+    return stranded
+
+
+@cache
+def _most_in(model: str, taken: frozenset[int], profiles: tuple[str, ...]) -> Fraction:
+    """The largest share that partitions can have next to some memory slices: every possibility is tried."""
+    further = (
+        slice_of_gpu(model, profile) + _most_in(model, taken | slices, profiles)
+        for (profile, _), slices in placements(model).items()
+        if not taken & slices and (not profiles or profile in profiles)
+    )
+    return max(further, default=ZERO)
+
+
+def offered_partitions(node: Node, geometry: Geometry) -> list[Device]:
+    """The partitions in the ResourceSlices of a DRA driver that creates them for claims: all that its GPUs can have."""
+    return [
+        Device(gpu, profile, start=start)
+        for gpu in sorted({device.gpu for device in geometry.devices})
+        for profile, start in placements(model_of(node))
+        if not geometry.offered_profiles or profile in geometry.offered_profiles
+    ]
+
+
 def gpus_by_state(
-    node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, exposes_capacity: bool
+    node: Node,
+    at: Minutes,
+    held: Fraction,
+    *,
+    is_unobserved: bool,
+    exposes_capacity: bool,
+    stranded_of_partitions: Fraction = ZERO,
 ) -> GpusByState:
     """Divide a node's GPUs at an instant.
 
@@ -210,13 +295,14 @@ def gpus_by_state(
         held: physical GPUs held by pods that scrapes show.
         is_unobserved: whether the instant is in a long gap of the allocation source.
         exposes_capacity: whether kube-state-metrics exposes the capacity. If not, all GPUs count as advertised.
+        stranded_of_partitions: physical GPUs that no claim can have.
     """
     gpus = Fraction(node.gpus)
     if held > gpus:
         return GpusByState(held=held, excess=held - gpus)
     geometry = node.geometry_at(at)
     if not exposes_capacity or (geometry is not None and geometry.serves_claims):
-        advertised = healthy = gpus
+        advertised = healthy = gpus - stranded_of_partitions
     elif geometry is None:
         advertised = healthy = ZERO
     else:
@@ -251,6 +337,11 @@ def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
     if profile_share is None:
         return geometry.share.get("nvidia_com_gpu", WHOLE_GPU)
     return profile_share * oversubscription_factor(geometry, device_index)
+
+
+def model_of(node: Node) -> str:
+    """The key of a node's GPU model in the hardware tables."""
+    return next(key for key, (dcgm, *_) in MODELS.items() if dcgm == node.model)
 
 
 def oversubscription_factor(geometry: Geometry, device_index: int) -> Fraction:

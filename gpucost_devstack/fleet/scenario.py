@@ -24,6 +24,15 @@ class Device:
     gpu: int
     profile: str = ""
     mig_id: int = 0
+    start: int = 0
+    """The first memory slice of a MIG device, where a DRA driver offers it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in a ResourceSlice of NVIDIA's DRA driver. The number of the profile depends on its compute."""
+        number = {"1": 19, "2": 14, "3": 9, "4": 5, "7": 0}.get(self.profile[:1], 0)
+        profile = self.profile.replace(".", "").replace("+", "-")
+        return f"gpu-{self.gpu}-mig-{profile}-{number}-{self.start}" if profile else f"gpu-{self.gpu}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,12 @@ class Geometry:
     allocatable: Mapping[str, int] | None = None
     serves_claims: bool = False
     """Whether a DRA driver offers the devices. Then kube-state-metrics exposes no capacity."""
+    is_dynamic: bool = False
+    """Whether the DRA driver creates MIG devices for claims, and removes them afterwards."""
+    offered_profiles: Sequence[str] = ()
+    """The profiles of the partitions in the ResourceSlices, where they are not all that the GPU has."""
+    offers_whole_gpus: bool = True
+    """Whether GPUs are in the ResourceSlices as a whole, too."""
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
     share_factors: Mapping[int, Fraction] = field(default_factory=dict)
@@ -204,6 +219,17 @@ class Exporter:
     """Whether values are limited to full use."""
     labels_claims: bool = True
     """Whether the exporter labels devices with ResourceClaims."""
+    labels_partitions: bool = True
+    """Whether it labels partitions that are created for claims with pods and claims."""
+
+
+@dataclass(frozen=True)
+class ClaimCollector:
+    """A collector of ResourceSlices and ResourceClaims."""
+
+    kind: str = "kube-dra-exporter"
+    """`kube-dra-exporter`, or `kube-state-metrics`."""
+    scraping: Scraping = field(default_factory=lambda: Scraping("kube-dra-exporter", "10.0.0.30:8080"))
 
 
 @dataclass(frozen=True)
@@ -215,6 +241,7 @@ class Scenario:
     pods: Sequence[Pod] = ()
     ksm: Sequence[KubeStateMetrics] = (KubeStateMetrics(),)
     dcgm: Exporter | None = field(default_factory=Exporter)
+    claim_collector: ClaimCollector | None = None
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
     start: Minutes = -70

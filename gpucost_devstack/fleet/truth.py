@@ -9,7 +9,17 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
 from gpucost_devstack.fleet.bounds import ObservationBounds, Span, minutes_in, overlap, split_at, subtract
-from gpucost_devstack.fleet.instants import ZERO, DeviceUse, GpusByState, PodAllocation, allocations, gpus_by_state
+from gpucost_devstack.fleet.instants import (
+    ZERO,
+    DeviceUse,
+    GpusByState,
+    PodAllocation,
+    allocations,
+    gpus_by_state,
+    model_of,
+    partition_factor,
+    stranded_of_partitions,
+)
 from gpucost_devstack.fleet.scenario import Minutes, Node, Pod, Scenario
 
 
@@ -93,10 +103,7 @@ class _TrueHourBuilder:
     def _line(self, allocation: PodAllocation) -> TrueLine | None:
         span = overlap((allocation.start, allocation.end), self._window)
         edge_minutes = sum(
-            (
-                self._bounds.start_bound(sharer) + self._bounds.end_bound(sharer)
-                for sharer in self._device_use.claim_sharers(allocation)
-            ),
+            (self._bounds.start_bound(sharer) + self._bounds.end_bound(sharer) for sharer in self._sharers(allocation)),
             ZERO,
         )
         bound = allocation.gpus * edge_minutes / 60
@@ -148,12 +155,19 @@ class _TrueHourBuilder:
 
     def _gpu_minutes(self, allocation: PodAllocation, span: Span) -> Fraction:
         """GPU-minutes that a pod holds in a span."""
-        sharers = self._device_use.claim_sharers(allocation)
+        sharers = self._sharers(allocation)
         edges = {edge for sharer in sharers for edge in (sharer.start, sharer.end)}
         return sum(
             (self._device_use.held_gpus(allocation, start) * (end - start) for start, end in split_at(span, edges)),
             ZERO,
         )
+
+    def _sharers(self, allocation: PodAllocation) -> list[PodAllocation]:
+        """The allocations that change what a pod holds: of its claim, and of a GPU's partitions that exceed the GPU."""
+        neighbors = self._device_use.partition_neighbors(allocation)
+        edges = {edge for neighbor in neighbors for edge in (neighbor.start, neighbor.end)}
+        exceeds = any(self._device_use.partition_factor(allocation, edge) < 1 for edge in edges)
+        return neighbors if exceeds else self._device_use.claim_sharers(allocation)
 
     def _utilization_source(self, allocation: PodAllocation) -> str:
         expected = self._scenario.utilization_source_by_pod.get(allocation.pod.name)
@@ -198,6 +212,8 @@ class _TrueHourBuilder:
             changes |= {sharer.running_from, sharer.end}
             changes |= {since for curve in (sharer.pod.use_by_device or [sharer.pod.use]) for since, _ in curve}
             changes |= {edge for unknown in self._bounds.unknown_uid_times(sharer.pod) for edge in unknown}
+        for sharer in self._sharers(allocation):
+            changes |= {sharer.start, sharer.end}
         return changes
 
     def _use_bound(self, allocation: PodAllocation) -> Fraction:
@@ -284,9 +300,19 @@ class _TrueHourBuilder:
         held_gpus = ZERO
         for allocation in holding:
             sharers = self._device_use.claim_sharers(allocation)
-            held_gpus += allocation.gpus / sum(other in sharers for other in holding)
+            neighbors = self._device_use.partition_neighbors(allocation)
+            factor = partition_factor([other for other in neighbors if other in holding])
+            held_gpus += allocation.gpus * factor / sum(other in sharers for other in holding)
+        geometry = node.geometry_at(at)
+        has_partitions = geometry is not None and geometry.serves_claims and any(d.profile for d in geometry.devices)
+        stranded = stranded_of_partitions(model_of(node), geometry, holding) if geometry and has_partitions else ZERO
         return gpus_by_state(
-            node, at, held_gpus, is_unobserved=self._bounds.is_unobserved(at), exposes_capacity=self._exposes_capacity
+            node,
+            at,
+            held_gpus,
+            is_unobserved=self._bounds.is_unobserved(at),
+            exposes_capacity=self._exposes_capacity,
+            stranded_of_partitions=stranded,
         )
 
     def _state_bounds(

@@ -1,16 +1,23 @@
-"""Devices that pods hold through the same ResourceClaim: sharing conserves GPU time at every moment."""
+"""Devices that pods hold through ResourceClaims: sharing conserves GPU time at every moment; what else is offered."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.hour_record import UtilizationSource
-from gpucost.core.intervals import IntervalMs, overlap_length, union
-from gpucost.core.metering.claims import merge_claimed_devices, share_claimed_devices
+from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union
+from gpucost.core.metering.capacity import AdvertisedGpus
+from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_claimed_devices, share_claimed_devices
+from gpucost.core.metering.device_use import device_hours
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
-from gpucost.core.metering.observations import ClaimedDevice, PodObservation
+from gpucost.core.metering.nodes import NodeLifecycle
+from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries, PodObservation
 from gpucost.core.metering.usage import PodUsage
+from gpucost_devstack.fleet import hardware
 
 HOUR = 3_600_000
 DEVICES = [ClaimedDevice(claim, "n1", uuid, "") for claim, uuid in (("a", "GPU-0"), ("a", "GPU-1"), ("b", "GPU-2"))]
@@ -76,3 +83,149 @@ def test_requests_are_neither_shared_nor_merged() -> None:
     for usage in pods:
         usage.pod = PodObservation("team", "p", "uid-p", "n1", (), None)
     assert merge_claimed_devices(share_claimed_devices(pods)) == pods
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+NODE = GpuNode("n1", gpu_model=H100, physical_gpus=2)
+
+
+def partition_holding(pod: str, name: str, minutes: tuple[int, int], claim: str = "") -> PodUsage:
+    """A pod with a partition, named as in a ResourceSlice, from the first minute to the second."""
+    gpu, _, rest = name.partition("-mig-")
+    profile = rest.split("-")[0].replace("g", "g.", 1)
+    device = ClaimedDevice(claim or f"claim-{pod}", "n1", f"GPU-{gpu}", "7", name, DRA_GPU_DRIVER)
+    held = IntervalMs(minutes[0] * 60_000, minutes[1] * 60_000)
+    usage = holding(pod, device, held, held)
+    share = GpuShare(hardware.slice_of_gpu("h100", profile), "mig-profile")
+    return replace(usage, node=NODE, share=share, resource=f"nvidia_com_mig_{profile.replace('.', '_')}")
+
+
+@st.composite
+def pods_with_partitions(draw: st.DrawFn) -> list[PodUsage]:
+    """Pods with partitions of two GPUs that never overlap in memory at a time."""
+    choices = sorted(hardware.placements("h100").items(), key=lambda choice: choice[0])
+    holdings: list[PodUsage] = []
+    taken: list[tuple[int, frozenset[int], int, int]] = []
+    for number in range(draw(st.integers(1, 10))):
+        gpu = draw(st.integers(0, 1))
+        (profile, first), slices = draw(st.sampled_from(choices))
+        start, end = sorted(draw(st.lists(st.integers(0, 60), min_size=2, max_size=2, unique=True)))
+        if all(
+            gpu != other or not slices & used or end <= begin or stop <= start for other, used, begin, stop in taken
+        ):
+            taken.append((gpu, slices, start, end))
+            name = f"gpu-{gpu}-mig-{profile.replace('.', '')}-0-{first}"
+            holdings.append(partition_holding(f"p{number}", name, (start, end)))
+    return holdings
+
+
+@given(pods_with_partitions())
+def test_partitions_hold_no_more_than_their_gpu(holdings: list[PodUsage]) -> None:
+    shared = share_claimed_devices(holdings)
+    for minute in range(60):
+        for gpu in ("gpu-0", "gpu-1"):
+            assert held_at(shared, gpu, minute) == min(held_at(holdings, gpu, minute), 1)
+
+
+def held_at(pieces: Sequence[PodUsage], gpu: str, minute: int) -> Fraction:
+    """What pods hold of a GPU at a time."""
+    gpus = (
+        piece.gpus
+        for piece in pieces
+        if piece.held.contains(minute * 60_000)
+        and piece.pod.claimed_device is not None
+        and piece.pod.claimed_device.name.startswith(gpu)
+    )
+    return sum(gpus, Fraction(0))
+
+
+def test_partitions_that_exceed_their_gpu_are_scaled_down_only_meanwhile() -> None:
+    """3g, 2g and 1g with double memory are 29/28. For 20 minutes there are all three."""
+    names = {"a": "gpu-0-mig-3g40gb-9-0", "b": "gpu-0-mig-2g20gb-14-4", "c": "gpu-0-mig-1g20gb-15-6"}
+    times = {"a": (0, 60), "b": (0, 60), "c": (20, 40)}
+    lines = merge_claimed_devices(
+        share_claimed_devices([partition_holding(pod, name, times[pod]) for pod, name in names.items()])
+    )
+    scale = Fraction(28, 29)
+    expected = {"a": (40 + 20 * scale) / 2, "b": (40 + 20 * scale) * 2 / 7, "c": 20 * scale / 4}
+    assert {line.pod.pod: line.gpu_ms / 60_000 for line in lines} == expected
+    assert {line.utilization_source for line in lines} == {"none"}
+    assert all(line.share.replicas == 1 for line in lines)
+
+
+def test_overlapping_partitions_remain_a_contradiction() -> None:
+    names = ("gpu-0-mig-4g40gb-5-0", "gpu-0-mig-3g40gb-9-0")
+    holdings = [partition_holding(f"p{number}", name, (0, 60)) for number, name in enumerate(names)]
+    assert share_claimed_devices(holdings) == holdings
+
+
+def test_pod_has_a_line_for_each_claim() -> None:
+    holdings = [
+        partition_holding("p", "gpu-0-mig-2g20gb-14-0", (0, 60), "a"),
+        partition_holding("p", "gpu-1-mig-2g20gb-14-0", (0, 60), "a"),
+        partition_holding("p", "gpu-1-mig-2g20gb-14-2", (0, 60), "b"),
+    ]
+    lines = merge_claimed_devices(holdings)
+    assert sorted((line.pod.claimed_device.claim, line.units) for line in lines) == [("a", 2), ("b", 1)]  # type: ignore[union-attr]
+
+
+def exporter_series(gpu: int, profile: str = "", instance: str = "", claim: str = "") -> DeviceSeries:
+    """A device that an exporter reports all hour."""
+    pod = ("team", "p") if claim else ("", "")
+    return DeviceSeries("n1", f"GPU-gpu-{gpu}", instance, profile, H100, *pod, "", "", claim, "d/x", Decimal(1), 0, 60,
+                        Decimal(30))  # fmt: skip
+
+
+def offered_gpus(
+    holdings: list[PodUsage], *, series: Sequence[DeviceSeries] = (), offered: Sequence[OfferedTime] | None = None
+) -> list[AdvertisedGpus]:
+    """What a node with two GPUs offers to claims."""
+    lifecycle = NodeLifecycle(NODE, IntervalMs(0, HOUR), ())
+    scrapes = {"d/x": Scrapes(tuple(range(-HOUR, 2 * HOUR, 60_000)))}
+    devices = device_hours(series, scrapes, IntervalMs(0, HOUR))
+    slices = None if offered is None else {"n1": offered}
+    return list(gpus_for_claims({"n1": [lifecycle]}, devices, holdings, slices).get(("n1", ""), ()))
+
+
+def test_part_that_no_partition_fits_is_not_offered() -> None:
+    """Next to 3g at slice 0 and 1g at slice 6, only 2g fits, so 1/14 of the GPU is stranded while both exist."""
+    holdings = [
+        partition_holding("three", "gpu-0-mig-3g40gb-9-0", (0, 60)),
+        partition_holding("one", "gpu-0-mig-1g10gb-19-6", (15, 45)),
+    ]
+    series = [exporter_series(0, "3g.40gb", "1", "claim-three"), exporter_series(1)]
+    gpus = offered_gpus(holdings, series=series)
+    assert [(piece.time.length // 60_000, piece.gpus) for piece in gpus] == [
+        (15, 2),
+        (30, 2 - Fraction(1, 14)),
+        (15, 2),
+    ]
+
+
+def test_partitions_without_claims_are_all_that_their_gpu_has() -> None:
+    """Three 2g leave 1/7 of their GPU, whether or not a claim has one of them."""
+    series = [
+        exporter_series(0, "2g.20gb", "3", "claim-p"), exporter_series(0, "2g.20gb", "4"),
+        exporter_series(0, "2g.20gb", "5"), exporter_series(1),
+    ]  # fmt: skip
+    holdings = [partition_holding("p", "gpu-0-mig-2g20gb-14-0", (0, 60))]
+    assert [piece.gpus for piece in offered_gpus(holdings, series=series)] == [2 - Fraction(1, 7)]
+
+
+def test_resource_slices_are_the_supply_for_as_long_as_they_exist() -> None:
+    """The second GPU is in the slices from minute 30, and only as two partitions with 2/7 each."""
+    hour, late = IntervalMs(0, HOUR), IntervalMs(HOUR // 2, HOUR)
+    offered = [
+        OfferedTime("gpu-0", hour), OfferedTime("gpu-0-mig-7g80gb-0-0", hour),
+        OfferedTime("gpu-1-mig-2g20gb-14-0", late), OfferedTime("gpu-1-mig-2g20gb-14-4", late),
+    ]  # fmt: skip
+    gpus = offered_gpus([], offered=offered)
+    assert [(piece.time.length // 60_000, piece.gpus) for piece in gpus] == [(30, 1), (30, 1 + Fraction(4, 7))]
+
+
+def test_gpu_that_left_the_slices_while_held_is_not_taken_from_others() -> None:
+    held = IntervalMs(0, HOUR)
+    device = ClaimedDevice("a", "n1", "gpu-1", "", "gpu-1", DRA_GPU_DRIVER)
+    holdings = [replace(holding("p", device, held, held), node=NODE)]
+    gpus = offered_gpus(holdings, offered=[OfferedTime("gpu-0", held), OfferedTime("gpu-1", IntervalMs(0, HOUR // 2))])
+    assert [piece.gpus for piece in gpus] == [2, 2]

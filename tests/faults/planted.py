@@ -15,6 +15,12 @@ SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
 PROCESS_TESTS = ("tests/core/test_process_use.py", "tests/system/test_fleet.py")
 CLAIM_TESTS = ("tests/core/test_claims.py", "tests/system/test_fleet.py")
 RACK_TESTS = ("tests/core/test_nvlink_domains.py", "tests/system/test_fleet_racks.py")
+PARTITION_TESTS = (
+    "tests/core/test_claims.py",
+    "tests/core/test_mig_partitions.py",
+    "tests/sources/test_resource_slices.py",
+    "tests/storage/test_stored_usage.py",
+)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -149,11 +155,11 @@ FAULTS = (
     Fault("pods that held a node in succession get each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),
     Fault("a request that has a claim counts twice", f"{PACKAGE}/sources/prometheus/resource_claims.py", "if is_extended and (device.namespace, device.pod) in pods_with_requests:", "if False:", CLAIM_TESTS),
     Fault("claims of long pod names are not recognized as those of requests", f"{PACKAGE}/sources/prometheus/resource_claims.py", 'f"{pod}-extended-resources-"[:_MAX_NAME_BASE]', 'f"{pod}-extended-resources-"', CLAIM_TESTS),
-    Fault("every pod of a shared claim holds the whole GPU", f"{PACKAGE}/core/metering/claims.py", "        if len(sharers) > 1:", "        if False:", CLAIM_TESTS),
-    Fault("a shared claim is divided by all pods of the hour, not by those of the time", f"{PACKAGE}/core/metering/claims.py", "count = sum(sharer.held.contains(time.start) for sharer in sharers)", "count = len(sharers)", CLAIM_TESTS),
-    Fault("claims of the same name in two namespaces are one", f"{PACKAGE}/core/metering/claims.py", "by_device.setdefault((holding.pod.namespace, holding.pod.claimed_device), [])", 'by_device.setdefault(("", holding.pod.claimed_device._replace(uuid="")), [])', CLAIM_TESTS),
+    Fault("every pod of a shared claim holds the whole GPU", f"{PACKAGE}/core/metering/claims.py", "        for holder in holders if len(holders) > 1 else ():", "        for holder in ():", CLAIM_TESTS),
+    Fault("a shared claim is divided by all pods of the hour, not by those of the time", f"{PACKAGE}/core/metering/claims.py", "count = sum(_claim_of(other) == _claim_of(holding) for other in present)", "count = sum(_claim_of(other) == _claim_of(holding) for other in others)", CLAIM_TESTS),
+    Fault("claims of the same name in two namespaces are one", f"{PACKAGE}/core/metering/claims.py", "    return holding.pod.namespace, holding.pod.claimed_device", '    return "", holding.pod.claimed_device and holding.pod.claimed_device._replace(uuid="", name="")', CLAIM_TESTS),
     Fault("a pod's claimed devices are its lines", f"{PACKAGE}/core/metering/metering.py", "pods=tuple(merge_claimed_devices(holdings))", "pods=tuple(holdings)", CLAIM_TESTS),
-    Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "if _pool(node) in pools and times:", "if False:", CLAIM_TESTS),
+    Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "elif _pool(node) in pools and any(", "elif False and any(", CLAIM_TESTS),
     Fault("pods with claims have no owner", f"{PACKAGE}/sources/prometheus/queries.py", "and on (uid) {self._pods_with_gpus()}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", "and on (uid) {self._gpu_pods(_AT_END)}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", CLAIM_TESTS),
     Fault("pods with claims have no labels", f"{PACKAGE}/sources/prometheus/queries.py", 'f"({pods} and on (uid) {self._pods_with_gpus()})"', 'f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"', CLAIM_TESTS),
     Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods_with_claims(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
@@ -169,5 +175,16 @@ FAULTS = (
     Fault('replicas are preferred to processes', f"{PACKAGE}/settings/__init__.py", 'Field(min_length=1)] = ("pod", "process", "shared")', 'Field(min_length=1)] = ("pod", "shared", "process")', PROCESS_TESTS),
     Fault("a line with a gap of its processes' values is as precise as one without", f"{PACKAGE}/core/metering/utilization.py", 'source = "shared"  # of a line', 'pass  # of a line', PROCESS_TESTS),
     Fault('time without value of a process is observed', f"{PACKAGE}/core/metering/utilization.py", 'if not self._prefers_processes:\n                return use', 'if not self._prefers_processes:\n                return _SharedUse(use.part_ms, whole.used_ms, whole.observed_ms, is_whole=True)', PROCESS_TESTS),
+    Fault("a part of a GPU that no MIG partition fits is unallocated", f"{PACKAGE}/core/metering/mig_partitions.py", "return min(rest, _largest_sum(choices))", "return rest", PARTITION_TESTS),
+    Fault("partitions lie anywhere in a GPU", f"{PACKAGE}/core/metering/mig_partitions.py", "        if taken.isdisjoint(placement.slices)", "        if True", PARTITION_TESTS),
+    Fault("a whole GPU is stranded while it has a MIG partition", f"{PACKAGE}/core/metering/claims.py", "claimable + sum(shares, Fraction(0))", "sum(shares, Fraction(0))", PARTITION_TESTS),
+    Fault("MIG partitions hold more than their GPU", f"{PACKAGE}/core/metering/claims.py", "return gpu / total if is_possible else Fraction(1)", "return Fraction(1)", PARTITION_TESTS),
+    Fault("MIG partitions that contradict each other are scaled down to their GPU", f"{PACKAGE}/core/metering/claims.py", "return gpu / total if is_possible else Fraction(1)", "return gpu / total", PARTITION_TESTS),
+    Fault("partitions that are not created for claims make room for others", f"{PACKAGE}/core/metering/claims.py", "                static.add(device.uuid)", "                pass", PARTITION_TESTS),
+    Fault("partitions in ResourceSlices add up to more GPUs", f"{PACKAGE}/core/metering/claims.py", "            whole = {name for name in names | held_names if partition_of(name) is None}", "            whole = names | held_names", PARTITION_TESTS),
+    Fault("devices count as offered before they are in ResourceSlices", f"{PACKAGE}/core/metering/claims.py", "for device in offered if device.time.contains(piece.start)}", "for device in offered}", PARTITION_TESTS),
+    Fault("a claim that exporter and collector report counts twice", f"{PACKAGE}/sources/prometheus/resource_slices.py", "if not in_exporters.isdisjoint(", "if False and not in_exporters.isdisjoint(", PARTITION_TESTS),
+    Fault("replicas of a collector of claims double the holdings", f"{PACKAGE}/sources/prometheus/resource_slices.py", "{labels.get(collector.uid, '')}/", "{scrape_target(labels)}/", PARTITION_TESTS),
+    Fault("a claim's name is lost when its hour is restated", f"{PACKAGE}/storage/usage_documents.py", "        **_claims(usage.pods),\n", "", PARTITION_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from gpucost.container import Container
-from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
@@ -53,7 +53,11 @@ PUBLISHED = [
         CapacityCosts(unallocated_usd=amount("1.5"), stranded_usd=amount("0.25")),
     ),
     record(hour=HOUR + timedelta(hours=1), status="incomplete"),
-    hour_record(2, [line("research", "bu-a", "p1", "7.125")], CapacityCosts(unallocated_usd=amount(2))),
+    hour_record(
+        2,
+        [line("research", "bu-a", "p1", "7.125")._replace(resource_claim="gpu", dra_driver="gpu.nvidia.com")],
+        CapacityCosts(unallocated_usd=amount(2)),
+    ),
     hour_record(3, [], CapacityCosts(unallocated_usd=amount(4))),
 ]
 
@@ -110,11 +114,32 @@ def test_every_line_is_reported_as_published() -> None:
         ({"namespace": "bu-b,bu-c"}, ["p2", "p3"]),
         ({"pod": "p1", "end": "2026-11-19T11:00:00Z"}, ["p1"]),
         ({"node": "n2"}, []),
+        ({"resource_claim": "gpu"}, ["p1"]),
+        ({"dra_driver": "gpu.*"}, ["p1"]),
+        ({"resource_claim": "!gpu"}, ["p1", "p2", "p3"]),
         ({"node_pool": "pool", "workload": "ap*", "pod": "!p1"}, ["p2", "p3"]),
     ],
 )
 def test_filters_select_lines(query: dict[str, str], pods: list[str]) -> None:
     assert sorted(row["pod"] for row in ask("/v1/lines", query)["rows"]) == sorted(pods)
+
+
+def test_costs_are_grouped_by_claim() -> None:
+    rows = ask("/v1/costs", {"group_by": "resource_claim,dra_driver", "granularity": "total"})["rows"]
+    assert {(row["group"]["resource_claim"], row["group"]["dra_driver"]): row["allocated_usd"] for row in rows} == {
+        ("", ""): sum(
+            to_decimal(pod_line.allocated_usd or 0)
+            for published_record in PUBLISHED
+            for pod_line in published_record.lines
+            if not pod_line.resource_claim
+        ),
+        ("gpu", "gpu.nvidia.com"): Decimal("7.125"),
+    }
+
+
+def test_only_lines_of_claims_name_a_claim() -> None:
+    rows = ask("/v1/lines")["rows"]
+    assert [row["resource_claim"] for row in rows if "resource_claim" in row] == ["gpu"]
 
 
 @pytest.mark.parametrize("query", [{}, {"business_unit": "!assistant"}])

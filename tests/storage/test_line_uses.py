@@ -1,5 +1,6 @@
 """Recommendations read the same lines as reports."""
 
+from gpucost.storage import compressed_documents
 from gpucost.storage.line_items import line_items, read_line_items, read_line_uses
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount, use_of
@@ -23,3 +24,9 @@ def test_lines_are_what_reports_read() -> None:
 def test_single_line_is_stored_as_single_cells() -> None:
     for line in LINES:
         assert read_line_uses(line_items("pk", "1-a#unit", [line], 2**31)) == [use_of(line)]
+
+
+def test_claims_are_stored_only_where_there_are_any() -> None:
+    plain, claiming = LINES[0], LINES[1]._replace(resource_claim="gpu", dra_driver="gpu.nvidia.com")
+    assert "resource_claim" not in compressed_documents.unpack(line_items("pk", "1-a#unit", [plain], 2**31))["columns"]
+    assert read_line_items(line_items("pk", "1-a#unit", [plain, claiming], 2**31)) == [plain, claiming]

@@ -1,5 +1,6 @@
 """Usage that was stored prices and attributes as it did before."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -7,12 +8,13 @@ from hypothesis import given, settings
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.observations import Observation
+from gpucost.core.metering.observations import ClaimedDevice, Observation
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage import compressed_documents
 from gpucost.storage.usage_documents import read_usage, usage_document
 from tests.core.generated_observations import cluster_observations, metering_rules
+from tests.core.single_node_cluster import observation
 
 UNITS = (
     BusinessUnit("labelled", pod_labels={"label_team": "x"}),
@@ -35,3 +37,19 @@ def test_stored_usage_equals_the_original(observation: Observation, metering: Me
     items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
     stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), compressed_documents.unpack(items))
     assert attribute_usage(stored, rules) == attribute_usage(usage, rules)
+
+
+def test_claims_are_stored_and_pods_without_take_no_space() -> None:
+    usage = meter(observation(), MeteringRules())
+    assert "claims" not in usage_document(usage)
+    (pod_usage,) = usage.pods
+    device = ClaimedDevice("claim", "n1", "GPU-0", "", "gpu-0", "gpu.nvidia.com")
+    claiming = replace(pod_usage, pod=replace(pod_usage.pod, claimed_device=device))
+    items = [
+        {"b": {"B": piece}}
+        for piece in compressed_documents.pack(usage_document(replace(usage, pods=(pod_usage, claiming))))
+    ]
+    stored = read_usage("c", usage.hour, compressed_documents.unpack(items))
+    first, second = (attributed.pod.claimed_device for attributed in stored.pods)
+    assert first is None
+    assert second is not None and (second.claim, second.driver) == ("claim", "gpu.nvidia.com")

@@ -1795,6 +1795,18 @@ export interface components {
              */
             shared_from: string;
             /**
+             * Resource Claim
+             * @description The ResourceClaim (DRA) that holds the GPUs; only if the pod does not request them
+             * @default
+             */
+            resource_claim?: string;
+            /**
+             * Dra Driver
+             * @description The DRA driver of the claim; only with `resource_claim`
+             * @default
+             */
+            dra_driver?: string;
+            /**
              * Used Beyond Allocation Gpu Hours
              * @description Use of a shared GPU beyond the allocated part. No sum includes it
              */
@@ -3498,7 +3510,7 @@ export interface operations {
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
-                /** @description Comma-separated dimensions: business_unit, cluster, namespace, workload_kind, workload, node_pool, instance_type, capacity_type, gpu_model, resource, zone, label:<name> of the settings' cost_labels; pod and node for at most 48 hours. Default: one row per period */
+                /** @description Comma-separated dimensions: business_unit, cluster, namespace, workload_kind, workload, node_pool, instance_type, capacity_type, gpu_model, resource, zone, label:<name> of the settings' cost_labels; pod, node, resource_claim and dra_driver for at most 48 hours. Default: one row per period */
                 group_by?: string;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3528,6 +3540,10 @@ export interface operations {
                 pod?: string | null;
                 /** @description Only rows of these nodes, at most 48 hours: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 node?: string | null;
+                /** @description Only rows of these ResourceClaims (DRA), at most 48 hours: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                resource_claim?: string | null;
+                /** @description Only rows of claims of these DRA drivers, at most 48 hours: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                dra_driver?: string | null;
                 /** @description How to report idle costs (unallocated + stranded + unobserved + host + residual): hidden shows them in the totals only; separate adds a row of kind idle to every period; shared-by-allocation and shared-evenly share them among the groups of each cluster and period. All except hidden add idle_gpu_hours, idle_usd and cost_usd (allocated + idle) to every row */
                 idle?: "hidden" | "separate" | "shared-by-allocation" | "shared-evenly";
                 /** @description Comma-separated figures, dimensions of group_by, or start; a leading - sorts in descending order. Default: time, then names */
@@ -4113,6 +4129,10 @@ export interface operations {
                 node?: string | null;
                 /** @description Only rows of these node pools: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 node_pool?: string | null;
+                /** @description Only rows of these ResourceClaims (DRA), at most 48 hours: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                resource_claim?: string | null;
+                /** @description Only rows of claims of these DRA drivers, at most 48 hours: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                dra_driver?: string | null;
                 /** @description Maximum number of rows per page */
                 limit?: number;
                 /** @description Cursor from the previous page. Send it with the same parameters */

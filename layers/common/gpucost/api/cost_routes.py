@@ -49,6 +49,8 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         label: parameters.Label = None,
         pod: parameters.Pod = None,
         node: parameters.Node = None,
+        resource_claim: parameters.ResourceClaim = None,
+        dra_driver: parameters.DraDriver = None,
         idle: parameters.Idle = "hidden",
         sort: parameters.Sort = "",
         limit: parameters.Limit = MAX_PAGE_SIZE,
@@ -65,7 +67,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             "business_unit": business_unit, "namespace": namespace, "workload_kind": workload_kind,
             "workload": workload, "node_pool": node_pool, "instance_type": instance_type,
             "capacity_type": capacity_type, "gpu_model": gpu_model, "resource": resource, "zone": zone,
-            "label": label, "pod": pod, "node": node,
+            "label": label, "pod": pod, "node": node, "resource_claim": resource_claim, "dra_driver": dra_driver,
         }  # fmt: skip
         query_parameters = QueryParameters(
             start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor

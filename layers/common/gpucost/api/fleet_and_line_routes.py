@@ -61,6 +61,10 @@ class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gp
     split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
     price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
     shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
+    resource_claim: str = Field(
+        "", description="The ResourceClaim (DRA) that holds the GPUs; only if the pod does not request them"
+    )
+    dra_driver: str = Field("", description="The DRA driver of the claim; only with `resource_claim`")
 
 
 class LinesResponse(PeriodResponse):
@@ -111,6 +115,8 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         pod: parameters.Pod = None,
         node: parameters.Node = None,
         node_pool: parameters.NodePool = None,
+        resource_claim: parameters.ResourceClaim = None,
+        dra_driver: parameters.DraDriver = None,
         limit: parameters.LineLimit = DEFAULT_LINES,
         cursor: parameters.Cursor = None,
     ) -> Response[str]:
@@ -121,7 +127,7 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         """
         filters = {
             "business_unit": business_unit, "namespace": namespace, "workload": workload, "pod": pod, "node": node,
-            "node_pool": node_pool,
+            "node_pool": node_pool, "resource_claim": resource_claim, "dra_driver": dra_driver,
         }  # fmt: skip
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor

@@ -74,6 +74,10 @@ class Line(NamedTuple):
     """Use of a shared device beyond the pod's part: for information, not part of any sum."""
     shared_from: str = ""
     """The shared business unit whose cost this line distributes; "" for a unit's direct cost."""
+    resource_claim: str = ""
+    """The ResourceClaim (DRA) in the namespace through which the pod holds the GPUs; "" for what it requests."""
+    dra_driver: str = ""
+    """The DRA driver of the claim's devices."""
 
     def costs(self) -> Costs:
         """Return what the line adds to a sum.
@@ -93,11 +97,12 @@ class Line(NamedTuple):
         )
 
     def figures(self) -> dict[str, Any]:
-        """Return the fields as published, with amounts as decimals."""
+        """Return the fields as published, with amounts as decimals; those of a claim only if there is one."""
         amounts = {name: getattr(self, name) for name in LINE_AMOUNTS}
-        return self._asdict() | {
-            name: None if amount is None else to_decimal(amount) for name, amount in amounts.items()
-        }
+        fields = self._asdict()
+        if not self.resource_claim:
+            del fields["resource_claim"], fields["dra_driver"]
+        return fields | {name: None if amount is None else to_decimal(amount) for name, amount in amounts.items()}
 
 
 LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith("_gpu_hours")) + tuple(

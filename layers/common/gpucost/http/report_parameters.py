@@ -52,7 +52,7 @@ GroupBy = Annotated[
     Query(
         description="Comma-separated dimensions: business_unit, cluster, namespace, workload_kind, workload, "
         "node_pool, instance_type, capacity_type, gpu_model, resource, zone, label:<name> of the settings' "
-        "cost_labels; pod and node for at most 48 hours. Default: one row per period",
+        "cost_labels; pod, node, resource_claim and dra_driver for at most 48 hours. Default: one row per period",
         examples=["business_unit", "business_unit,namespace", "label:team,gpu_model"],
     ),
 ]
@@ -105,6 +105,17 @@ Pod = Annotated[
 Node = Annotated[
     str | None,
     Query(description=f"Only rows of these nodes, at most 48 hours: {_FILTER_SYNTAX}", examples=["ip-10-0-1-7*"]),
+]
+ResourceClaim = Annotated[
+    str | None,
+    Query(description=f"Only rows of these ResourceClaims (DRA), at most 48 hours: {_FILTER_SYNTAX}", examples=["gpu"]),
+]
+DraDriver = Annotated[
+    str | None,
+    Query(
+        description=f"Only rows of claims of these DRA drivers, at most 48 hours: {_FILTER_SYNTAX}",
+        examples=["gpu.nvidia.com"],
+    ),
 ]
 Idle = Annotated[
     IdlePolicy,

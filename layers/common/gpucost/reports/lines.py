@@ -13,7 +13,7 @@ from gpucost.storage.ports import PublishedHours
 
 DEFAULT_LINES, MAX_LINES_PER_PAGE = 500, 2_000
 """Rows per page."""
-LINE_FILTERS = ("business_unit", "namespace", "workload", "pod", "node", "node_pool")
+LINE_FILTERS = ("business_unit", "namespace", "workload", "pod", "node", "node_pool", "resource_claim", "dra_driver")
 
 
 class LineReports:

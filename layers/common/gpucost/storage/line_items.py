@@ -19,6 +19,8 @@ from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
 LINES_SCHEMA_VERSION = 2
 _FIELD_NAMES = Line._fields
+_BLANK_BY_DEFAULT = {"resource_claim", "dra_driver"}
+"""Fields that are stored only if a line has them, so that lines without claims are no larger."""
 _DECIMAL_FIELDS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
 
@@ -36,7 +38,12 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
         expires_at: expiry in seconds since the epoch.
     """
     columns = zip(_FIELD_NAMES, zip(*lines, strict=True), strict=True)
-    document = {"rows": len(lines), "columns": {name: _column(cells) for name, cells in columns}}
+    document = {
+        "rows": len(lines),
+        "columns": {
+            name: column for name, cells in columns if (column := _column(cells)) != "" or name not in _BLANK_BY_DEFAULT
+        },
+    }
     chunks = compressed_documents.pack(document)
     return [
         {

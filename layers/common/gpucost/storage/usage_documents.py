@@ -5,6 +5,7 @@ A node's facts are stored once and referred to by number.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import Any
 from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
-from gpucost.core.metering.observations import PodObservation
+from gpucost.core.metering.observations import ClaimedDevice, PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
@@ -80,6 +81,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
             if pod_usage.pod.namespace_labels
         },
         "pods": _columns(pods),
+        **_claims(usage.pods),
         "nodes": None if nodes is None else _columns(nodes),
     }
 
@@ -101,7 +103,9 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
         cluster=cluster,
         hour=hour,
         coverage=Coverage(Decimal(allocation), None if utilization is None else Decimal(utilization)),
-        pods=tuple(_pod(row, nodes, namespaces) for row in _rows(document["pods"])),
+        pods=_with_claims(
+            [_pod(row, nodes, namespaces) for row in _rows(document["pods"])], document.get("claims", [])
+        ),
         nodes=None
         if accounts is None
         else tuple(
@@ -109,6 +113,24 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
         ),
         notes=tuple(document["notes"]),
     )
+
+
+def _claims(pods: Sequence[PodUsage]) -> dict[str, Any]:
+    """Return what pods hold through claims, by the pods' position; nothing if there is none."""
+    claims = [
+        [position, claimed.claim, claimed.driver]
+        for position, claimed in enumerate(pod_usage.pod.claimed_device for pod_usage in pods)
+        if claimed is not None
+    ]
+    return {"claims": _columns(claims)} if claims else {}
+
+
+def _with_claims(pods: list[PodUsage], columns: Sequence[Sequence[Any]]) -> tuple[PodUsage, ...]:
+    for position, claim, driver in _rows(columns):
+        pod = pods[position].pod
+        claimed = ClaimedDevice(claim, pod.node, uuid="", mig_instance="", driver=driver)
+        pods[position] = replace(pods[position], pod=replace(pod, claimed_device=claimed))
+    return tuple(pods)
 
 
 def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dict[str, str]]) -> PodUsage:

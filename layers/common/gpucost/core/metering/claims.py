@@ -3,27 +3,49 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import AdvertisedGpus, cut_at_interval_edges
 from gpucost.core.metering.device_use import DeviceHour
+from gpucost.core.metering.gpu_models import profile_share
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.holdings import NodeKey
+from gpucost.core.metering.mig_partitions import Partition, are_disjoint, claimable_share, partition_of
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
-from gpucost.core.metering.observations import ClaimedDevice
+from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries
 from gpucost.core.metering.usage import PodUsage
 
 _MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "process", "shared", "node", "cluster")
+_SAMPLES_WHILE_CLAIMED = 2
+"""The most samples without a claim of a partition that was created for one: labels may come, or go, a scrape later."""
+
+
+class OfferedTime(NamedTuple):
+    """A device in a node's ResourceSlices, and when it was there."""
+
+    name: str
+    time: IntervalMs
 
 
 def gpus_for_claims(
-    lifecycles: Mapping[str, Sequence[NodeLifecycle]], devices: Iterable[DeviceHour]
-) -> dict[NodeKey, AdvertisedGpus]:
-    """Return the nodes whose GPUs a DRA driver offers, with the GPUs that their exporters report.
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]],
+    devices: Iterable[DeviceHour],
+    holdings: Iterable[PodUsage] = (),
+    offered: Mapping[str, Sequence[OfferedTime]] | None = None,
+) -> dict[NodeKey, Sequence[AdvertisedGpus]]:
+    """Return the nodes whose GPUs a DRA driver offers, with the GPUs that claims hold or can have, by time.
 
-    No metric has a node's ResourceSlices. A node offers its GPUs to claims if it advertises none, and an exporter
-    reports a claim on it or on a node of its instance type and node pool.
+    A node offers its GPUs to claims if it advertises none, and a collector reports its ResourceSlices. Without a
+    collector, the GPUs that its exporter reports are offered, if an exporter reports a claim on it or on a node of its
+    instance type and node pool. Of a GPU with partitions, claims can have what further partitions can have.
+
+    Args:
+        lifecycles: the nodes by name.
+        devices: all devices that exporters report.
+        holdings: what pods hold.
+        offered: by node, the devices in its ResourceSlices, and when they were.
     """
     silent = [
         lifecycle
@@ -36,52 +58,169 @@ def gpus_for_claims(
     on_node: dict[str, list[DeviceHour]] = {}
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
+    held: dict[NodeKey, list[PodUsage]] = {}
+    for holding in holdings:
+        if holding.pod.claimed_device is not None:
+            held.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
     pools = {
         _pool(lifecycle.node)
         for lifecycle in silent
         if any(series.resource_claim for device in on_node.get(lifecycle.node.name, ()) for series in device.series)
     }
-    offered: dict[NodeKey, AdvertisedGpus] = {}
+    gpus: dict[NodeKey, Sequence[AdvertisedGpus]] = {}
     for lifecycle in silent:
         node = lifecycle.node
-        times = [time for device in on_node.get(node.name, ()) for time in device.observed_times]
-        if _pool(node) in pools and times:
-            reported = IntervalMs(min(time.start for time in times), max(time.end for time in times))
-            series = [series for device in on_node[node.name] for series in device.series]
-            gpus = max_simultaneous_devices(series) * node.gpu_fraction
-            offered[node.name, node.provider_id] = AdvertisedGpus(reported.overlap(lifecycle.present), gpus, gpus)
-    return offered
+        key = node.name, node.provider_id
+        if offered and node.name in offered:
+            gpus[key] = _gpus_in_slices(lifecycle, held.get(key, ()), offered[node.name])
+        elif _pool(node) in pools and any(device.observed_times for device in on_node.get(node.name, ())):
+            gpus[key] = _gpus_of_exporter(lifecycle, held.get(key, ()), on_node[node.name])
+    return gpus
 
 
 def _pool(node: GpuNode) -> tuple[str, str]:
     return node.instance_type, node.node_pool
 
 
-def share_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
-    """Divide each claimed device equally among the pods that hold it at a time.
+def _gpus_in_slices(
+    lifecycle: NodeLifecycle, held: Sequence[PodUsage], offered: Sequence[OfferedTime]
+) -> list[AdvertisedGpus]:
+    """Return the GPUs of a node that claims hold, or that devices in its ResourceSlices let claims have."""
+    gpus = []
+    times = [[time.time for time in offered], [holding.held for holding in held]]
+    for piece in cut_at_interval_edges(lifecycle.present, *times):
+        names = {device.name for device in offered if device.time.contains(piece.start)}
+        held_names = {name for holding, name in _named(held) if holding.held.contains(piece.start)}
+        if names:
+            partitions = _partitions_by_gpu(names)
+            whole = {name for name in names | held_names if partition_of(name) is None}
+            of_claims = _partitions_by_gpu(held_names)
+            usable = (
+                _held_or_claimable(
+                    lifecycle.node, of_claims.get(gpu, set()), partitions.get(gpu, set()), is_offered_whole=gpu in whole
+                )
+                for gpu in whole | partitions.keys() | of_claims.keys()
+            )
+            total = sum(usable, Fraction(0)) * lifecycle.node.gpu_fraction
+            gpus.append(AdvertisedGpus(piece, total, total))
+    return gpus
 
-    A holding whose device is shared is replaced by one for each time in which the same pods share it. So a node's pods
-    hold no more than its devices at any time.
+
+def _held_or_claimable(
+    node: GpuNode, held: set[Partition], offered: set[Partition] | None, *, is_offered_whole: bool
+) -> Fraction:
+    """Return the part of a GPU that claims hold as partitions, or can have; all of it if that is unknown."""
+    if is_offered_whole and not held:
+        return Fraction(1)
+    claimable = claimable_share(node.gpu_model, held, offered)
+    if claimable is None:
+        return Fraction(1)
+    shares = (profile_share(partition.profile, node.gpu_model) or 0 for partition in held)
+    return min(Fraction(1), claimable + sum(shares, Fraction(0)))
+
+
+def _gpus_of_exporter(
+    lifecycle: NodeLifecycle, held: Sequence[PodUsage], devices: Sequence[DeviceHour]
+) -> list[AdvertisedGpus]:
+    """Return the GPUs of a node that its exporter reports, less what no claim can have of GPUs with partitions."""
+    node = lifecycle.node
+    observed = [time for device in devices for time in device.observed_times]
+    reported = IntervalMs(min(time.start for time in observed), max(time.end for time in observed))
+    reported = reported.overlap(lifecycle.present)
+    series = [series for device in devices for series in device.series]
+    gpus = Fraction(max_simultaneous_devices(series))
+    layouts = _static_layouts(series)
+    for layout in layouts.values():
+        shares = [profile_share(profile, node.gpu_model) for profile in layout]
+        if None not in shares:
+            gpus -= max(Fraction(0), 1 - sum((share or 0 for share in shares), Fraction(0)))
+    dynamic = [
+        (holding, name)
+        for holding, name in _named(held)
+        if partition_of(name) and holding.pod.claimed_device and holding.pod.claimed_device.uuid not in layouts
+    ]
+    advertised = []
+    for piece in cut_at_interval_edges(reported, [holding.held for holding, _ in dynamic]):
+        partitions = _partitions_by_gpu(name for holding, name in dynamic if holding.held.contains(piece.start))
+        usable = (_held_or_claimable(node, of_gpu, None, is_offered_whole=True) for of_gpu in partitions.values())
+        total = (gpus - len(partitions) + sum(usable, Fraction(0))) * node.gpu_fraction
+        advertised.append(AdvertisedGpus(piece, total, total))
+    return advertised
+
+
+def _static_layouts(series: Iterable[DeviceSeries]) -> dict[str, list[str]]:
+    """Return the profiles of the partitions of GPUs whose partitions exist without claims, by UUID.
+
+    Where the driver creates partitions for claims, none exists without one, except for a moment.
     """
-    by_device: dict[tuple[str, ClaimedDevice], list[PodUsage]] = {}
+    profiles: dict[tuple[str, str], str] = {}
+    static: set[str] = set()
+    for device in series:
+        if device.mig_instance:
+            profiles[device.uuid, device.mig_instance] = device.mig_profile
+            samples = device.sample_count if device.samples is None else len(device.samples)
+            if not device.resource_claim and samples > _SAMPLES_WHILE_CLAIMED:
+                static.add(device.uuid)
+    layouts: dict[str, list[str]] = {}
+    for (uuid, _), profile in profiles.items():
+        if uuid in static:
+            layouts.setdefault(uuid, []).append(profile)
+    return layouts
+
+
+def _named(holdings: Iterable[PodUsage]) -> list[tuple[PodUsage, str]]:
+    """Return what pods hold through claims, with the devices' names in ResourceSlices."""
+    devices = ((holding, holding.pod.claimed_device) for holding in holdings)
+    return [(holding, device.name) for holding, device in devices if device is not None and device.name]
+
+
+def _partitions_by_gpu(names: Iterable[str]) -> dict[str, set[Partition]]:
+    by_gpu: dict[str, set[Partition]] = {}
+    for partition in map(partition_of, names):
+        if partition is not None:
+            by_gpu.setdefault(partition.gpu, set()).add(partition)
+    return by_gpu
+
+
+def share_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
+    """Divide each claimed device equally among the pods that hold it at a time, and a GPU among its partitions.
+
+    The shares of a GPU's partitions can add up to more than the GPU (3g+2g+1g with double memory is 29/28). They are
+    scaled down while they do. A holding whose share changes is replaced by one for each time in which it does not. So
+    a node's pods hold no more than its devices at any time.
+    """
+    on_gpu: dict[tuple[str, str, str], list[PodUsage]] = {}
     for holding in holdings:
         if holding.pod.claimed_device is not None:
-            by_device.setdefault((holding.pod.namespace, holding.pod.claimed_device), []).append(holding)
+            key = holding.node.name, holding.node.provider_id, _gpu_of(holding.pod.claimed_device)
+            on_gpu.setdefault(key, []).append(holding)
     pieces: dict[int, list[PodUsage]] = {}
-    for sharers in by_device.values():
-        if len(sharers) > 1:
-            for sharer in sharers:
-                pieces[id(sharer)] = list(_pieces(sharer, sharers))
+    for holders in on_gpu.values():
+        for holder in holders if len(holders) > 1 else ():
+            divided = list(_pieces(holder, holders))
+            if any(piece.share is not holder.share for piece in divided):
+                pieces[id(holder)] = divided
     return [piece for holding in holdings for piece in pieces.get(id(holding), [holding])] if pieces else holdings
 
 
-def _pieces(holding: PodUsage, sharers: Sequence[PodUsage]) -> Iterable[PodUsage]:
-    for time in cut_at_interval_edges(holding.held, [sharer.held for sharer in sharers]):
-        count = sum(sharer.held.contains(time.start) for sharer in sharers)
-        share = holding.share
+def _gpu_of(device: ClaimedDevice) -> str:
+    partition = partition_of(device.name)
+    return partition.gpu if partition else device.name or device.uuid
+
+
+def _pieces(holding: PodUsage, holders: Sequence[PodUsage]) -> Iterable[PodUsage]:
+    others = [other for other in holders if other.held.overlap(holding.held).length]
+    for time in cut_at_interval_edges(holding.held, [other.held for other in others]):
+        present = [other for other in others if other.held.contains(time.start)]
+        count = sum(_claim_of(other) == _claim_of(holding) for other in present)
+        share, scale = holding.share, _scale(present)
+        if count > 1:
+            share = GpuShare(share.gpus_per_unit * scale / count, "sharing", count)
+        elif scale != 1:
+            share = GpuShare(share.gpus_per_unit * scale, share.source, share.replicas)
         yield replace(
             holding,
-            share=share if count == 1 else GpuShare(share.gpus_per_unit / count, "sharing", count),
+            share=share,
             held=time,
             running=holding.running.overlap(time),
             last_sample_ms=min(holding.last_sample_ms, time.end),
@@ -89,16 +228,32 @@ def _pieces(holding: PodUsage, sharers: Sequence[PodUsage]) -> Iterable[PodUsage
         )
 
 
+def _claim_of(holding: PodUsage) -> tuple[str, ClaimedDevice | None]:
+    return holding.pod.namespace, holding.pod.claimed_device
+
+
+def _scale(holders: Sequence[PodUsage]) -> Fraction:
+    """Return the factor for the shares of a GPU's partitions at a time; 1 if its holders contradict each other."""
+    shares = {_claim_of(holder): holder.share.gpus_per_unit for holder in holders}
+    total, gpu = sum(shares.values(), Fraction(0)), holders[0].node.gpu_fraction
+    if total <= gpu:
+        return Fraction(1)
+    partitions = [partition_of(device.name) for _, device in shares if device is not None]
+    of_gpu = [partition for partition in partitions if partition is not None]
+    is_possible = len(of_gpu) == len(partitions) and are_disjoint(of_gpu, holders[0].node.gpu_model)
+    return gpu / total if is_possible else Fraction(1)
+
+
 def merge_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
-    """Merge what each pod holds of one resource through claims, so that it has one line in the ledger.
+    """Merge what each pod holds of one resource through one claim, so that it has one line in the ledger.
 
     The share is the mean over the time held. GPU-milliseconds do not change.
     """
     merged: dict[tuple[str, ...], list[PodUsage]] = {}
     for holding in holdings:
         if holding.pod.claimed_device is not None:
-            pod, node = holding.pod, holding.node
-            key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, holding.resource)
+            pod, node, claim = holding.pod, holding.node, holding.pod.claimed_device.claim
+            key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, holding.resource, claim)
             merged.setdefault(key, []).append(holding)
     if not merged:
         return holdings

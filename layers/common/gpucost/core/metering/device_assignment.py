@@ -150,7 +150,8 @@ def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignment
     scaled = list(holdings)
     for index, devices in assignments.devices_of.items():
         holding = scaled[index]
-        if holding.resource.startswith(MIG_PREFIX) and holding.node.mig_layouts:
+        is_claimed = holding.pod.claimed_device is not None  # its share depends on the partitions held with it
+        if holding.resource.startswith(MIG_PREFIX) and holding.node.mig_layouts and not is_claimed:
             gpus = [device.key[1] for device in devices if device.key[1] in holding.node.mig_layouts]
             share = holding.node.mig_share_on(holding.resource, gpus) if gpus else holding.share
             if share.gpus_per_unit != holding.share.gpus_per_unit:

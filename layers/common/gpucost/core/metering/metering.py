@@ -11,7 +11,7 @@ from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
-from gpucost.core.metering.claims import gpus_for_claims, merge_claimed_devices, share_claimed_devices
+from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_claimed_devices, share_claimed_devices
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
 from gpucost.core.metering.exporter_conflicts import (
@@ -106,10 +106,20 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             unobserved,
             rules,
             notes,
-            gpus_for_claims(lifecycles, devices),
+            gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans)),
         ),
         notes=suspect_first(notes),
     )
+
+
+def _offered_times(observation: Observation, spans: SpanReader) -> dict[str, list[OfferedTime]]:
+    """Return, by node, the devices in ResourceSlices and when they were there."""
+    offered: dict[str, list[OfferedTime]] = {}
+    for device in observation.offered_devices:
+        time = spans.span(device.sample_times).time
+        if time.length:
+            offered.setdefault(device.node, []).append(OfferedTime(device.name, time))
+    return offered
 
 
 def _trusted_devices(
@@ -220,7 +230,7 @@ def _usage_of_nodes(
     unobserved: Sequence[IntervalMs],
     rules: MeteringRules,
     notes: list[str],
-    for_claims: Mapping[NodeKey, AdvertisedGpus],
+    for_claims: Mapping[NodeKey, Sequence[AdvertisedGpus]],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[PodUsage]] = {}
@@ -235,7 +245,7 @@ def _usage_of_nodes(
                 key = name, lifecycle.node.provider_id
                 node_holdings = on_node.pop(key, [])
                 advertised: Sequence[AdvertisedGpus] = (
-                    [for_claims[key]]
+                    for_claims[key]
                     if key in for_claims
                     else advertised_gpus(lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity)
                 )
@@ -292,14 +302,28 @@ def _device_coverage(
             for device in on_node.pop(lifecycle.node.name, [])
             if overlap_length(device.observed_times, lifecycle.present)
         ]
-        expected_ms += lifecycle.present.length * (len(node_devices) or lifecycle.node.devices or 1)
-        for device in node_devices:
-            device_ms, present_ms = overlap_length(device.observed_times, lifecycle.present), lifecycle.present.length
-            observed_ms += present_ms if 2 * (present_ms - device_ms) <= 3 * device.interval else device_ms
+        times = [(device.interval, device.observed_times) for device in node_devices]
+        if not lifecycle.states:  # a DRA driver may create and remove partitions, so each of its GPUs counts once
+            times = _times_by_gpu(node_devices)
+        expected_ms += lifecycle.present.length * (len(times) or lifecycle.node.devices or 1)
+        for interval, observed_times in times:
+            device_ms, present_ms = overlap_length(observed_times, lifecycle.present), lifecycle.present.length
+            observed_ms += present_ms if 2 * (present_ms - device_ms) <= 3 * interval else device_ms
     for others in on_node.values():
         expected_ms += window.length * len(others)
         observed_ms += sum(overlap_length(device.observed_times, window) for device in others)
     return quantize(Fraction(observed_ms, expected_ms)) if expected_ms else Decimal(0)
+
+
+def _times_by_gpu(devices: Sequence[DeviceHour]) -> list[tuple[int, list[IntervalMs]]]:
+    """Return, for each GPU, the scrape interval and the times in which any of its devices was observed."""
+    by_uuid: dict[str, list[DeviceHour]] = {}
+    for device in devices:
+        by_uuid.setdefault(device.key[1], []).append(device)
+    return [
+        (max(device.interval for device in of_gpu), union(time for device in of_gpu for time in device.observed_times))
+        for of_gpu in by_uuid.values()
+    ]
 
 
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:

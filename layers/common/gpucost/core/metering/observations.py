@@ -45,6 +45,10 @@ class ClaimedDevice(NamedTuple):
     node: str
     uuid: str
     mig_instance: str
+    name: str = ""
+    """The device's name in its ResourceSlice: `gpu-0`, `gpu-0-mig-1g5gb-19-4`."""
+    driver: str = ""
+    """The DRA driver that offers it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,18 @@ class DeviceSeries(NamedTuple):
     """The sum of the samples' values."""
     samples: tuple[tuple[int, Decimal], ...] | None = None
     """Times and values of the samples; None if there is a sample at every scrape, so that sum and count suffice."""
+    claimed_name: str = ""
+    """The name in its ResourceSlice of the device that the claim allocates."""
+    dra_driver: str = ""
+    """The DRA driver of the claim's device."""
+
+
+class OfferedDevice(NamedTuple):
+    """A device in a ResourceSlice, which claims can have."""
+
+    node: str
+    name: str
+    sample_times: SampleTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +168,5 @@ class Observation:
     process_devices: tuple[DeviceSeries, ...] = ()
     """Shared devices by the signal that exporters report per process, if metering needs it."""
     notes: tuple[str, ...] = ()
+    offered_devices: tuple[OfferedDevice, ...] = ()
+    """The devices in ResourceSlices; empty if no collector reports them."""

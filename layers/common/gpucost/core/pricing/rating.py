@@ -185,6 +185,7 @@ def _line(
     )
     observation, node = pod.pod, pod.node
     business_unit, labels = charge_to(observation)
+    claimed = observation.claimed_device
     priced = node_cost if isinstance(node_cost, NodeCost) else None
     is_priced = hourly is not None
     is_unmeasured = pod.utilization_source == "none" and pod.running.length > 0
@@ -221,6 +222,8 @@ def _line(
         used_beyond_allocation_gpu_hours=to_fixed_point(Fraction(pod.used_beyond_allocation_gpu_ms, HOUR_MS))
         if pod.used_beyond_allocation_gpu_ms
         else 0,
+        resource_claim=claimed.claim if claimed else "",
+        dra_driver=claimed.driver if claimed else "",
     )
 
 

@@ -9,11 +9,11 @@ from gpucost.core.rollups import FactKey
 
 DIMENSIONS: Final = (
     "business_unit", "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
-    "gpu_model", "resource", "zone", "pod", "node",
+    "gpu_model", "resource", "zone", "pod", "node", "resource_claim", "dra_driver",
 )  # fmt: skip
 """In addition, `label:<name>` is a dimension for each of the settings' `cost_labels`."""
 LABEL_PREFIX: Final = "label:"
-LINE_DIMENSIONS: Final = frozenset({"pod", "node"})
+LINE_DIMENSIONS: Final = frozenset({"pod", "node", "resource_claim", "dra_driver"})
 """Dimensions that only an hour's lines have; day facts have the others, too."""
 DAY_DIMENSIONS: Final = frozenset({"business_unit", "cluster"})
 SUMMARY_DIMENSIONS: Final = DAY_DIMENSIONS | {"namespace"}

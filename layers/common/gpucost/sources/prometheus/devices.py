@@ -180,6 +180,7 @@ class DeviceTable:
     def _series(self, row: _DeviceSeriesRow) -> DeviceSeries:
         node, uuid, mig_instance = row.key
         namespace, pod = row.pod
+        claim = row.labels.get("dra_claim_name", "") if pod else ""
         return DeviceSeries(
             node=node,
             uuid=uuid,
@@ -190,13 +191,15 @@ class DeviceTable:
             pod=pod,
             uid=row.labels.get("pod_uid", "") if pod else "",
             slot=row.labels.get("vgpu", ""),
-            resource_claim=row.labels.get("dra_claim_name", "") if pod else "",
+            resource_claim=claim,
             scrape_target=row.target,
             scale=row.signal.scale,
             signal_rank=self.rank,
             sample_count=row.sample_count,
             sample_sum=row.sample_sum,
             samples=row.raw_samples,
+            claimed_name=row.labels.get("dra_device_name", "") if claim else "",
+            dra_driver=row.labels.get("dra_driver_name", "") if claim else "",
         )
 
 

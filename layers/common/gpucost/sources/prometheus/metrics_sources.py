@@ -8,10 +8,14 @@ from typing import Literal
 
 from gpucost.settings.metrics_sources import MetricsSourcesSettings
 
-MetricsSource = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter"]
+MetricsSource = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter", "kube_dra_exporter"]
 METRICS_SOURCES: tuple[MetricsSource, ...] = ("kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter")
+"""The sources of which settings can select series."""
 KUBE_STATE_METRICS: MetricsSource = "kube_state_metrics"
 _PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
+    ("kube_resourceslice_device_capacity_", "kube_dra_exporter"),
+    ("kube_resourceclaim_status_allocated_device", "kube_dra_exporter"),
+    ("kube_resourceclaim_status_reserved_for_pod", "kube_dra_exporter"),
     ("kube_", "kube_state_metrics"),
     ("dcgm_", "dcgm_exporter"),
     ("neuron", "neuron_monitor"),

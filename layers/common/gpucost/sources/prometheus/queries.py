@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpucost.core.hours import HOUR_MS
+from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
 from gpucost.core.metering.signals import Signal
+from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.metrics_sources import (
     KUBE_STATE_METRICS,
     MetricsSource,
@@ -199,6 +201,20 @@ class Queries:
             }
         )
 
+    def claim_objects(self) -> str:
+        """Devices of ResourceSlices, devices of claims, and pods of claims: samples in the window, by metric."""
+        of_driver = f"driver={quote(DRA_GPU_DRIVER)}"
+        statistics: dict[str, str] = {}
+        for collector in CLAIM_COLLECTORS:
+            for metric, shard_by, matchers in (
+                (collector.devices, collector.device_labels.device, [of_driver]),
+                (collector.allocations, collector.claim, [of_driver]),
+                (collector.reservations, collector.claim, []),
+            ):
+                series = self.series_selector(metric, *matchers, shard_by=shard_by)
+                statistics[metric] = f"count_over_time({series}{HOUR_WINDOW.range})"
+        return union(statistics)
+
     def labels(self, *, of_pods: bool, of_namespaces: bool) -> str | None:
         """Labels of pods and of namespaces; None if neither is requested."""
         statistics: dict[str, str] = {}
@@ -283,6 +299,10 @@ class Queries:
             'phase=~"(Running|Succeeded|Failed)?"',
             metrics_source=KUBE_STATE_METRICS,
         )
+
+    def claim_object_metrics(self, metric: str, label: str, values: Iterable[str]) -> str:
+        """A collector's series of some nodes' ResourceSlices, or of some claims."""
+        return self.series_selector(metric, f"{label}=~{any_of_values(values)}")
 
     def owner_metrics(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
         """The owners of some ReplicaSets or Jobs."""

@@ -1,6 +1,6 @@
 """Reads observations from Prometheus: five to eight queries for an hour, and raw samples of what changed."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -9,7 +9,13 @@ from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
-from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
+from gpucost.core.metering.observations import (
+    LOOK_AROUND_MS,
+    DeviceSeries,
+    NodeObservation,
+    Observation,
+    ScrapeTarget,
+)
 from gpucost.core.metering.signals import PROCESS_FAMILY
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
@@ -21,6 +27,7 @@ from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries, Window
 from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods_with_claims, unreported_claims
+from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
@@ -170,6 +177,18 @@ class PrometheusReader:
             pods.with_owner_and_labels(pod)
             for pod in claiming_pods(devices, rows["owners"].get("claim", []), pod_observations)
         ]
+        silent_nodes = _silent_nodes(node_observations, devices) if rows["nodes"].get("kept") else set()
+        collected = self._read_claim_objects(rows["owners"].get("claim", []), silent_nodes, hour)
+        if collected:
+            of_claims = {
+                (tables.exported_label(labels, "namespace"), labels.get("resourceclaim_name", ""))
+                for labels, _ in rows["owners"].get("claim", [])
+            }
+            claiming += [
+                pods.with_owner_and_labels(pod)
+                for pod in collected.claiming_pods(of_claims, claiming, pod_observations)
+            ]
+            scrapes |= collected.scrapes
         device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
         notes = [*pods.labels.notes]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
@@ -186,6 +205,7 @@ class PrometheusReader:
             collects_capacity=bool(rows["nodes"].get("kept")),
             process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
+            offered_devices=collected.offered_devices() if collected else (),
         )
 
     def _extend_across_gaps(
@@ -269,6 +289,34 @@ class PrometheusReader:
         for uids in _chunks(list(ended)):
             self._read_pods(pods, (), PodMatcher("uid", tuple(uids)), hour)
         self._read_missing_owners(pods, ended.values(), hour)
+
+    def _read_claim_objects(
+        self, claims: tables.Rows, silent_nodes: Collection[str], hour: datetime
+    ) -> ClaimTable | None:
+        """ResourceSlices and claims; None without a collector. Most clusters have no DRA driver, and need no query.
+
+        Args:
+            claims: `kube_pod_resourceclaim_info`.
+            silent_nodes: nodes with GPUs that advertise none, as those of a DRA driver.
+            hour: the hour.
+        """
+        if not claims and not silent_nodes:
+            return None
+        builders: QueryBuilders = {"claims": lambda queries: queries.claim_objects()}
+        (series,) = self._client.query_hours(builders, [hour]).values()
+        end = to_epoch_ms(hour + HOUR)
+        table = ClaimTable(tables.rows_at(series, end))
+        if not table:
+            return None
+        scrapes = self._scrape_times.collector_scrapes(
+            table.densest_series(), table.collector.devices, hour - LOOK_AROUND, self._look_end(hour)
+        )
+        table.set_scrapes(scrapes, IntervalMs(end - HOUR_WINDOW.length, end))
+        for (metric, label), values in table.needing_raw_samples().items():
+            for some in _chunks(values):
+                selector = self._queries.claim_object_metrics(metric, label, some)
+                table.add_raw_samples(metric, self._raw_samples_around(selector, hour))
+        return table
 
     def _read_missing_owners(self, pods: PodTable, names: Iterable[tuple[str, str]], hour: datetime) -> None:
         for kind, owners in pods.missing_owners(names).items():
@@ -382,6 +430,12 @@ def _nodes_with_gpus(devices: RowsByStatistic, requests: RowsByStatistic) -> set
     """Names of nodes on which exporters report GPUs, or on which pods request GPUs."""
     of_devices = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _all_rows(devices)}
     return of_devices | {tables.exported_label(labels, "node") for labels, _ in _all_rows(requests)}
+
+
+def _silent_nodes(nodes: Iterable[NodeObservation], devices: Iterable[DeviceSeries]) -> set[str]:
+    """Names of nodes that existed all hour, and of which an exporter reports GPUs that none of the nodes advertises."""
+    silent = {node.name for node in nodes if node.sample_times is None and not node.states}
+    return silent and {device.node for device in devices} & silent
 
 
 def _all_rows(rows: RowsByStatistic) -> Iterable[tuple[tables.Labels, object]]:

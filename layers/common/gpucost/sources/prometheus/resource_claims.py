@@ -44,7 +44,9 @@ def claiming_pods(
         )
         if is_extended and (device.namespace, device.pod) in pods_with_requests:
             continue
-        claimed_device = ClaimedDevice(device.resource_claim, device.node, device.uuid, device.mig_instance)
+        claimed_device = ClaimedDevice(
+            device.resource_claim, device.node, device.uuid, device.mig_instance, device.claimed_name, device.dra_driver
+        )
         resource = GPU if is_extended and not device.mig_profile else _resource(device)
         key = (device.namespace, device.pod, device.uid, resource, claimed_device)
         by_device.setdefault(key, []).append(device)
@@ -95,7 +97,7 @@ def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodO
     namespace, pod = names[0]
     return [
         f"{len(names)} pods have resource claims (the first is {namespace}/{pod}), and no metric says which GPUs they "
-        "hold. These GPUs count as stranded; set KUBERNETES_ENABLE_DRA in dcgm-exporter"
+        "hold. These GPUs count as stranded; set KUBERNETES_ENABLE_DRA in dcgm-exporter, or scrape kube-dra-exporter"
     ]
 
 

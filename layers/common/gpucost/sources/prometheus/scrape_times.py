@@ -8,7 +8,7 @@ from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.metrics_sources import MetricsSource
+from gpucost.sources.prometheus.metrics_sources import MetricsSource, metrics_source_of
 from gpucost.sources.prometheus.queries import (
     CAPACITY,
     NO_STATISTIC_LABEL,
@@ -44,6 +44,20 @@ class ScrapeTimesReader:
         densest = densest_series(series, _samples_of_allocation)
         return self._read(
             densest, lambda chunk: [self._pod_or_node_selector(chunk)], start, end, lambda _: "kube_state_metrics"
+        )
+
+    def collector_scrapes(
+        self, densest: DensestSeries, metric: str, start: datetime, end: datetime
+    ) -> dict[ScrapeTarget, Scrapes]:
+        """Scrapes of collectors of claims. Where `up` is not kept, they are those of the metric's densest series."""
+        instances = {labels.get("instance", "") for labels in densest.values()}
+        source = metrics_source_of(metric) or "kube_state_metrics"
+        return self._read(
+            densest,
+            lambda _: [self._queries.claim_object_metrics(metric, "instance", instances)],
+            start,
+            end,
+            lambda _: source,
         )
 
     def exporter_scrapes(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
