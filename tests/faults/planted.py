@@ -122,7 +122,7 @@ FAULTS = (
         "is_implausible = not is_amount(row.sample_sum) or row.sample_sum < 0",
     ),
     Fault("each pod is credited with all use of a shared device", f"{PACKAGE}/core/metering/utilization.py", "used_ms * sharing.replicas[index] / shared.replicas", "used_ms"),
-    Fault("a pod is credited with more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, allocated)", "credited += part"),
+    Fault("a pod is credited with more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, allocated_then)", "credited += part"),
     Fault("pods without label on a shared GPU are ignored", f"{PACKAGE}/core/metering/device_assignment.py", "if not is_shared_resource(holding) or holding.node.devices != 1:", "if True:"),
     Fault(
         "labels count even if their pod does not run",
@@ -171,7 +171,6 @@ FAULTS = (
     Fault('values per process are the use itself', f"{PACKAGE}/core/metering/process_use.py", '{uid: pod_ms / total for uid', '{uid: pod_ms / (used_ms or total) for uid', PROCESS_TESTS),
     Fault('a pod without value uses nothing of a shared GPU', f"{PACKAGE}/core/metering/utilization.py", 'left = 1 - sum(shares.by_uid.values(), ZERO)', 'left = ZERO', PROCESS_TESTS),
     Fault('pods without value get what the others used, too', f"{PACKAGE}/core/metering/utilization.py", 'left = 1 - sum(shares.by_uid.values(), ZERO)', 'left = Fraction(1)', PROCESS_TESTS),
-    Fault('use by processes is not capped at what is held', f"{PACKAGE}/core/metering/utilization.py", 'credited += min(part, allocated_then)', 'credited += part', PROCESS_TESTS),
     Fault('replicas are preferred to processes', f"{PACKAGE}/settings/__init__.py", 'Field(min_length=1)] = ("pod", "process", "shared")', 'Field(min_length=1)] = ("pod", "shared", "process")', PROCESS_TESTS),
     Fault("a line with a gap of its processes' values is as precise as one without", f"{PACKAGE}/core/metering/utilization.py", 'source = "shared"  # of a line', 'pass  # of a line', PROCESS_TESTS),
     Fault('time without value of a process is observed', f"{PACKAGE}/core/metering/utilization.py", 'if not self._prefers_processes:\n                return use', 'if not self._prefers_processes:\n                return _SharedUse(use.part_ms, whole.used_ms, whole.observed_ms, is_whole=True)', PROCESS_TESTS),
