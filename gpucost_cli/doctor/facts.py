@@ -122,6 +122,8 @@ class Facts:
     """Number of requests by GPU resource, at most at one time of the window."""
     holders: Sequence[GpuHolder] = ()
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
+    nodes_with_vgpus: frozenset[str] = frozenset()
+    """Names of nodes whose GPUs HAMi divides by cores and memory."""
     devices: Sequence[ObservedDevice] = ()
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
     """The largest value of each signal."""

@@ -147,7 +147,9 @@ def _label_sets(
     """The label sets of a device's series, and the scrapes in which each appears."""
     base = _device_labels(exporter, node, device, scraping)
     idle = {**base, **_idle_labels(exporter, node)}
-    mapped = list(holders) if exporter.maps_pods else []
+    # HAMi's device IDs are not UUIDs, and it chooses other GPUs than the kubelet, so vGPUs are not mapped.
+    has_vgpus = any(geometry.vgpus_per_gpu for geometry in node.geometries)
+    mapped = list(holders) if exporter.maps_pods and not has_vgpus else []
     if not mapped:
         yield scrape_range, [idle]
         return
@@ -169,11 +171,16 @@ def _device_index(node: Node, device: Device) -> int:
     return next(list(geometry.devices).index(device) for geometry in node.geometries if device in geometry.devices)
 
 
+def device_uuid(node: Node, gpu: int) -> str:
+    """The UUID of one of a node's GPUs."""
+    return f"GPU-{node.provider_id}{node.name}-{gpu}"
+
+
 def _device_labels(exporter: Exporter, node: Node, device: Device, scraping: Scraping) -> Labels:
     old = exporter.label_style == "old"
     labels = {
         "gpu": str(device.gpu),
-        "uuid" if old else "UUID": f"GPU-{node.provider_id}{node.name}-{device.gpu}",
+        "uuid" if old else "UUID": device_uuid(node, device.gpu),
         "device": f"nvidia{device.gpu}",
         "modelName": node.model,
         exporter.hostname: _exporter_labels(node)["pod"] if exporter.hostname_is_pod else node.name,

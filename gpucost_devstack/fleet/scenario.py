@@ -44,6 +44,12 @@ class Geometry:
     """Whether a DRA driver offers the devices. Then kube-state-metrics exposes no capacity."""
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
+    vgpus_per_gpu: int = 0
+    """How many times HAMi advertises each GPU; 0 if it does not divide GPUs."""
+    memory_mib: int = 0
+    """The memory of each GPU that HAMi divides."""
+    cores: int = 100
+    """The percent of each GPU's cores that HAMi divides."""
     share_factors: Mapping[int, Fraction] = field(default_factory=dict)
     """The truth: by GPU, the factor on its slices' shares if they add up to more than the GPU."""
 
@@ -195,6 +201,17 @@ class Exporter:
 
 
 @dataclass(frozen=True)
+class Hami:
+    """HAMi's scheduler and its vGPU monitor on every node, and which of them is scraped."""
+
+    version: str = "2.9"
+    """`2.9`, or `2.8` with the earlier names of metrics and labels."""
+    exposes_scheduler: bool = True
+    exposes_monitors: bool = True
+    scraping: Scraping = field(default_factory=lambda: Scraping("", ""))
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A cluster during an interval."""
 
@@ -203,6 +220,7 @@ class Scenario:
     pods: Sequence[Pod] = ()
     ksm: Sequence[KubeStateMetrics] = (KubeStateMetrics(),)
     dcgm: Exporter | None = field(default_factory=Exporter)
+    hami: Hami | None = None
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
     start: Minutes = -70

@@ -153,6 +153,10 @@ class _TrueHourBuilder:
         has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"
+        if allocation.geometry.vgpus_per_gpu:
+            if self._device_use.is_measured_by_container(allocation) or allocation.share == 1:
+                return "pod"
+            return "shared" if self._scenario.hami is not None or allocation.node.gpus == 1 else "none"
         is_claim_shared = any(
             minutes_in(overlap((allocation.start, allocation.end), (sharer.start, sharer.end), self._window))
             for sharer in self._device_use.claim_sharers(allocation)
@@ -245,8 +249,7 @@ class _TrueHourBuilder:
         holding = [allocation for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)]
         held_gpus = ZERO
         for allocation in holding:
-            sharers = self._device_use.claim_sharers(allocation)
-            held_gpus += allocation.gpus / sum(other in sharers for other in holding)
+            held_gpus += self._device_use.held_gpus_among(allocation, holding)
         return gpus_by_state(
             node, at, held_gpus, is_unobserved=self._bounds.is_unobserved(at), exposes_capacity=self._exposes_capacity
         )

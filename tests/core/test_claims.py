@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, overlap_length, union
-from gpucost.core.metering.claims import merge_claimed_devices, share_claimed_devices
+from gpucost.core.metering.claims import merge_pieces, share_claimed_devices
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
 from gpucost.core.metering.observations import ClaimedDevice, PodObservation
 from gpucost.core.metering.usage import PodUsage
@@ -65,7 +65,7 @@ def test_merging_keeps_every_amount(holdings: list[PodUsage], data: st.DataObjec
             utilization = Fraction(data.draw(st.integers(0, 100)), 100)
             source: UtilizationSource = "pod" if piece.share.replicas == 1 else "shared"
             piece.set_use(source, utilization, observed_ms, piece.gpus * utilization * observed_ms, Fraction(1))
-    lines = merge_claimed_devices(pieces)
+    lines = merge_pieces(pieces)
     assert len(lines) == len({piece.pod.pod for piece in pieces})
     for amount in ("gpu_ms", "effective_gpu_ms", "unmeasured_gpu_ms", "waste_gpu_ms", "used_beyond_allocation_gpu_ms"):
         assert sum(getattr(line, amount) for line in lines) == sum(getattr(piece, amount) for piece in pieces), amount
@@ -75,4 +75,4 @@ def test_requests_are_neither_shared_nor_merged() -> None:
     pods = [holding(name, DEVICES[0], IntervalMs(0, HOUR), IntervalMs(0, HOUR)) for name in ("p", "p")]
     for usage in pods:
         usage.pod = PodObservation("team", "p", "uid-p", "n1", (), None)
-    assert merge_claimed_devices(share_claimed_devices(pods)) == pods
+    assert merge_pieces(share_claimed_devices(pods)) == pods

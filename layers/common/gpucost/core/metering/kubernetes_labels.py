@@ -111,11 +111,15 @@ GPU_SHARING_LABEL = NodeLabel(
     "sharing strategy", ("nvidia.com/gpu.sharing-strategy",), "whether GPUs are shared",
     "pods with shared GPUs and pods with slices look the same",
 )  # fmt: skip
+GPU_MEMORY_LABEL = NodeLabel(
+    "GPU memory", ("nvidia.com/gpu.memory",), "share of a pod that requests memory of a GPU (HAMi)",
+    "the memory of the GPU model's data sheet counts, or what such a pod holds is unobserved",
+)  # fmt: skip
 
 NODE_LABELS = (
     INSTANCE_TYPE_LABEL, ZONE_LABEL, ZONE_ID_LABEL, REGION_LABEL, OPERATING_SYSTEM_LABEL, NODE_POOL_LABEL,
     CAPACITY_TYPE_LABEL, RESERVATION_ID_LABEL, GPU_PRODUCT_LABEL, GPU_COUNT_LABEL, GPU_REPLICAS_LABEL,
-    GPU_SHARING_LABEL,
+    GPU_SHARING_LABEL, GPU_MEMORY_LABEL,
 )  # fmt: skip
 """The labels in the allow-list of every cluster."""
 

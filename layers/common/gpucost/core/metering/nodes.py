@@ -50,6 +50,8 @@ def describe_node(
     devices: Sequence[DeviceSeries],
     capacity: Mapping[str, Decimal],
     allocatable: Mapping[str, Decimal],
+    *,
+    has_vgpus: bool = False,
 ) -> GpuNode:
     """Derive a node's facts at one time from its labels, capacity and devices.
 
@@ -65,7 +67,9 @@ def describe_node(
     replicas = GPU_REPLICAS_LABEL.value_in(labels)
     sharing = GPU_SHARING_LABEL.value_in(labels) or ("time-slicing" if is_shared else "")
     gpu_count = GPU_COUNT_LABEL.value_in(labels)
-    is_sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+    is_sliced = (
+        has_vgpus or bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+    )
     is_sliced = is_sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)

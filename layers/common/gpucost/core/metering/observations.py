@@ -35,6 +35,7 @@ class ContainerRequest(NamedTuple):
     resource: str
     """Named as in kube-state-metrics: `nvidia_com_gpu`, `nvidia_com_mig_1g_5gb`, `aws_amazon_com_neuron`."""
     units: Decimal
+    """Of `nvidia_com_gpucores` percent, of `nvidia_com_gpumem` MiB, else a count."""
 
 
 class ClaimedDevice(NamedTuple):
@@ -132,6 +133,26 @@ class DeviceSeries(NamedTuple):
     """Times and values of the samples; None if there is a sample at every scrape, so that sum and count suffice."""
 
 
+class GpuLimits(NamedTuple):
+    """What HAMi divides of each GPU of a node."""
+
+    cores: Decimal
+    """Percent: 100, unless deviceCoreScaling says otherwise."""
+    memory_mib: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualGpus:
+    """What HAMi reports about the fractions of GPUs that it allocates to containers."""
+
+    gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """UUIDs of the GPUs on which pods have vGPUs, by namespace and name."""
+    limits: Mapping[str, GpuLimits] = field(default_factory=dict)
+    """By node."""
+    use: tuple[DeviceSeries, ...] = ()
+    """The use of a GPU by one container, which `slot` names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """All observations of one cluster-hour."""
@@ -145,6 +166,8 @@ class Observation:
     devices: tuple[DeviceSeries, ...]
     utilization_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of the utilization exporters."""
+    vgpus: VirtualGpus = VirtualGpus()
+    """What HAMi reports; empty where no pod requests a fraction of a GPU."""
     collects_nodes: bool = False
     """Whether node metrics are collected, so that a node without samples does not exist."""
     collects_capacity: bool = False

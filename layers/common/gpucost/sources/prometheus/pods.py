@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
 from gpucost.core.metering.observations import ContainerRequest, PodObservation, SampleTimes, ScrapeTarget
@@ -142,6 +143,15 @@ class PodTable:
                 nodes.add(pod.node)
         return nodes
 
+    def nodes_with_fractions(self, uids: Iterable[str], except_names: Container[tuple[str, str]]) -> set[str]:
+        """Names of nodes on which some pods, except those with some names, request a fraction of a GPU."""
+        return {
+            pod.node
+            for pod in (self._pods[uid] for uid in uids)
+            if (pod.namespace, pod.pod) not in except_names
+            and any(resource in FRACTION_RESOURCES for _, _, resource in pod.units)
+        }
+
     def add_raw_samples(self, uids: Iterable[str], series: Sequence[Series]) -> None:
         """Add the raw samples of some pods."""
         raw_by_uid = {uid: _RawPodSamples() for uid in uids}
@@ -202,6 +212,10 @@ class PodTable:
             )
             for uid, pod in self._pods.items()
         }
+
+    def nodes_by_name(self) -> dict[tuple[str, str], str]:
+        """The nodes of all pods, by namespace and name."""
+        return {(pod.namespace, pod.pod): pod.node for pod in self._pods.values()}
 
     def uids(self) -> Collection[str]:
         """The uids of all pods."""

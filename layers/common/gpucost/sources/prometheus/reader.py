@@ -1,6 +1,6 @@
 """Reads observations from Prometheus: five to eight queries for an hour, and raw samples of what changed."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
-from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
+from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget, VirtualGpus
+from gpucost.core.metering.signals import VGPU_SIGNALS
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
@@ -22,6 +23,7 @@ from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
+from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
@@ -42,6 +44,8 @@ class PartialHourPods(NamedTuple):
     """Nodes on which one of them may hold all GPUs."""
     all_gpu_pods: set[tuple[str, str]]
     """All pods that request GPUs; empty if there are no such nodes."""
+    gpus: Set[str] = frozenset()
+    """UUIDs of GPUs on which one of them had a fraction."""
 
 
 class PrometheusReader:
@@ -115,6 +119,10 @@ class PrometheusReader:
         with_gaps = {to_epoch_ms(around.hour + HOUR) for around in allocation if self._wider_window(around)}
         further_builders = self._phases_query(results, with_gaps)
         further_builders |= self._device_counts_query(0, results["devices"], "device counts")
+        if has_fractions(results["requests"]):
+            further_builders["vgpus"] = lambda queries: queries.vgpus()
+            further_builders["containers"] = lambda queries: queries.of_containers().devices(0)
+            further_builders["container counts"] = lambda queries: queries.of_containers().device_counts(0)
         results |= self._client.query_hours(further_builders, hours)
         devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
@@ -147,11 +155,17 @@ class PrometheusReader:
         partial = self._read_changed_pods(pods, allocation)
         self._read_ended_pods_with_claims(pods, rows["owners"], allocation.hour)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
+        vgpus, container_scrapes = self._virtual_gpus(rows, pods, partial, hour)
+        partial_gpus = {uuid for name in pods.names(partial) for uuid in vgpus.gpus_of_pod.get(name, ())}
+        fully_held_nodes |= pods.nodes_with_fractions(partial, except_names=vgpus.gpus_of_pod)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
             PartialHourPods(
-                pods.names(partial), fully_held_nodes, pods.names(pods.uids()) if fully_held_nodes else set()
+                pods.names(partial),
+                fully_held_nodes,
+                pods.names(pods.uids()) if fully_held_nodes else set(),
+                partial_gpus,
             ),
             hour,
             dict(exporters.around_hour(hour)),
@@ -172,7 +186,8 @@ class PrometheusReader:
             pods=(*pod_observations, *claiming),
             nodes=node_observations,
             devices=devices,
-            utilization_scrapes=scrapes,
+            utilization_scrapes=scrapes | container_scrapes,
+            vgpus=vgpus,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
@@ -307,6 +322,20 @@ class PrometheusReader:
                 )
         return tuple(series), exporters, notes
 
+    def _virtual_gpus(
+        self, rows: Mapping[str, RowsByStatistic], pods: PodTable, partial: Sequence[str], hour: datetime
+    ) -> tuple[VirtualGpus, dict[ScrapeTarget, Scrapes]]:
+        """What HAMi reports, and the scrapes of its monitors; nothing where no pod requests a fraction of a GPU."""
+        if "vgpus" not in rows:
+            return VirtualGpus(), {}
+        queries = self._queries.of_containers()
+        table = DeviceTable(0, VGPU_SIGNALS, {**rows["containers"], **rows["container counts"]}, {})
+        scrapes = ScrapeTimesReader(self._client, queries).rank_scrapes(
+            0, table.densest_series(), [hour], self._clock()
+        )
+        self._read_partial_devices(table, scrapes, PartialHourPods(pods.names(partial), set(), set()), hour, queries)
+        return virtual_gpus(rows["vgpus"], tuple(table.series()), pods.nodes_by_name()), scrapes
+
     def _fallback_devices(
         self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
     ) -> DeviceTable:
@@ -319,14 +348,20 @@ class PrometheusReader:
         return DeviceTable(rank, self._queries.signals[rank], rows, names)
 
     def _read_partial_devices(
-        self, table: DeviceTable, exporters: Mapping[ScrapeTarget, Scrapes], partial: PartialHourPods, hour: datetime
+        self,
+        table: DeviceTable,
+        exporters: Mapping[ScrapeTarget, Scrapes],
+        partial: PartialHourPods,
+        hour: datetime,
+        queries: Queries | None = None,
     ) -> None:
         """Add raw samples of devices whose sums and counts are not enough."""
         window = IntervalMs(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
         unlabeled_nodes = partial.fully_held_nodes - table.nodes_with_pods(partial.all_gpu_pods)
-        for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
+        needed = table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes, partial.gpus)
+        for label, samples in needed.items():
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
-                for selector in self._queries.device_selectors(table.rank, label, names):
+                for selector in (queries or self._queries).device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR), window)
 
     def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
