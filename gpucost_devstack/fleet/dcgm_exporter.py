@@ -138,7 +138,9 @@ def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter
     """Whether the exporter maps a device to a pod: from when it runs, for as long as the kubelet says so."""
     begin = pod.bound_at if exporter.labels_pending_pods else pod.run_interval[0]
     end = pod.run_interval[1] + exporter.label_linger_minutes
-    return device_index in pod.devices and begin <= minute < end and not pod.never_starts
+    # The kubelet knows only the pods that reserve GPUs, not those with fractions of them.
+    has_device = device_index in pod.devices and (pod.reserves or not pod.groups)
+    return has_device and begin <= minute < end and not pod.never_starts
 
 
 def _label_sets(

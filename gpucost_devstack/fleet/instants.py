@@ -29,10 +29,18 @@ class PodAllocation:
         """Physical GPUs in one unit: the mean over the pod's devices, as slices of one profile may differ in size."""
         if self.geometry.vgpus_per_gpu:
             return fraction_of_gpus(self.pod, self.geometry) / self.units
+        if self.is_fraction:
+            memory = self.geometry.memory_mib // 100 * 100  # KAI Scheduler rounds it down
+            return Fraction(self.pod.fraction) if self.pod.fraction else Fraction(self.pod.fraction_mib, memory)
         factors = [oversubscription_factor(self.geometry, device_index) for device_index in self.device_indices] or [
             WHOLE_GPU
         ]
         return self.geometry.share[self.resource] * sum(factors, ZERO) / len(factors)
+
+    @property
+    def is_fraction(self) -> bool:
+        """Whether it is a fraction of GPUs that other pods reserve."""
+        return bool(self.pod.groups) and not self.pod.reserves
 
     @property
     def gpus(self) -> Fraction:
@@ -87,6 +95,8 @@ def effective_request(pod: Pod) -> dict[str, int]:
 
     A sidecar runs at the same time as the init containers after it. Scenarios with both list sidecars last.
     """
+    if pod.groups and not pod.reserves:
+        return {"nvidia_com_gpu": len(pod.groups)}
     requested: dict[str, int] = {}
     for units in (*pod.requests.values(), *pod.sidecar_requests.values()):
         for resource, count in units.items():
@@ -202,6 +212,14 @@ class DeviceUse:
     def used_gpus(self, allocation: PodAllocation, device_index: int, at: Minutes) -> Fraction:
         """Physical GPUs that a pod uses on a device. Use of a shared device is split by the replicas that run on it."""
         device_gpus = gpus_of_device(allocation.geometry, device_index)
+        if allocation.is_fraction:
+            sharers = [
+                sharer
+                for sharer in self.allocations_of_device(allocation.node, device_index)
+                if sharer.is_running(at) and sharer.is_fraction
+            ]
+            total = sum((sharer.share for sharer in sharers), ZERO)
+            return self.utilization(allocation.node, device_index, at) * allocation.share / total
         if self.is_measured_by_container(allocation) and allocation.share < 1:
             if not allocation.is_running(at):
                 return ZERO
@@ -230,7 +248,7 @@ class DeviceUse:
 
     def allocated_gpus(self, allocation: PodAllocation, device_index: int) -> Fraction:
         """Physical GPUs that a pod holds on one of its devices, which bounds its use of that device."""
-        if allocation.geometry.replicas == 1:
+        if allocation.geometry.replicas == 1 and not allocation.is_fraction:
             return gpus_of_device(allocation.geometry, device_index)
         return allocation.share * list(allocation.pod.devices).count(device_index)
 
@@ -248,7 +266,13 @@ class GpusByState:
 
 
 def gpus_by_state(
-    node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, exposes_capacity: bool
+    node: Node,
+    at: Minutes,
+    held: Fraction,
+    *,
+    is_unobserved: bool,
+    exposes_capacity: bool,
+    disputed: Fraction = ZERO,
 ) -> GpusByState:
     """Divide a node's GPUs at an instant.
 
@@ -258,6 +282,7 @@ def gpus_by_state(
         held: physical GPUs held by pods that scrapes show.
         is_unobserved: whether the instant is in a long gap of the allocation source.
         exposes_capacity: whether kube-state-metrics exposes the capacity. If not, all GPUs count as advertised.
+        disputed: physical GPUs that pods hold in unknown parts.
     """
     gpus = Fraction(node.gpus)
     if held > gpus:
@@ -270,11 +295,16 @@ def gpus_by_state(
     else:
         advertised = min(gpus, advertised_gpus(geometry, geometry.units))
         healthy = min(gpus, advertised_gpus(geometry, {**geometry.units, **(geometry.allocatable or {})}))
-    free = max(ZERO, advertised - held)
+    free = max(ZERO, advertised - held - disputed)
     unhealthy = min(free, advertised - healthy)
     if is_unobserved:
-        return GpusByState(held=held, unobserved=free, stranded=gpus - held - free)
-    return GpusByState(held=held, unallocated=free - unhealthy, stranded=gpus - held - free + unhealthy)
+        return GpusByState(held=held, unobserved=disputed + free, stranded=gpus - held - disputed - free)
+    return GpusByState(
+        held=held,
+        unallocated=free - unhealthy,
+        stranded=gpus - held - disputed - free + unhealthy,
+        unobserved=disputed,
+    )
 
 
 def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:

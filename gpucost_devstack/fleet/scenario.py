@@ -117,6 +117,15 @@ class Pod:
     """Whether its request is backed by DRA (KEP-5004): the scheduler generates a claim that is not in the pod's
     specification."""
 
+    fraction: str = ""
+    """The share of each of its GPUs that KAI Scheduler gives it (annotation `gpu-fraction`)."""
+    fraction_mib: int = 0
+    """The memory of each of its GPUs that KAI Scheduler gives it (annotation `gpu-memory`)."""
+    reserves: bool = False
+    """Whether it reserves its GPU for pods with fractions."""
+    groups: Sequence[str] = ()
+    """The names of its GPUs at KAI Scheduler, if it reserves them or has fractions of them."""
+
     @property
     def id(self) -> str:
         """The pod's uid."""
@@ -157,6 +166,7 @@ class KubeStateMetrics:
     pod_times: bool = False
     """`kube_pod_status_scheduled_time` and `kube_pod_completion_time`."""
     pod_labels: bool = True
+    pod_annotations: bool = True
     replicaset_owner: bool = True
 
 

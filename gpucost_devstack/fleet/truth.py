@@ -76,10 +76,15 @@ class _TrueHourBuilder:
         allocated = allocations(scenario)
         self._device_use = DeviceUse(scenario, allocated)
         self._visible = [allocation for allocation in allocated if not self._bounds.is_invisible(allocation)]
+        self._shows_fractions = all(instance.pod_annotations and instance.pod_labels for instance in scenario.ksm)
+        self._shows_groups = all(instance.pod_labels for instance in scenario.ksm)
         self._exposes_capacity = any(instance.capacity for instance in scenario.ksm)
 
     def compute(self) -> TrueHour:
-        totals = TrueHour(lines=[line for line in map(self._line, self._visible) if line is not None])
+        of_pods = [allocation for allocation in self._visible if not allocation.pod.reserves]
+        if not self._shows_fractions:
+            of_pods = [allocation for allocation in of_pods if not allocation.is_fraction]
+        totals = TrueHour(lines=[line for line in map(self._line, of_pods) if line is not None])
         for node in self._scenario.nodes:
             self._add_node(node, totals)
         return totals
@@ -153,6 +158,8 @@ class _TrueHourBuilder:
         has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"
+        if allocation.is_fraction:
+            return "shared"
         if allocation.geometry.vgpus_per_gpu:
             if self._device_use.is_measured_by_container(allocation) or allocation.share == 1:
                 return "pod"
@@ -203,7 +210,7 @@ class _TrueHourBuilder:
     def _unseen_sharer_bound(self, allocation: PodAllocation, other: PodAllocation) -> Fraction:
         """Minutes of a sharer that ran too briefly for any scrape to show on which device."""
         if (
-            allocation.geometry.replicas == 1
+            (allocation.geometry.replicas == 1 and not allocation.is_fraction)
             or other.node is not allocation.node
             or not minutes_in((other.running_from, other.end))
         ):
@@ -248,11 +255,26 @@ class _TrueHourBuilder:
             return GpusByState()
         holding = [allocation for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)]
         held_gpus = ZERO
+        disputed_gpus = ZERO
         for allocation in holding:
-            held_gpus += self._device_use.held_gpus_among(allocation, holding)
+            if allocation.pod.reserves:
+                disputed_gpus += allocation.gpus if self._is_disputed(allocation, holding) else ZERO
+            elif self._shows_fractions or not allocation.is_fraction:
+                held_gpus += self._device_use.held_gpus_among(allocation, holding)
         return gpus_by_state(
-            node, at, held_gpus, is_unobserved=self._bounds.is_unobserved(at), exposes_capacity=self._exposes_capacity
+            node,
+            at,
+            held_gpus,
+            is_unobserved=self._bounds.is_unobserved(at),
+            exposes_capacity=self._exposes_capacity,
+            disputed=disputed_gpus,
         )
+
+    def _is_disputed(self, reservation: PodAllocation, holding: Iterable[PodAllocation]) -> bool:
+        """Whether pods may hold a GPU in unknown parts: nothing shows its pods, or nothing shows their fractions."""
+        if self._shows_fractions or not self._shows_groups:
+            return not self._shows_fractions
+        return any(other.is_fraction and other.pod.groups == reservation.pod.groups for other in holding)
 
     def _state_bounds(
         self, node: Node, allocated: Sequence[PodAllocation], changes: Sequence[Fraction]

@@ -124,7 +124,7 @@ def test_no_gpu_and_no_node_is_held_more_than_once(
         before = [usage for usage in holdings if usage.held.contains(minute * MINUTE)]
         assert {piece.pod.pod for piece in held} == {usage.pod.pod for usage in before}
         for uuid in ("GPU-0", "GPU-1", "GPU-2", "GPU-3"):
-            single = [usage for usage in before if gpus.get(("team", usage.pod.pod)) == {uuid}]
+            single = [usage for usage in before if gpus.get(("team", usage.pod.pod), frozenset()) == frozenset({uuid})]
             names = {usage.pod.pod for usage in single}
             assert sum(piece.gpus for piece in held if piece.pod.pod in names) <= 1
         if sum(usage.gpus for usage in before) <= 1:

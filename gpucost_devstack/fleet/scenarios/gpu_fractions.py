@@ -1,11 +1,11 @@
-"""Pods that hold fractions of GPUs: by cores and memory, through HAMi."""
+"""Pods that hold fractions of GPUs: through HAMi, and through KAI Scheduler, which reserves GPUs with pods."""
 
 import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from gpucost_devstack.fleet.builders import gpu_node, vgpu_geometry
+from gpucost_devstack.fleet.builders import gpu_node, vgpu_geometry, whole_gpus_geometry
 from gpucost_devstack.fleet.scenario import GPU, Hami, KubeStateMetrics, Node, Pod, Scenario
 from gpucost_devstack.fleet.scenarios.sharing import START, constant_use
 from gpucost_devstack.fleet.scraping import Scraping
@@ -18,6 +18,8 @@ Requests = dict[str, int]
 def scenarios() -> Iterator[Scenario]:
     """All scenarios of this module."""
     yield from _hami_scenarios()
+    yield from _kai_scenarios()
+    yield from (random_cluster_with_reservations(seed) for seed in range(4))
     yield from (random_cluster_with_vgpus(seed) for seed in range(8))
 
 
@@ -97,6 +99,99 @@ def _hami_scenarios() -> Iterator[Scenario]:
         _pod("brief", late, [0], "0.25", quarter, bound_at=40, deleted_at=44),
     ]
     yield Scenario("hami-lifetimes", [late], lives, hami=Hami())
+
+
+def reservation(node: Node, gpu: int, **overrides: object) -> Pod:
+    """The pod with which KAI Scheduler reserves a GPU."""
+    return Pod(
+        f"gpu-reservation-{node.name}-x7k{gpu}p",
+        node,
+        [gpu],
+        requests={"resource-reservation": {GPU: 1}},
+        namespace="kai-resource-reservation",
+        reserves=True,
+        groups=[group_of(node, gpu)],
+        **overrides,  # type: ignore[arg-type]
+    )
+
+
+def group_of(node: Node, gpu: int) -> str:
+    """KAI Scheduler's name of a GPU. The real ones are UUIDs."""
+    return f"{node.name}-group-{gpu}"
+
+
+def _sharer(name: str, node: Node, gpus: list[int], use: str, fraction: str = "", **overrides: object) -> Pod:
+    groups = [group_of(node, gpu) for gpu in gpus]
+    return Pod(name, node, gpus, constant_use(use), requests={}, fraction=fraction, groups=groups, **overrides)  # type: ignore[arg-type]
+
+
+def _kai_scenarios() -> Iterator[Scenario]:
+    whole = whole_gpus_geometry("a10g")
+    n = gpu_node(
+        "n1",
+        "a10g",
+        replace(whole, memory_mib=A10G_MIB, labels={**whole.labels, "nvidia_com_gpu_memory": str(A10G_MIB)}),
+    )
+    quarters = [_sharer(f"p{i}", n, [0], use, "0.25") for i, use in enumerate(("0.2", "0.1", "0.3", "0.05"))]
+    yield Scenario("kai-quarters", [n], [reservation(n, 0), *quarters])
+    # The reservation starts before its sharers and ends after them; the GPU is then unallocated.
+    lives = [
+        reservation(n, 1, bound_at=10, running_at=11, deleted_at=50),
+        _sharer("first", n, [1], "0.2", "0.5", bound_at=12, running_at=15, finished_at=40, deleted_at=55),
+        _sharer("second", n, [1], "0.3", "0.3", bound_at=20, deleted_at=45, owners=(("Job", "train"),)),
+        _sharer("by-memory", n, [1], "0.1", fraction_mib=2300, bound_at=25, deleted_at=30),
+        Pod("whole", n, [2], constant_use("0.6")),
+    ]
+    yield Scenario("kai-lifetimes", [n], lives)
+    several = [
+        reservation(n, 2),
+        reservation(n, 3),
+        _sharer("two", n, [2, 3], "0.25", "0.4"),
+        _sharer("one", n, [3], "0.1", "0.6"),
+    ]
+    yield Scenario("kai-several-gpus", [n], several)
+    old = replace(reservation(n, 0), namespace="runai-reservation")
+    yield Scenario("runai-reservation", [n], [old, *quarters[:3]])
+    unknown = ["their fractions are unknown; what they hold is unobserved. Set --metric-annotations-allowlist"]
+    for name in ("pod_annotations", "pod_labels"):
+        source = replace(KubeStateMetrics(), **{name: False})
+        yield Scenario(f"kai-without-{name.replace('_', '-')}", [n], [reservation(n, 0), *quarters, *lives], [source],
+            expected_notes=unknown)  # fmt: skip
+
+
+def random_cluster_with_reservations(seed: int) -> Scenario:
+    """The cluster of a seed in which KAI Scheduler divides GPUs."""
+    generator = random.Random(f"reservations {seed}")
+    nodes = [gpu_node(f"n{number}", "a10g", whole_gpus_geometry("a10g")) for number in range(generator.randint(1, 3))]
+    pods = [pod for node in nodes for gpu in range(4) for pod in _sharers_of_gpu(generator, node, gpu)]
+    source = KubeStateMetrics(Scraping("kube-state-metrics", "a:8080", 60, generator.randint(0, 59)))
+    return Scenario(f"mix-reservations-{seed}", nodes, pods, [source], hours=(0, 1))
+
+
+def _sharers_of_gpu(generator: random.Random, node: Node, gpu: int) -> Iterator[Pod]:
+    left, starts, ends = 100, list[float](), list[float]()
+    for number in range(generator.randint(0, 4)):
+        percent = generator.randint(5, 60)
+        if percent > left:
+            break
+        left -= percent
+        starts.append(generator.choice([START, float(Fraction(generator.randint(-500, 600), 10))]))
+        ends.append(max(starts[-1], -60) + generator.choice([2e6, float(Fraction(generator.randint(50, 800), 10))]))
+        use = f"0.{generator.randint(0, 20):02}"
+        yield _sharer(
+            f"p{gpu}-{number}-{node.name}",
+            node,
+            [gpu],
+            use,
+            f"0.{percent:02}",
+            bound_at=starts[-1],
+            deleted_at=ends[-1],
+            namespace=f"team-{generator.choice('abc')}",
+        )
+    if starts:
+        yield reservation(node, gpu, bound_at=min(starts) - 1, deleted_at=max(ends) + generator.choice([0, 2, 7]))
+    elif generator.random() < 0.5:
+        yield Pod(f"whole-{gpu}-{node.name}", node, [gpu], constant_use("0.5"))
 
 
 def random_cluster_with_vgpus(seed: int) -> Scenario:

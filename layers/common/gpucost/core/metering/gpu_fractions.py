@@ -1,19 +1,21 @@
-"""Fractions of GPUs that HAMi allocates to containers by cores and memory, and how pods on one GPU divide it.
+"""Fractions of GPUs that HAMi or KAI Scheduler allocate, and how pods on one GPU divide it.
 
 Sources: HAMi 2.9, pkg/device/nvidia/device.go. A container requests a number of
 vGPUs, each on another GPU, with the same cores (percent) and memory (MiB or percent) of each. Without a request for
 memory it gets all of the GPU's. HAMi advertises every GPU several times (deviceSplitCount).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.capacity import cut_at_interval_edges
+from gpucost.core.intervals import IntervalMs, union
+from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges
 from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
+from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare
-from gpucost.core.metering.observations import ContainerRequest, GpuLimits, Observation
+from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, Observation, PodObservation
 from gpucost.core.metering.usage import PodUsage
 
 CORES, MEMORY = "nvidia_com_gpucores", "nvidia_com_gpumem"
@@ -23,6 +25,7 @@ FRACTION_RESOURCES = frozenset({CORES, MEMORY, MEMORY_PERCENTAGE})
 MAX_MEMORY_MIB = Decimal(10**7)
 """The most memory of one GPU that is plausible."""
 _ALL_CORES = Decimal(100)
+_ROUNDED_MIB = Decimal(100)
 _ZERO, _WHOLE = Fraction(0), Fraction(1)
 
 
@@ -84,6 +87,73 @@ def fraction_share(gpus: Fraction, units: int, node: GpuNode) -> GpuShare:
     """Return the mean share of some vGPUs, which together are `gpus` of a node's devices."""
     share = gpus / units
     return GpuShare(share * node.gpu_fraction, FRACTION, 1 if share == 1 else max(2, int(1 / share)))
+
+
+def share_of_reserved_gpu(fraction: GpuFraction, limits: GpuLimits | None) -> Fraction | None:
+    """Return the share of each of its GPUs that a pod gets; None if it is unknown.
+
+    KAI Scheduler rounds the memory of a GPU down to hundreds of MiB (getNodeGpuMemory in its node_info.go).
+    """
+    if fraction.share is not None:
+        return Fraction(fraction.share)
+    if fraction.memory_mib is None or limits is None or limits.memory_mib < _ROUNDED_MIB:
+        return None
+    return min(_WHOLE, Fraction(fraction.memory_mib) / Fraction(limits.memory_mib - limits.memory_mib % _ROUNDED_MIB))
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedTime:
+    """When a reserved GPU was held, or a pod with an unknown fraction was on it."""
+
+    groups: frozenset[str]
+    """Groups of pods; "" is one that is unknown."""
+    node: GpuNode
+    time: IntervalMs
+
+
+def disputed_parts_of_reserved_gpus(
+    reserved: Iterable[ReservedTime], unknown: Sequence[ReservedTime], holdings: Iterable[PodUsage]
+) -> Iterator[tuple[GpuNode, DisputedHolding]]:
+    """Yield what pods may have held of reserved GPUs, beyond what is known.
+
+    That is all of a GPU of an unknown group, and the rest of a GPU while a pod with an unknown fraction is on it.
+    """
+    on_group: dict[str, list[PodUsage]] = {}
+    for holding in holdings:
+        for group in holding.pod.fraction.groups if holding.pod.fraction else ():
+            on_group.setdefault(group, []).append(holding)
+    for reservation in reserved:
+        (group,) = reservation.groups
+        gpus = reservation.node.gpu_fraction
+        if not group:
+            yield reservation.node, DisputedHolding(reservation.time, gpus)
+            continue
+        unknown_times = union(pod.time.overlap(reservation.time) for pod in unknown if group in pod.groups)
+        sharers = on_group.get(group, [])
+        for unknown_time in unknown_times:
+            for time in cut_at_interval_edges(unknown_time, [sharer.held for sharer in sharers]):
+                held = sum(
+                    (sharer.share.gpus_per_unit for sharer in sharers if sharer.held.contains(time.start)), _ZERO
+                )
+                yield reservation.node, DisputedHolding(time, max(_ZERO, gpus - held))
+
+
+def gpus_of_groups(
+    pods: Collection[PodObservation], devices: Iterable[DeviceHour], gpus_of_pod: GpusOfPod
+) -> dict[tuple[str, str], frozenset[str]]:
+    """Add the GPUs of pods with fractions of reserved GPUs, which are those in the labels of their reservation pods.
+
+    A GPU that no label names has the name of its group.
+    """
+    sharers = {(pod.namespace, pod.pod): pod.fraction.groups for pod in pods if pod.fraction is not None}
+    if not sharers:
+        return dict(gpus_of_pod)
+    groups = {(pod.namespace, pod.pod): pod.reserved_group for pod in pods if pod.reserved_group}
+    uuids = {
+        groups[label[:2]]: device.key[1] for device in devices for label in device.labeled_pods if label[:2] in groups
+    }
+    named = {pod: frozenset(uuids.get(group, group) for group in names) for pod, names in sharers.items()}
+    return {**gpus_of_pod, **named}
 
 
 def limit_to_gpus(holdings: list[PodUsage], gpus_of_pod: GpusOfPod) -> list[PodUsage]:

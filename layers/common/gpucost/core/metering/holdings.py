@@ -11,9 +11,12 @@ from gpucost.core.metering.gpu_fractions import (
     FRACTION_RESOURCES,
     MAX_MEMORY_MIB,
     MEMORY,
+    ReservedTime,
+    disputed_parts_of_reserved_gpus,
     fraction_share,
     limits_of,
     requested_gpus,
+    share_of_reserved_gpu,
 )
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare, to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT_PREFIX, format_sample_value, is_count
@@ -54,6 +57,10 @@ class HoldingReader:
     """What HAMi divides of each GPU, by node."""
     disputed_holdings: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
     """What pods may have held according to implausible samples; no business unit pays for it."""
+    _reserved: list[ReservedTime] = field(default_factory=list)
+    """Times in which pods reserved GPUs for others."""
+    _unknown_fractions: list[ReservedTime] = field(default_factory=list)
+    """Times in which pods held unknown fractions of reserved GPUs."""
     _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
@@ -63,7 +70,22 @@ class HoldingReader:
         holdings: list[PodUsage] = []
         for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
             holdings.extend(self._holdings_of_pod(pod))
+        self._dispute_reserved_gpus(holdings)
         return _trim_handovers(holdings)
+
+    def _dispute_reserved_gpus(self, holdings: Sequence[PodUsage]) -> None:
+        """Note which reserved GPUs pods hold in unknown parts, so that these count as unobserved."""
+        disputed = disputed_parts_of_reserved_gpus(self._reserved, self._unknown_fractions, holdings)
+        nodes = set()
+        for node, part in disputed:
+            self.disputed_holdings.setdefault((node.name, node.provider_id), []).append(part)
+            nodes.add(node.name)
+        for name in sorted(nodes):
+            self.notes.append(
+                f"pods share GPUs of node {name!r} that a scheduler reserves, and their fractions are unknown; what "
+                "they hold is unobserved. Set --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,"
+                "gpu-fraction-num-devices] and --metric-labels-allowlist=pods=[runai-gpu-group] in kube-state-metrics"
+            )
 
     def _holdings_of_pod(self, pod: PodObservation) -> list[PodUsage]:
         if pod.held_samples is None:
@@ -74,6 +96,9 @@ class HoldingReader:
             span, node = self._placement(pod)
         if node is None or not span.time.length:
             return []
+        if pod.reserved_group is not None:
+            self._reserved.append(ReservedTime(frozenset({pod.reserved_group}), node, span.time))
+            return []
         requests = self._effective_requests(pod)
         contradiction, gpus = self._implausibility(pod, node, requests)
         if contradiction:
@@ -81,10 +106,16 @@ class HoldingReader:
             disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
             disputed.append(DisputedHolding(span.time, gpus))
             return []
-        share_of_vgpus = None
-        if pod.node in self.nodes_with_vgpus and requests and GPU in requests:
-            share_of_vgpus = self._share_of_vgpus(pod, node, requests[GPU])
-            if share_of_vgpus is None:
+        share_of_fraction = None
+        if pod.fraction is not None and requests:
+            share = share_of_reserved_gpu(pod.fraction, limits_of(node, None))
+            if share is None:
+                self._unknown_fractions.append(ReservedTime(pod.fraction.groups, node, span.time))
+                return []
+            share_of_fraction = fraction_share(share * requests[GPU], requests[GPU], node)
+        elif pod.node in self.nodes_with_vgpus and requests and GPU in requests:
+            share_of_fraction = self._share_of_vgpus(pod, node, requests[GPU])
+            if share_of_fraction is None:
                 most = requests[GPU] * node.gpu_fraction
                 disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
                 disputed.append(DisputedHolding(span.time, most))
@@ -96,7 +127,7 @@ class HoldingReader:
                 node,
                 resource,
                 units,
-                share_of_vgpus if share_of_vgpus and resource == GPU else self._share(pod, node, resource),
+                share_of_fraction if share_of_fraction and resource == GPU else self._share(pod, node, resource),
                 span.time,
                 running,
                 span.last_sample_ms,

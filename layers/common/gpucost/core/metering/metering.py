@@ -22,7 +22,7 @@ from gpucost.core.metering.exporter_conflicts import (
     nodes_with_surplus_devices,
     surplus_assigned_devices,
 )
-from gpucost.core.metering.gpu_fractions import limit_to_gpus, nodes_with_vgpus
+from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, nodes_with_vgpus
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sample_value, is_utilization
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
@@ -78,8 +78,8 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         vgpu_nodes, observation.vgpus.limits,
     )  # fmt: skip
     holdings = share_claimed_devices(reader.read(observation.pods))
-    gpus_of_pod = observation.vgpus.gpus_of_pod
-    if vgpu_nodes:
+    gpus_of_pod = gpus_of_groups(observation.pods, devices, observation.vgpus.gpus_of_pod)
+    if vgpu_nodes or gpus_of_pod:
         holdings = limit_to_gpus(holdings, gpus_of_pod)
     disputed_nodes = {name for name, _ in reader.disputed_holdings}
     assignments = assign_devices(holdings, devices, window, disputed_nodes, gpus_of_pod)
@@ -341,7 +341,8 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
     for node, count in sorted(resolver.fractions_without_gpu().items()):
         notes.append(
             f"no metric says which GPU of node {node!r} each of {count} pods with a fraction of one is on; their use "
-            "is unknown (scrape HAMi's scheduler and its vGPU monitors)"
+            "is unknown (scrape HAMi's scheduler and its vGPU monitors; for KAI Scheduler, set "
+            "DCGM_EXPORTER_KUBERNETES in dcgm-exporter)"
         )
     for node, count in sorted(resolver.unlabeled_sharers().items()):
         notes.append(

@@ -48,6 +48,17 @@ class ClaimedDevice(NamedTuple):
     mig_instance: str
 
 
+class GpuFraction(NamedTuple):
+    """What a pod gets of each of some GPUs that KAI Scheduler reserves for several pods."""
+
+    share: Decimal | None
+    """Annotation `gpu-fraction`."""
+    memory_mib: Decimal | None
+    """Annotation `gpu-memory`."""
+    groups: frozenset[str]
+    """The GPUs, by the groups of their reservation pods."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodObservation:
     """A pod that was bound to a node around the hour, with its GPU requests or with a device of a claim."""
@@ -75,6 +86,10 @@ class PodObservation:
     """How sources contradict each other about what the pod holds; "" if they agree."""
     claimed_device: ClaimedDevice | None = None
     """The device that the pod holds through a ResourceClaim (DRA); None if it holds what it requests."""
+    fraction: GpuFraction | None = None
+    """What the pod gets of reserved GPUs, which other pods request for it."""
+    reserved_group: str | None = None
+    """The group of pods for which this pod reserves its GPU; "" if it is unknown, None if the pod reserves none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
 POD_RESOURCE_CLAIMS = "kube_pod_resourceclaim_info"
+POD_ANNOTATIONS = "kube_pod_annotations"
+GROUP_LABEL_MATCHER = 'label_runai_gpu_group!=""'
+"""Selects pods with fractions of reserved GPUs, and reservation pods (KAI Scheduler)."""
 POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
@@ -260,6 +263,23 @@ class Queries:
             {
                 statistic: " or ".join(f"last_over_time({self.series_selector(name)}{_HOUR_RANGE})" for name in names)
                 for statistic, names in VGPU_METRICS.items()
+            }
+        )
+
+    def sharers(self) -> str:
+        """Labels and annotations of pods with fractions of reserved GPUs, and labels of the reservation pods."""
+
+        def last(metric: str, *matchers: str) -> str:
+            return f"last_over_time({self.series_selector(metric, *matchers, shard_by='uid')}{_HOUR_RANGE})"
+
+        by_share, by_memory, several = (
+            last(POD_ANNOTATIONS, f'annotation_{name}!=""')
+            for name in ("gpu_fraction", "gpu_memory", "gpu_fraction_num_devices")
+        )
+        return union(
+            {
+                "groups": f"({last(POD_LABELS, GROUP_LABEL_MATCHER)} or ({last(POD_LABELS)} and on (uid) {several}))",
+                "annotations": f"({by_share} or {by_memory})",
             }
         )
 

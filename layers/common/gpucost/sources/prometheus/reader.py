@@ -14,6 +14,12 @@ from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
+from gpucost.sources.prometheus.gpu_reservations import (
+    as_requests,
+    fractions_of_pods,
+    groups_of_pods,
+    has_reservations,
+)
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
@@ -119,6 +125,8 @@ class PrometheusReader:
         with_gaps = {to_epoch_ms(around.hour + HOUR) for around in allocation if self._wider_window(around)}
         further_builders = self._phases_query(results, with_gaps)
         further_builders |= self._device_counts_query(0, results["devices"], "device counts")
+        if has_reservations(results["requests"]):
+            further_builders["sharers"] = lambda queries: queries.sharers()
         if has_fractions(results["requests"]):
             further_builders["vgpus"] = lambda queries: queries.vgpus()
             further_builders["containers"] = lambda queries: queries.of_containers().devices(0)
@@ -152,7 +160,10 @@ class PrometheusReader:
         pods.labels.add(rows.get("labels", {}))
         if allocation is not covered and rows["nodes"].get("info"):
             self._read_raw_samples(nodes, nodes.add_missing(pods.node_names()), hour)
-        partial = self._read_changed_pods(pods, allocation)
+        partial = [
+            *self._read_changed_pods(pods, allocation),
+            *self._read_fractions(pods, rows.get("sharers"), allocation.hour),
+        ]
         self._read_ended_pods_with_claims(pods, rows["owners"], allocation.hour)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
         vgpus, container_scrapes = self._virtual_gpus(rows, pods, partial, hour)
@@ -267,6 +278,29 @@ class PrometheusReader:
             self._read_pods(pods, uids, matcher, allocation.hour)
         self._read_missing_owners(pods, pods.names(changed), allocation.hour)
         return changed
+
+    def _read_fractions(self, pods: PodTable, rows: RowsByStatistic | None, hour: datetime) -> Sequence[str]:
+        """Add pods with fractions of reserved GPUs; returns their uids and those of the reservation pods."""
+        if rows is None:
+            return []
+        groups = groups_of_pods(rows)
+        reservations = pods.reservations()
+        pods.reserved_groups = {uid: group for uid in reservations for group in groups.get(uid, ())}
+        node_of_group = {group: reservations[uid] for uid, group in pods.reserved_groups.items()}
+        sharing = {
+            uid: names for uid, names in groups.items() if uid not in reservations and names & node_of_group.keys()
+        }
+        fractions = fractions_of_pods(rows, sharing)
+        for uids in _chunks(sorted(fractions)):
+            series = self._raw_samples_around(
+                self._queries.pod_metrics(PodMatcher("uid", tuple(uids)), labels=True), hour
+            )
+            requests = as_requests(series, fractions, node_of_group)
+            with_samples = {request.labels["uid"] for request in requests}
+            pods.add_raw_samples(with_samples, [*series, *requests])
+            pods.fractions |= {uid: fractions[uid] for uid in with_samples}
+        self._read_missing_owners(pods, pods.names(pods.fractions), hour)
+        return [*pods.fractions, *reservations]
 
     def _read_ended_pods_with_claims(self, pods: PodTable, owners: RowsByStatistic, hour: datetime) -> None:
         """Add owners and labels of pods that held GPUs through claims and do not exist at the hour's end."""
