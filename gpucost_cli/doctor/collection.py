@@ -76,6 +76,9 @@ class FactsCollector:
         request_series = self._client.query(self._queries.holders(), evaluated_at)
         requests = parsing.parse_gpu_holders(request_series)
         nodes_with_vgpus = parsing.nodes_with_vgpus(request_series)
+        if any(holder.pod.startswith("gpu-reservation-") for holder in requests):
+            sharers = self._client.query(self._queries.sharers(), evaluated_at)
+            series |= parsing.max_counts(sharers, STATISTIC_LABEL)
         if nodes_with_vgpus:
             vgpu_counts = self._client.query(self._queries.device_counts(VGPU_METRIC_NAMES), evaluated_at)
             series |= parsing.max_counts(vgpu_counts)

@@ -24,7 +24,7 @@ _OLD_LABELS = {
     "device_uuid": "deviceuuid",
     "device_index": "deviceidx",
 }
-_OWN_POD = {"namespace": "kube-system", "pod": "hami-0", "container": "hami"}
+_TARGET_LABELS = {"namespace": "kube-system", "pod": "hami-0", "container": "hami"}
 
 
 def targets(scenario: Scenario) -> Iterator[tuple[Node | None, Scraping]]:
@@ -105,11 +105,11 @@ class _Target:
                     "vdevice_index": str(index),
                     "device_uuid": device_uuid(node, gpu),
                 }
-                steps = [(max(begin, since), value) for since, value in pod.use_of(position)]
+                steps = [(max(begin, since), use) for since, use in pod.use_of(position)]
                 ends = [*(since for since, _ in steps[1:]), stop]
                 samples: list[tuple[int, str]] = []
-                for (since, value), until in zip(steps, ends, strict=True):
-                    percent = round(float(value) * 100) if pod.requests[container].get("nvidia_com_gpucores") else 0
+                for (since, use), until in zip(steps, ends, strict=True):
+                    percent = round(float(use) * 100) if pod.requests[container].get("nvidia_com_gpucores") else 0
                     samples += constant(self._times, since, max(since, min(until, stop)), percent)
                 yield self._labeled("hami_container_device_utilization_ratio", labels, samples)
 
@@ -117,17 +117,17 @@ class _Target:
         return ("nodename" if of_pod else "nodeid") if self._hami.version == "2.8" else "node"
 
     def _series(
-        self, metric: str, labels: dict[str, str], start: Minutes, end: Minutes, value: object
+        self, metric: str, labels: dict[str, str], start: Minutes, end: Minutes, amount: object
     ) -> SimulatedSeries:
-        return self._labeled(metric, labels, constant(self._times, start, end, value))
+        return self._labeled(metric, labels, constant(self._times, start, end, amount))
 
     def _labeled(self, metric: str, labels: dict[str, str], samples: list[tuple[int, str]]) -> SimulatedSeries:
         if self._hami.version == "2.8":
             metric = _OLD_NAMES[metric]
-            labels = {_OLD_LABELS.get(name, name): value for name, value in labels.items()} | _OWN_POD
+            labels = {_OLD_LABELS.get(name, name): text for name, text in labels.items()} | _TARGET_LABELS
         else:
-            labels = {f"exported_{name}" if name in _OWN_POD else name: value for name, value in labels.items()}
-            labels |= _OWN_POD
+            labels = {f"exported_{name}" if name in _TARGET_LABELS else name: text for name, text in labels.items()}
+            labels |= _TARGET_LABELS
         target = {"job": self._scraping.job, "instance": self._scraping.instance, "zone": "vGPU"}
         return SimulatedSeries(metric, {**labels, **target}, samples)
 

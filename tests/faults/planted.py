@@ -155,5 +155,8 @@ FAULTS = (
     Fault("HAMi's zero for containers without cores counts as use", f"{PACKAGE}/core/metering/container_use.py", "return with_gpus <= with_cores", "return True", FRACTION_TESTS),
     Fault("fractions of one GPU have equal parts of its use", f"{PACKAGE}/core/metering/utilization.py", " * (\n                holder.share.gpus_per_unit\n            )", "", FRACTION_TESTS),
     Fault("the names of HAMi 2.8 are unknown", f"{PACKAGE}/sources/prometheus/queries.py", '"vGPUMemoryAllocated"', '"vGPUMemory"', FRACTION_TESTS),
+    Fault("a reservation pod is charged along with its sharers", f"{PACKAGE}/core/metering/holdings.py", "if pod.reserved_group is not None:", "if False:", FRACTION_TESTS),
+    Fault("reserved GPUs of unknown pods are unallocated", f"{PACKAGE}/core/metering/gpu_fractions.py", "        if not group:\n            yield reservation.node, DisputedHolding(reservation.time, gpus)\n            continue\n", "", FRACTION_TESTS),
+    Fault("pods with fractions of several GPUs hold one", f"{PACKAGE}/sources/prometheus/gpu_reservations.py", "str(len(groups))", '"1"', FRACTION_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

@@ -267,3 +267,20 @@ def test_hami_without_metrics_is_a_finding(examined: Examine) -> None:
     scraped.add("hami_vgpu_memory_allocated_bytes", value=2**30, container_index="0", node="hami", **gpu)
     scraped.add("hami_container_device_utilization_ratio", value=20, container="main", vdevice_index="0", **gpu)
     assert not [check for check in examined(scraped).checks if check.status == "faulty"]
+
+
+def test_reserved_gpus_without_labels_or_annotations_are_findings(examined: Examine) -> None:
+    cluster = healthy()
+    name = "gpu-reservation-n1-x7k2p"
+    pod(cluster, name)
+    cluster.device(0.4, gpu=2, exported_namespace="team", exported_pod=name)
+    cluster.add("kube_pod_labels", namespace="team", pod=name, uid=f"uid-{name}", label_runai_gpu_group="a", **KSM)
+    only(
+        examined(cluster),
+        "shared GPUs: gpu-fraction",
+        says="no series says what each of them gets",
+        change="--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]",
+    )
+    sharer = {"namespace": "team", "pod": "quarter", "uid": "uid-quarter"}
+    cluster.add("kube_pod_annotations", annotation_gpu_fraction="0.25", **sharer, **KSM)
+    assert not [check for check in examined(cluster).checks if check.status == "faulty"]

@@ -39,7 +39,7 @@ def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
         assert any(note in text for text in attributed[name, 0]["notes"])
 
 
-def test_four_quarters_of_a_gpu_cost_one_gpu(attributed: Hours) -> None:
+def test_four_quarters_cost_a_gpu(attributed: Hours) -> None:
     """At $10 per GPU-hour: four pods of $2.50, of which 0.25, 0.1, 0.2 and 0.05 GPUs worked."""
     hour = attributed["hami-quarters", 0]
     lines = {line["pod"]: (line["allocated_usd"], line["effective_usd"], line["waste_usd"]) for line in hour["lines"]}

@@ -33,6 +33,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     devices.check_mig_device_labels,
     devices.check_claim_labels,
     gpu_fractions.check_vgpus,
+    gpu_fractions.check_reservations,
     devices.check_neuron_utilization,
 )
 

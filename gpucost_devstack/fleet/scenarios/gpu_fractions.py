@@ -65,11 +65,11 @@ def _hami_scenarios() -> Iterator[Scenario]:
         [*quarters, dominance[3]],
         expected_notes=["no metric says which GPU of node 'n1' each of 5 pods"],
     )
-    one = gpu_node("n1", "a10g-one", vgpu_geometry("a10g-one", A10G_MIB))
+    single = gpu_node("n1", "a10g-one", vgpu_geometry("a10g-one", A10G_MIB))
     yield Scenario(
         "hami-one-gpu-without-metrics",
-        [one],
-        [_pod(name, one, [0], use, vgpu(percent=part)) for name, use, part in (("a", "0.3", 25), ("b", "0.1", 50))],
+        [single],
+        [_pod(name, single, [0], use, vgpu(percent=part)) for name, use, part in (("a", "0.3", 25), ("b", "0.1", 50))],
     )
     containers = {"first": vgpu(cores=25, percent=10), "second": vgpu(cores=20, percent=50), "third": {}}
     init = {"loads": vgpu(cores=100, percent=100)}
@@ -153,10 +153,10 @@ def _kai_scenarios() -> Iterator[Scenario]:
     old = replace(reservation(n, 0), namespace="runai-reservation")
     yield Scenario("runai-reservation", [n], [old, *quarters[:3]])
     unknown = ["their fractions are unknown; what they hold is unobserved. Set --metric-annotations-allowlist"]
-    for name in ("pod_annotations", "pod_labels"):
-        source = replace(KubeStateMetrics(), **{name: False})
-        yield Scenario(f"kai-without-{name.replace('_', '-')}", [n], [reservation(n, 0), *quarters, *lives], [source],
-            expected_notes=unknown)  # fmt: skip
+    sources = {"annotations": KubeStateMetrics(pod_annotations=False), "labels": KubeStateMetrics(pod_labels=False)}
+    for missing, source in sources.items():
+        pods = [reservation(n, 0), *quarters, *lives]
+        yield Scenario(f"kai-without-{missing}", [n], pods, [source], expected_notes=unknown)
 
 
 def random_cluster_with_reservations(seed: int) -> Scenario:

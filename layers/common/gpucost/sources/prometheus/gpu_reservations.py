@@ -73,7 +73,7 @@ def as_requests(
         groups = fractions[labels["uid"]].groups
         node = next(node_of_group[group] for group in sorted(groups) if group in node_of_group)
         request = {
-            **{name: value for name, value in labels.items() if not name.startswith("label_")},
+            **{name: text for name, text in labels.items() if not name.startswith("label_")},
             "__name__": REQUESTS,
             "container": "",
             "exported_container": "",
@@ -86,12 +86,12 @@ def as_requests(
 
 
 def _groups(labels: Labels) -> set[str]:
-    return {value for name, value in labels.items() if name.startswith(_GROUP_LABEL) and value}
+    return {group for name, group in labels.items() if name.startswith(_GROUP_LABEL) and group}
 
 
 def _positive(text: str) -> Decimal | None:
     try:
-        value = Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         return None
-    return value if value.is_finite() and value > 0 else None
+    return number if number.is_finite() and number > 0 else None

@@ -70,8 +70,8 @@ def _pod(labels: Labels) -> PodName:
 def _smallest_by_node(rows: Rows) -> dict[str, Decimal]:
     """The smallest value of a node's GPUs."""
     smallest: dict[str, Decimal] = {}
-    for labels, value in rows:
+    for labels, limit in rows:
         node = labels.get("nodeid") or exported_label(labels, "node")
-        if value.is_finite():
-            smallest[node] = min(value, smallest.get(node, value))
+        if limit.is_finite():
+            smallest[node] = min(limit, smallest.get(node, limit))
     return smallest
