@@ -139,7 +139,7 @@ class _TrueHourBuilder:
             share,
             source,
             allocated,
-            ToleratedAmount(used / 60, bound),
+            ToleratedAmount(used / 60, max(bound, self._highest_use(allocation) * self._use_bound(allocation) / 60)),
             unmeasured,
             observed_gpu_hours=observed_gpu_minutes / 60,
         )
@@ -181,6 +181,18 @@ class _TrueHourBuilder:
             (self._device_use.used_gpus(allocation, device_index, start) * (end - start) for start, end in spans), ZERO
         )
         return min(used, self._device_use.allocated_gpus(allocation, device_index) * observed)
+
+    def _highest_use(self, allocation: PodAllocation) -> Fraction:
+        """The most that a pod with fractions uses at once: its part of a GPU's use may exceed what it holds of it."""
+        if not allocation.is_fraction and not allocation.geometry.vgpus_per_gpu:
+            return ZERO
+        times = {Fraction(at) for at in self._use_change_times(allocation)} | {self._window[0]}
+        uses = (
+            sum((self._device_use.used_gpus(allocation, index, at) for index in allocation.device_indices), ZERO)
+            for at in times
+            if allocation.is_running(at)
+        )
+        return max(uses, default=ZERO)
 
     def _use_change_times(self, allocation: PodAllocation) -> set[Minutes]:
         """Times at which the use of a pod's devices may change."""

@@ -150,7 +150,7 @@ FAULTS = (
     Fault("each pod of a shared claim is credited with all of its use", f"{PACKAGE}/core/metering/claims.py", '"sharing", count)', '"whole")', CLAIM_TESTS),
     Fault("a fraction counts by its cores only", f"{PACKAGE}/core/metering/gpu_fractions.py", "return min(_WHOLE, max(cores, memory))", "return min(_WHOLE, cores)", FRACTION_TESTS),
     Fault("the shares of pods on a GPU may exceed it", f"{PACKAGE}/core/metering/metering.py", "holdings = limit_to_gpus(holdings, gpus_of_pod)", "pass", FRACTION_TESTS),
-    Fault("what HAMi advertises are GPUs", f"{PACKAGE}/core/metering/nodes.py", "is_sliced = has_vgpus or bool(profile)", "is_sliced = bool(profile)", FRACTION_TESTS),
+    Fault("what HAMi advertises are GPUs", f"{PACKAGE}/core/metering/nodes.py", "has_vgpus or bool(profile)", "bool(profile)", FRACTION_TESTS),
     Fault("a vGPU without a request for memory has none", f"{PACKAGE}/core/metering/gpu_fractions.py", "units.get(MEMORY_PERCENTAGE) or Decimal(100)", "units.get(MEMORY_PERCENTAGE) or Decimal(0)", FRACTION_TESTS),
     Fault("HAMi's zero for containers without cores counts as use", f"{PACKAGE}/core/metering/container_use.py", "return with_gpus <= with_cores", "return True", FRACTION_TESTS),
     Fault("fractions of one GPU have equal parts of its use", f"{PACKAGE}/core/metering/utilization.py", " * (\n                holder.share.gpus_per_unit\n            )", "", FRACTION_TESTS),

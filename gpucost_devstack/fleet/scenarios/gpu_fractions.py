@@ -83,7 +83,8 @@ def _hami_scenarios() -> Iterator[Scenario]:
         ],
         hami=Hami(),
     )
-    on_premises = gpu_node("n1", "a30", vgpu_geometry("a30", A30_MIB, split=4))
+    unlabeled = replace(vgpu_geometry("a30", A30_MIB, split=4), labels={})
+    on_premises = gpu_node("n1", "a30", unlabeled)
     yield Scenario(
         "hami-unknown-instance-type", [on_premises], [_pod("p", on_premises, [1], "0.4", quarter)], hami=Hami()
     )
