@@ -30,6 +30,10 @@ def exported_name(key: str) -> str:
     return f"label_{snake.lower()}"
 
 
+GPU_GROUP_LABEL = exported_name("runai-gpu-group")
+"""The label of pods on one GPU that KAI Scheduler divides; of several GPUs, the prefix of a label for each."""
+
+
 def parse_whole_number(text: str) -> int:
     """Parse a label's value as a whole number; 0 if it is not a plausible one."""
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
@@ -112,7 +116,7 @@ GPU_SHARING_LABEL = NodeLabel(
     "pods with shared GPUs and pods with slices look the same",
 )  # fmt: skip
 GPU_MEMORY_LABEL = NodeLabel(
-    "GPU memory", ("nvidia.com/gpu.memory",), "share of a pod that requests memory of a GPU (HAMi)",
+    "GPU memory", ("nvidia.com/gpu.memory",), "share of a pod that requests memory of a GPU (HAMi, KAI Scheduler)",
     "the memory of the GPU model's data sheet counts, or what such a pod holds is unobserved",
 )  # fmt: skip
 

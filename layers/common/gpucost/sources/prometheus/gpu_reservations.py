@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 
 from gpucost.core.metering.gpu_shares import GPU
+from gpucost.core.metering.kubernetes_labels import GPU_GROUP_LABEL
 from gpucost.core.metering.observations import GpuFraction
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import POD_LABELS, REQUESTS
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
 
 _CONTAINER, _NAME_PREFIX = "resource-reservation", "gpu-reservation"
-_GROUP_LABEL = "label_runai_gpu_group"
 
 
 def is_reservation(labels: Labels) -> bool:
@@ -86,7 +86,7 @@ def as_requests(
 
 
 def _groups(labels: Labels) -> set[str]:
-    return {group for name, group in labels.items() if name.startswith(_GROUP_LABEL) and group}
+    return {group for name, group in labels.items() if name.startswith(GPU_GROUP_LABEL) and group}
 
 
 def _positive(text: str) -> Decimal | None:

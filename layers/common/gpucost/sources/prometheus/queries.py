@@ -16,7 +16,12 @@ from typing import Literal
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
-from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
+from gpucost.core.metering.kubernetes_labels import (
+    GPU_GROUP_LABEL,
+    NAMESPACE_LABELS_METRIC,
+    NODE_LABELS_METRIC,
+    POD_LABELS_METRIC,
+)
 from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
 from gpucost.core.metering.signals import VGPU_SIGNALS, Signal
 from gpucost.sources.prometheus.metrics_sources import (
@@ -42,7 +47,7 @@ INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
 POD_RESOURCE_CLAIMS = "kube_pod_resourceclaim_info"
 POD_ANNOTATIONS = "kube_pod_annotations"
-GROUP_LABEL_MATCHER = 'label_runai_gpu_group!=""'
+GROUP_LABEL_MATCHER = f'{GPU_GROUP_LABEL}!=""'
 """Selects pods with fractions of reserved GPUs, and reservation pods (KAI Scheduler)."""
 POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
