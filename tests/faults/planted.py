@@ -154,7 +154,7 @@ FAULTS = (
     Fault("a vGPU without a request for memory has none", f"{PACKAGE}/core/metering/gpu_fractions.py", "units.get(MEMORY_PERCENTAGE) or Decimal(100)", "units.get(MEMORY_PERCENTAGE) or Decimal(0)", FRACTION_TESTS),
     Fault("HAMi's zero for containers without cores counts as use", f"{PACKAGE}/core/metering/container_use.py", "return with_gpus <= with_cores", "return True", FRACTION_TESTS),
     Fault("fractions of one GPU have equal parts of its use", f"{PACKAGE}/core/metering/utilization.py", " * (\n                holder.share.gpus_per_unit\n            )", "", FRACTION_TESTS),
-    Fault("the names of HAMi 2.8 are unknown", f"{PACKAGE}/sources/prometheus/queries.py", '"vGPUMemoryAllocated"', '"vGPUMemory"', FRACTION_TESTS),
+    Fault("the names of HAMi 2.8 are unknown", f"{PACKAGE}/core/metering/signals.py", '"Device_utilization_desc_of_container"', '"Device_utilization"', FRACTION_TESTS),
     Fault("a reservation pod is charged along with its sharers", f"{PACKAGE}/core/metering/holdings.py", "if pod.reserved_group is not None:", "if False:", FRACTION_TESTS),
     Fault("reserved GPUs of unknown pods are unallocated", f"{PACKAGE}/core/metering/gpu_fractions.py", "        if not group:\n            yield reservation.node, DisputedHolding(reservation.time, gpus)\n            continue\n", "", FRACTION_TESTS),
     Fault("pods with fractions of several GPUs hold one", f"{PACKAGE}/sources/prometheus/gpu_reservations.py", "str(len(groups))", '"1"', FRACTION_TESTS),
