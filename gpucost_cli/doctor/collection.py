@@ -13,6 +13,7 @@ from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
+from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
 from gpucost_cli.doctor.facts import REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
@@ -72,7 +73,15 @@ class FactsCollector:
         max_values = self._client.query_range(self._queries.max_values(names), first, now, STEP)
         devices = parsing.parse_devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
         nodes = self._client.query(self._queries.nodes(self._required_labels.of_nodes), evaluated_at)
-        requests = parsing.parse_gpu_holders(self._client.query(self._queries.holders(), evaluated_at))
+        request_series = self._client.query(self._queries.holders(), evaluated_at)
+        requests = parsing.parse_gpu_holders(request_series)
+        nodes_with_vgpus = parsing.nodes_with_vgpus(request_series)
+        if any(holder.pod.startswith("gpu-reservation-") for holder in requests):
+            sharers = self._client.query(self._queries.sharers(), evaluated_at)
+            series |= parsing.max_counts(sharers, STATISTIC_LABEL)
+        if nodes_with_vgpus:
+            vgpu_counts = self._client.query(self._queries.device_counts(VGPU_METRIC_NAMES), evaluated_at)
+            series |= parsing.max_counts(vgpu_counts)
         holders = parsing.without_gone_pods(requests, parsing.parse_nodes(nodes), devices)
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
@@ -88,6 +97,7 @@ class FactsCollector:
             resources=parsing.max_counts(resources, "resource"),
             holders=holders,
             nodes=parsing.parse_nodes(nodes, holders),
+            nodes_with_vgpus=nodes_with_vgpus,
             devices=devices,
             process_values=parsing.sums_by_device(
                 self._client.query_range(self._queries.process_values(signals.process_signal_names()), first, now, STEP)

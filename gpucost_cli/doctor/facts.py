@@ -15,6 +15,8 @@ REQUESTS = "kube_pod_container_resource_requests"
 CLAIM_INFO = "kube_pod_resourceclaim_info"
 """Pods that hold GPUs through DRA. Such GPUs are not in container requests."""
 GPU, GPU_SHARED, MIG = "nvidia_com_gpu", "nvidia_com_gpu_shared", "nvidia_com_mig_"
+SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
+"""Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
 NEURON_RESOURCE = "aws_amazon_com_neuron"
 
 
@@ -122,6 +124,8 @@ class Facts:
     """Number of requests by GPU resource, at most at one time of the window."""
     holders: Sequence[GpuHolder] = ()
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
+    nodes_with_vgpus: frozenset[str] = frozenset()
+    """Names of nodes whose GPUs HAMi divides by cores and memory."""
     devices: Sequence[ObservedDevice] = ()
     process_values: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """By UUID of shared GPUs: the sum of what pods' processes use (`pods`), and the device's own value (`device`)."""
@@ -158,6 +162,11 @@ class Facts:
     def gpu_holders(self) -> Sequence[GpuHolder]:
         """Pods that hold NVIDIA GPUs."""
         return [holder for holder in self.holders if holder.resource.startswith("nvidia_com_")]
+
+    @cached_property
+    def reservations(self) -> Sequence[GpuHolder]:
+        """Pods with which KAI Scheduler reserves GPUs for pods with fractions of them."""
+        return [holder for holder in self.gpu_holders if holder.pod.startswith("gpu-reservation-")]
 
     @cached_property
     def gpu_devices(self) -> Sequence[ObservedDevice]:

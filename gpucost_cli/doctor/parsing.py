@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
@@ -50,6 +51,8 @@ def parse_gpu_holders(series: Iterable[Series]) -> list[GpuHolder]:
     targets: dict[tuple[str, str, str, str, str], set[Target]] = {}
     for pod_series in series:
         labels = pod_series.labels
+        if labels.get("resource") in FRACTION_RESOURCES:
+            continue  # a part of what the pod's nvidia.com/gpu stand for
         pod = (
             exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""),
             exported_label(labels, "node"), labels.get("resource", ""),
@@ -62,6 +65,13 @@ def parse_gpu_holders(series: Iterable[Series]) -> list[GpuHolder]:
         for pod, requests in units.items()
         if (effective := _effective_request(requests)) > 0
     ]
+
+
+def nodes_with_vgpus(requests: Iterable[Series]) -> frozenset[str]:
+    """Names of nodes on which pods request fractions of GPUs by cores and memory."""
+    return frozenset(
+        exported_label(labels, "node") for labels, _ in requests if labels.get("resource") in FRACTION_RESOURCES
+    )
 
 
 def parse_nodes(series: Iterable[Series], holders: Iterable[GpuHolder] = ()) -> dict[str, ObservedNode]:

@@ -6,13 +6,21 @@ from dataclasses import dataclass, field
 from gpucost.core.metering.kubernetes_labels import (
     NAMESPACE_LABELS_METRIC,
     NODE_LABELS_METRIC,
+    POD_LABELS_METRIC,
     NodeLabel,
     all_node_labels,
     exported_name,
 )
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
-from gpucost.sources.prometheus.queries import any_of_values, name_matcher, quote, union
-from gpucost_cli.doctor.facts import REQUESTS, Target
+from gpucost.sources.prometheus.queries import (
+    GROUP_LABEL_MATCHER,
+    POD_ANNOTATIONS,
+    any_of_values,
+    name_matcher,
+    quote,
+    union,
+)
+from gpucost_cli.doctor.facts import REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
@@ -135,6 +143,18 @@ class DoctorQueries:
                 with_label = self.select(metric, f'{exported_name(key)}!=""')
                 statistics[f"{metric} {key}"] = f"count({with_label})"
         return union(statistics)
+
+    def sharers(self) -> str:
+        """Number of pods with the labels and annotations by which KAI Scheduler divides GPUs, by statistic."""
+        annotations = " or ".join(
+            self.select(POD_ANNOTATIONS, f'annotation_{name}!=""') for name in ("gpu_fraction", "gpu_memory")
+        )
+        return union(
+            {
+                SHARER_LABELS: f"count({self.select(POD_LABELS_METRIC, GROUP_LABEL_MATCHER)})",
+                SHARER_ANNOTATIONS: f"count({annotations})",
+            }
+        )
 
     def owners(self) -> str:
         """Number of pods by the kind of their owner."""

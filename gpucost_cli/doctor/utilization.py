@@ -27,6 +27,8 @@ def gpus_held_by_signal_and_source(context: CheckContext) -> list[HeldGpus]:
     facts = context.facts
     sums: dict[tuple[str | None, str], Fraction] = {}
     for holder in facts.holders:
+        if holder.node in facts.nodes_with_vgpus:
+            continue  # HAMi measures them, not a signal of a device
         signal, utilization_source = _signal_and_utilization_source(context, holder)
         share = sharing.gpu_share(facts, holder, context.cluster.slices_per_gpu)
         sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share

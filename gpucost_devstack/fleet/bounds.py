@@ -24,6 +24,7 @@ class ObservationBounds:
     def __init__(self, scenario: Scenario, window: Span) -> None:
         self.window = window
         self._exporter = scenario.dcgm
+        self._monitor_interval = scenario.hami.scraping.longest_interval_minutes if scenario.hami else ZERO
         self.interval = max(
             (instance.scraping.longest_interval_minutes for instance in scenario.ksm), default=Fraction(1)
         )
@@ -106,7 +107,7 @@ class ObservationBounds:
         """The longest time between two scrapes of a node's devices."""
         if self._exporter is None or not node.model:
             return Fraction(1)
-        return self._scraping(node, self._exporter).longest_interval_minutes
+        return max(self._scraping(node, self._exporter).longest_interval_minutes, self._monitor_interval)
 
     def outage_bound(self, node: Node, window: Span) -> Fraction:
         """Minutes by which the observed time of devices may be off: one interval for each start or end of an outage.
@@ -140,6 +141,8 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
         if has_wrong_labels or exporter.intervals_without_devices or exporter.nan_intervals or exporter.restarts:
             return False
         scrapings += [exporter.scraping, *exporter.scraping_by_node.values()]
+    if scenario.hami is not None:
+        scrapings.append(scenario.hami.scraping)
     regular = all(
         scraping.interval_seconds == 60
         and not (scraping.offset_seconds or scraping.jitter_ms or scraping.changed_interval)

@@ -91,6 +91,25 @@ def time_sliced_geometry(
     return Geometry({resource: gpus * replicas}, {resource: Fraction(1, replicas)}, devices, labels, replicas=replicas)
 
 
+def vgpu_geometry(
+    model: str, memory_mib: int, lifetime: Interval = FOREVER, *, split: int = 10, cores: int = 100
+) -> Geometry:
+    """GPUs that HAMi divides by cores and memory. It advertises each of them `split` times."""
+    _, product, _, gpus = MODELS[model]
+    labels = _gpu_feature_labels(product, gpus, replicas=1, strategy="none")
+    return Geometry(
+        {GPU: gpus * split},
+        {GPU: Fraction(1, split)},
+        [Device(gpu) for gpu in range(gpus)],
+        labels,
+        lifetime,
+        replicas=split,
+        vgpus_per_gpu=split,
+        memory_mib=memory_mib,
+        cores=cores,
+    )
+
+
 def neuron_node(name: str, instance_type: str, devices: int, cores: int, **overrides: object) -> Node:
     """A node with Neuron devices, which advertises the same hardware as devices and as cores."""
     geometry = Geometry(

@@ -171,7 +171,9 @@ def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter
     """Whether the exporter maps a device to a pod: from when it runs, for as long as the kubelet says so."""
     begin = pod.bound_at if exporter.labels_pending_pods else pod.run_interval[0]
     end = pod.run_interval[1] + exporter.label_linger_minutes
-    return device_index in pod.devices and begin <= minute < end and not pod.never_starts
+    # The kubelet knows only the pods that reserve GPUs, not those with fractions of them.
+    has_device = device_index in pod.devices and (pod.reserves or not pod.groups)
+    return has_device and begin <= minute < end and not pod.never_starts
 
 
 def _process_values(
@@ -215,7 +217,9 @@ def _label_sets(
     """The label sets of a device's series, and the scrapes in which each appears."""
     idle = _idle_labels(exporter, node)
     device_index, device = indexed_device
-    mapped = list(holders) if exporter.maps_pods else []
+    # HAMi's device IDs are not UUIDs, and it chooses other GPUs than the kubelet, so vGPUs are not mapped.
+    has_vgpus = any(geometry.vgpus_per_gpu for geometry in node.geometries)
+    mapped = list(holders) if exporter.maps_pods and not has_vgpus else []
     if not mapped:
         yield scrape_range, [idle]
         return
@@ -238,11 +242,16 @@ def _label_sets(
     yield scrape_range, label_sets
 
 
+def device_uuid(node: Node, gpu: int) -> str:
+    """The UUID of one of a node's GPUs."""
+    return f"GPU-{node.provider_id}{node.name}-{gpu}"
+
+
 def _device_labels(exporter: Exporter, node: Node, device: Device, scraping: Scraping) -> Labels:
     old = exporter.label_style == "old"
     labels = {
         "gpu": str(device.gpu),
-        "uuid" if old else "UUID": f"GPU-{node.provider_id}{node.name}-{device.gpu}",
+        "uuid" if old else "UUID": device_uuid(node, device.gpu),
         "device": f"nvidia{device.gpu}",
         "modelName": node.model,
         exporter.hostname: _exporter_labels(node)["pod"] if exporter.hostname_is_pod else node.name,

@@ -29,10 +29,20 @@ class PodAllocation:
     @property
     def share(self) -> Fraction:
         """Physical GPUs in one unit: the mean over the pod's devices, as slices of one profile may differ in size."""
+        if self.geometry.vgpus_per_gpu:
+            return fraction_of_gpus(self.pod, self.geometry) / self.units
+        if self.is_fraction:
+            memory = self.geometry.memory_mib // 100 * 100  # KAI Scheduler rounds it down
+            return Fraction(self.pod.fraction) if self.pod.fraction else Fraction(self.pod.fraction_mib, memory)
         factors = [oversubscription_factor(self.geometry, device_index) for device_index in self.device_indices] or [
             WHOLE_GPU
         ]
         return self.geometry.share[self.resource] * sum(factors, ZERO) / len(factors)
+
+    @property
+    def is_fraction(self) -> bool:
+        """Whether it is a fraction of GPUs that other pods reserve."""
+        return bool(self.pod.groups) and not self.pod.reserves
 
     @property
     def gpus(self) -> Fraction:
@@ -76,6 +86,8 @@ def allocations(scenario: Scenario) -> list[PodAllocation]:
         if pod.node is not None and pod.node.geometries:
             geometry = pod.node.geometry_at(max(pod.bound_at, pod.node.lifetime[0])) or pod.node.geometries[0]
             for resource, units in effective_request(pod).items():
+                if resource in FRACTION_RESOURCES:
+                    continue
                 allocations_in_order.append(PodAllocation(pod, pod.node, geometry, resource, units))
     return allocations_in_order
 
@@ -85,6 +97,8 @@ def effective_request(pod: Pod) -> dict[str, int]:
 
     A sidecar runs at the same time as the init containers after it. Scenarios with both list sidecars last.
     """
+    if pod.groups and not pod.reserves:
+        return {"nvidia_com_gpu": len(pod.groups)}
     requested: dict[str, int] = {}
     for units in (*pod.requests.values(), *pod.sidecar_requests.values()):
         for resource, count in units.items():
@@ -95,11 +109,35 @@ def effective_request(pod: Pod) -> dict[str, int]:
     return {resource: count for resource, count in requested.items() if count}
 
 
+FRACTION_RESOURCES = {"nvidia_com_gpucores", "nvidia_com_gpumem", "nvidia_com_gpumem_percentage"}
+
+
+def fraction_of_gpus(pod: Pod, geometry: Geometry) -> Fraction:
+    """GPUs that HAMi gives to a pod: of each GPU the larger share, of the cores or of the memory."""
+    containers = {**pod.requests, **pod.sidecar_requests}.values()
+    init_containers = pod.init_requests.values()
+    return max(
+        sum((fraction_of_container(units, geometry) for units in containers), ZERO),
+        max((fraction_of_container(units, geometry) for units in init_containers), default=ZERO),
+    )
+
+
+def fraction_of_container(units: Mapping[str, int], geometry: Geometry) -> Fraction:
+    """GPUs that HAMi gives to a container. Without a request for memory, it gets all of it."""
+    cores = Fraction(units.get("nvidia_com_gpucores", 0), geometry.cores)
+    if "nvidia_com_gpumem" in units:
+        memory = Fraction(units["nvidia_com_gpumem"], geometry.memory_mib)
+    else:
+        memory = Fraction(units.get("nvidia_com_gpumem_percentage", 100), 100)
+    return units.get("nvidia_com_gpu", 0) * min(WHOLE_GPU, max(cores, memory))
+
+
 class DeviceUse:
     """The true utilization of devices, and which pods cause it."""
 
     def __init__(self, scenario: Scenario, allocated: Iterable[PodAllocation]) -> None:
         self._scenario = scenario
+        self._has_monitors = scenario.hami is not None and scenario.hami.exposes_monitors
         self._on_node: dict[int, list[PodAllocation]] = {}
         for allocation in allocated:
             self._on_node.setdefault(id(allocation.node), []).append(allocation)
@@ -109,7 +147,14 @@ class DeviceUse:
         return [allocation for allocation in self._on_node.get(id(node), []) if device_index in allocation.pod.devices]
 
     def claim_sharers(self, allocation: PodAllocation) -> list[PodAllocation]:
-        """The allocations of all pods with the same claims, including this one."""
+        """The allocations on which depends what this one holds, itself included.
+
+        These are pods with the same claims, and those on a GPU of HAMi whose shares may add up to more than it.
+        """
+        if allocation.geometry.vgpus_per_gpu:
+            crowded = [index for index in allocation.device_indices if self._may_exceed(allocation.node, index)]
+            sharers = [sharer for index in crowded for sharer in self.allocations_of_device(allocation.node, index)]
+            return list({id(sharer): sharer for sharer in [allocation, *sharers]}.values())
         if not allocation.pod.claims:
             return [allocation]
         return [
@@ -118,11 +163,30 @@ class DeviceUse:
             if (sharer.pod.namespace, sharer.pod.claims) == (allocation.pod.namespace, allocation.pod.claims)
         ]
 
+    def _may_exceed(self, node: Node, device_index: int) -> bool:
+        shares = (allocation.share for allocation in self.allocations_of_device(node, device_index))
+        return sum(shares, ZERO) > WHOLE_GPU
+
     def held_gpus(self, allocation: PodAllocation, at: Minutes) -> Fraction:
-        """Physical GPUs that a pod holds at a time in which it holds any: its equal part of a shared claim."""
-        sharers = self.claim_sharers(allocation)
-        gpus = allocation.gpus * self.partition_factor(allocation, at)
-        return gpus / max(1, sum(sharer.is_allocated(at) for sharer in sharers))
+        """Physical GPUs that a pod holds at a time in which it holds any."""
+        holding = [other for other in self._on_node[id(allocation.node)] if other.is_allocated(at)]
+        return self.held_gpus_among(allocation, holding)
+
+    def held_gpus_among(self, allocation: PodAllocation, holding: Sequence[PodAllocation]) -> Fraction:
+        """Physical GPUs that a pod holds while some allocations exist.
+
+        It holds its equal part of a shared claim. Of a GPU of HAMi whose pods' shares exceed it, it holds a part in
+        proportion to its share.
+        """
+        sharers = [sharer for sharer in self.claim_sharers(allocation) if sharer in holding]
+        if not allocation.geometry.vgpus_per_gpu:
+            factor = partition_factor([other for other in self.partition_neighbors(allocation) if other in holding])
+            return allocation.gpus * factor / max(1, len(sharers))
+        held = ZERO
+        for index in allocation.device_indices:
+            on_device = sum((sharer.share for sharer in sharers if index in sharer.pod.devices), ZERO)
+            held += allocation.share / max(WHOLE_GPU, on_device)
+        return held
 
     def partition_factor(self, allocation: PodAllocation, at: Minutes) -> Fraction:
         """The factor on a partition's share, below 1 while the partitions of its GPU add up to more than the GPU."""
@@ -135,6 +199,18 @@ class DeviceUse:
         if gpu is None:
             return []
         return [other for other in self._on_node[id(allocation.node)] if gpu_of_partition(other) == gpu]
+
+    def is_measured_by_container(self, allocation: PodAllocation) -> bool:
+        """Whether HAMi measures the use of a pod, and of all others on its GPUs, because all limit their cores."""
+        if not allocation.geometry.vgpus_per_gpu or not self._has_monitors:
+            return False
+        pods = [
+            sharer.pod
+            for index in allocation.device_indices
+            for sharer in self.allocations_of_device(allocation.node, index)
+        ]
+        containers = [units for pod in pods for units in pod.requests.values() if units.get("nvidia_com_gpu")]
+        return all(units.get("nvidia_com_gpucores") for units in containers)
 
     def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
         """A device's utilization, 0 to 1: the sum of what its running pods demand, at most 1."""
@@ -157,6 +233,18 @@ class DeviceUse:
         Use of a shared device is split by what processes use, and what is left by the replicas of the other pods.
         """
         device_gpus = gpus_of_device(allocation.geometry, device_index) * self.partition_factor(allocation, at)
+        if allocation.is_fraction:
+            fractions = [
+                sharer.share
+                for sharer in self.allocations_of_device(allocation.node, device_index)
+                if sharer.is_running(at) and sharer.is_fraction
+            ]
+            total = sum(fractions, ZERO)
+            return self.utilization(allocation.node, device_index, at) * allocation.share / total
+        if self.is_measured_by_container(allocation) and allocation.share < 1:
+            if not allocation.is_running(at):
+                return ZERO
+            return curve_value_at(allocation.pod.use_of(list(allocation.pod.devices).index(device_index)), at)
         if allocation.geometry.replicas == 1:
             running = sum(sharer.is_running(at) for sharer in self.claim_sharers(allocation))
             return device_gpus * self.utilization(allocation.node, device_index, at) / max(1, running)
@@ -165,6 +253,9 @@ class DeviceUse:
             for sharer in self.allocations_of_device(allocation.node, device_index)
             if sharer.is_running(at)
         }
+        if allocation.geometry.vgpus_per_gpu:
+            total = sum((sharer.share for sharer in sharers.values()), ZERO)
+            return device_gpus * self.utilization(allocation.node, device_index, at) * allocation.share / total
         left = self.utilization(allocation.node, device_index, at)
         by_process = {
             uid: self._use_by_process(sharer, device_index, at)
@@ -197,7 +288,7 @@ class DeviceUse:
 
     def allocated_gpus(self, allocation: PodAllocation, device_index: int) -> Fraction:
         """Physical GPUs that a pod holds on one of its devices, which bounds its use of that device."""
-        if allocation.geometry.replicas == 1:
+        if allocation.geometry.replicas == 1 and not allocation.is_fraction:
             return gpus_of_device(allocation.geometry, device_index)
         return allocation.share * list(allocation.pod.devices).count(device_index)
 
@@ -286,6 +377,7 @@ def gpus_by_state(
     is_unobserved: bool,
     exposes_capacity: bool,
     stranded_of_partitions: Fraction = ZERO,
+    disputed: Fraction = ZERO,
 ) -> GpusByState:
     """Divide a node's GPUs at an instant.
 
@@ -296,6 +388,7 @@ def gpus_by_state(
         is_unobserved: whether the instant is in a long gap of the allocation source.
         exposes_capacity: whether kube-state-metrics exposes the capacity. If not, all GPUs count as advertised.
         stranded_of_partitions: physical GPUs that no claim can have.
+        disputed: physical GPUs that pods hold in unknown parts.
     """
     gpus = Fraction(node.gpus)
     if held > gpus:
@@ -308,11 +401,16 @@ def gpus_by_state(
     else:
         advertised = min(gpus, advertised_gpus(geometry, geometry.units))
         healthy = min(gpus, advertised_gpus(geometry, {**geometry.units, **(geometry.allocatable or {})}))
-    free = max(ZERO, advertised - held)
+    free = max(ZERO, advertised - held - disputed)
     unhealthy = min(free, advertised - healthy)
     if is_unobserved:
-        return GpusByState(held=held, unobserved=free, stranded=gpus - held - free)
-    return GpusByState(held=held, unallocated=free - unhealthy, stranded=gpus - held - free + unhealthy)
+        return GpusByState(held=held, unobserved=disputed + free, stranded=gpus - held - disputed - free)
+    return GpusByState(
+        held=held,
+        unallocated=free - unhealthy,
+        stranded=gpus - held - disputed - free + unhealthy,
+        unobserved=disputed,
+    )
 
 
 def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:

@@ -33,6 +33,13 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
 _WHOLE_SCENARIO = (-1e6, 1e6)
 
 
+def group_labels(pod: Pod) -> dict[str, str]:
+    """The labels with which KAI Scheduler names a pod's GPUs, in the spelling of kube-state-metrics."""
+    if len(pod.groups) == 1:
+        return {"label_runai_gpu_group": pod.groups[0]}
+    return {f"label_runai_gpu_group_{group.replace('-', '_')}": group for group in pod.groups}
+
+
 class _InstanceSeries:
     """The series that one instance (a shard, or all) exposes during the scenario."""
 
@@ -133,8 +140,20 @@ class _InstanceSeries:
             kind, name = pod.owners[0]
             owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
             yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.bound_at, pod.deleted_at)
-        if self._instance.pod_labels and pod.labels:
-            yield self._series("kube_pod_labels", {**pod_labels, **pod.labels}, pod.bound_at, pod.deleted_at)
+        yield from self._labels_and_annotations(pod, pod_labels)
+
+    def _labels_and_annotations(self, pod: Pod, pod_labels: Labels) -> Iterator[SimulatedSeries]:
+        labels = {**pod.labels, **group_labels(pod)}
+        if self._instance.pod_labels and labels:
+            yield self._series("kube_pod_labels", {**pod_labels, **labels}, pod.bound_at, pod.deleted_at)
+        if self._instance.pod_annotations and not pod.reserves and (pod.fraction or pod.fraction_mib):
+            annotations = {"annotation_gpu_fraction": pod.fraction} if pod.fraction else {}
+            if pod.fraction_mib:
+                annotations["annotation_gpu_memory"] = str(pod.fraction_mib)
+            if len(pod.groups) > 1:
+                annotations["annotation_gpu_fraction_num_devices"] = str(len(pod.groups))
+            # The annotations exist before the pod is bound to a node.
+            yield self._series("kube_pod_annotations", {**pod_labels, **annotations}, pod.bound_at - 3, pod.deleted_at)
 
     def _pod_times(self, pod: Pod, pod_labels: Labels) -> Iterator[SimulatedSeries]:
         if pod.bound_at > _WHOLE_SCENARIO[0]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from gpucost_devstack.fleet import claim_collector, dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
+from gpucost_devstack.fleet import claim_collector, dcgm_exporter, hami, karpenter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scraping import Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -60,12 +60,14 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """All series of a cluster."""
     yield from kube_state_metrics.series(scenario)
     yield from dcgm_exporter.series(scenario)
+    yield from hami.series(scenario)
     yield from neuron_monitor.series(scenario)
     yield from karpenter.series(scenario)
     yield from claim_collector.series(scenario)
     targets = [instance.scraping for instance in scenario.ksm]
     targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]
     targets += claim_collector.targets(scenario)
+    targets += [scraping for _, scraping in hami.targets(scenario)]
     for target in targets:
         yield from _up(target, scenario)
 

@@ -59,6 +59,12 @@ class Geometry:
     """Whether GPUs are in the ResourceSlices as a whole, too."""
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
+    vgpus_per_gpu: int = 0
+    """How many times HAMi advertises each GPU; 0 if it does not divide GPUs."""
+    memory_mib: int = 0
+    """The memory of each GPU that HAMi divides."""
+    cores: int = 100
+    """The percent of each GPU's cores that HAMi divides."""
     share_factors: Mapping[int, Fraction] = field(default_factory=dict)
     """The truth: by GPU, the factor on its slices' shares if they add up to more than the GPU."""
 
@@ -131,6 +137,15 @@ class Pod:
     """Whether its request is backed by DRA (KEP-5004): the scheduler generates a claim that is not in the pod's
     specification."""
 
+    fraction: str = ""
+    """The share of each of its GPUs that KAI Scheduler gives it (annotation `gpu-fraction`)."""
+    fraction_mib: int = 0
+    """The memory of each of its GPUs that KAI Scheduler gives it (annotation `gpu-memory`)."""
+    reserves: bool = False
+    """Whether it reserves its GPU for pods with fractions."""
+    groups: Sequence[str] = ()
+    """The names of its GPUs at KAI Scheduler, if it reserves them or has fractions of them."""
+
     @property
     def id(self) -> str:
         """The pod's uid."""
@@ -171,6 +186,7 @@ class KubeStateMetrics:
     pod_times: bool = False
     """`kube_pod_status_scheduled_time` and `kube_pod_completion_time`."""
     pod_labels: bool = True
+    pod_annotations: bool = True
     replicaset_owner: bool = True
 
 
@@ -233,6 +249,17 @@ class ClaimCollector:
 
 
 @dataclass(frozen=True)
+class Hami:
+    """HAMi's scheduler and its vGPU monitor on every node, and which of them is scraped."""
+
+    version: str = "2.9"
+    """`2.9`, or `2.8` with the earlier names of metrics and labels."""
+    exposes_scheduler: bool = True
+    exposes_monitors: bool = True
+    scraping: Scraping = field(default_factory=lambda: Scraping("", ""))
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A cluster during an interval."""
 
@@ -242,6 +269,7 @@ class Scenario:
     ksm: Sequence[KubeStateMetrics] = (KubeStateMetrics(),)
     dcgm: Exporter | None = field(default_factory=Exporter)
     claim_collector: ClaimCollector | None = None
+    hami: Hami | None = None
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
     start: Minutes = -70

@@ -17,7 +17,6 @@ from gpucost_devstack.fleet.instants import (
     allocations,
     gpus_by_state,
     model_of,
-    partition_factor,
     stranded_of_partitions,
 )
 from gpucost_devstack.fleet.scenario import Minutes, Node, Pod, Scenario
@@ -86,10 +85,15 @@ class _TrueHourBuilder:
         allocated = allocations(scenario)
         self._device_use = DeviceUse(scenario, allocated)
         self._visible = [allocation for allocation in allocated if not self._bounds.is_invisible(allocation)]
+        self._shows_fractions = all(instance.pod_annotations and instance.pod_labels for instance in scenario.ksm)
+        self._shows_groups = all(instance.pod_labels for instance in scenario.ksm)
         self._exposes_capacity = any(instance.capacity for instance in scenario.ksm)
 
     def compute(self) -> TrueHour:
-        totals = TrueHour(lines=[line for line in map(self._line, self._visible) if line is not None])
+        of_pods = [allocation for allocation in self._visible if not allocation.pod.reserves]
+        if not self._shows_fractions:
+            of_pods = [allocation for allocation in of_pods if not allocation.is_fraction]
+        totals = TrueHour(lines=[line for line in map(self._line, of_pods) if line is not None])
         domains: dict[str, list[Node]] = {}
         for node in self._scenario.nodes:
             is_in_domain = node.clique and self._scenario.minimum_job_gpus
@@ -148,7 +152,7 @@ class _TrueHourBuilder:
             share,
             source,
             allocated,
-            ToleratedAmount(used / 60, bound),
+            ToleratedAmount(used / 60, max(bound, self._highest_use(allocation) * self._use_bound(allocation) / 60)),
             unmeasured,
             observed_gpu_hours=observed_gpu_minutes / 60,
         )
@@ -174,6 +178,12 @@ class _TrueHourBuilder:
         has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"
+        if allocation.is_fraction:
+            return "shared"
+        if allocation.geometry.vgpus_per_gpu:
+            if self._device_use.is_measured_by_container(allocation) or allocation.share == 1:
+                return "pod"
+            return "shared" if self._scenario.hami is not None or allocation.node.gpus == 1 else "none"
         is_claim_shared = any(
             minutes_in(overlap((allocation.start, allocation.end), (sharer.start, sharer.end), self._window))
             for sharer in self._device_use.claim_sharers(allocation)
@@ -200,6 +210,18 @@ class _TrueHourBuilder:
             (self._device_use.used_gpus(allocation, device_index, start) * (end - start) for start, end in spans), ZERO
         )
         return min(used, self._device_use.allocated_gpus(allocation, device_index) * observed)
+
+    def _highest_use(self, allocation: PodAllocation) -> Fraction:
+        """The most that a pod with fractions uses at once: its part of a GPU's use may exceed what it holds of it."""
+        if not allocation.is_fraction and not allocation.geometry.vgpus_per_gpu:
+            return ZERO
+        times = {Fraction(at) for at in self._use_change_times(allocation)} | {self._window[0]}
+        uses = (
+            sum((self._device_use.used_gpus(allocation, index, at) for index in allocation.device_indices), ZERO)
+            for at in times
+            if allocation.is_running(at)
+        )
+        return max(uses, default=ZERO)
 
     def _use_change_times(self, allocation: PodAllocation) -> set[Minutes]:
         """Times at which the use of a pod's devices may change."""
@@ -232,7 +254,7 @@ class _TrueHourBuilder:
     def _unseen_sharer_bound(self, allocation: PodAllocation, other: PodAllocation) -> Fraction:
         """Minutes of a sharer that ran too briefly for any scrape to show on which device."""
         if (
-            allocation.geometry.replicas == 1
+            (allocation.geometry.replicas == 1 and not allocation.is_fraction)
             or other.node is not allocation.node
             or not minutes_in((other.running_from, other.end))
         ):
@@ -298,11 +320,12 @@ class _TrueHourBuilder:
             return GpusByState()
         holding = [allocation for allocation in allocated if allocation.is_allocated(at) != (allocation is toggled)]
         held_gpus = ZERO
+        disputed_gpus = ZERO
         for allocation in holding:
-            sharers = self._device_use.claim_sharers(allocation)
-            neighbors = self._device_use.partition_neighbors(allocation)
-            factor = partition_factor([other for other in neighbors if other in holding])
-            held_gpus += allocation.gpus * factor / sum(other in sharers for other in holding)
+            if allocation.pod.reserves:
+                disputed_gpus += allocation.gpus if self._is_disputed(allocation, holding) else ZERO
+            elif self._shows_fractions or not allocation.is_fraction:
+                held_gpus += self._device_use.held_gpus_among(allocation, holding)
         geometry = node.geometry_at(at)
         has_partitions = geometry is not None and geometry.serves_claims and any(d.profile for d in geometry.devices)
         stranded = stranded_of_partitions(model_of(node), geometry, holding) if geometry and has_partitions else ZERO
@@ -313,7 +336,14 @@ class _TrueHourBuilder:
             is_unobserved=self._bounds.is_unobserved(at),
             exposes_capacity=self._exposes_capacity,
             stranded_of_partitions=stranded,
+            disputed=disputed_gpus,
         )
+
+    def _is_disputed(self, reservation: PodAllocation, holding: Iterable[PodAllocation]) -> bool:
+        """Whether pods may hold a GPU in unknown parts: nothing shows its pods, or nothing shows their fractions."""
+        if self._shows_fractions or not self._shows_groups:
+            return not self._shows_fractions
+        return any(other.is_fraction and other.pod.groups == reservation.pod.groups for other in holding)
 
     def _state_bounds(
         self, nodes: Sequence[Node], allocated: Sequence[PodAllocation], changes: Sequence[Fraction]

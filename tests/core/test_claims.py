@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus
-from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_claimed_devices, share_claimed_devices
+from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
 from gpucost.core.metering.device_use import device_hours
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
 from gpucost.core.metering.nodes import NodeLifecycle
@@ -72,7 +72,7 @@ def test_merging_keeps_every_amount(holdings: list[PodUsage], data: st.DataObjec
             utilization = Fraction(data.draw(st.integers(0, 100)), 100)
             source: UtilizationSource = "pod" if piece.share.replicas == 1 else "shared"
             piece.set_use(source, utilization, observed_ms, piece.gpus * utilization * observed_ms, Fraction(1))
-    lines = merge_claimed_devices(pieces)
+    lines = merge_pieces(pieces)
     assert len(lines) == len({piece.pod.pod for piece in pieces})
     for amount in ("gpu_ms", "effective_gpu_ms", "unmeasured_gpu_ms", "waste_gpu_ms", "used_beyond_allocation_gpu_ms"):
         assert sum(getattr(line, amount) for line in lines) == sum(getattr(piece, amount) for piece in pieces), amount
@@ -82,7 +82,7 @@ def test_requests_are_neither_shared_nor_merged() -> None:
     pods = [holding(name, DEVICES[0], IntervalMs(0, HOUR), IntervalMs(0, HOUR)) for name in ("p", "p")]
     for usage in pods:
         usage.pod = PodObservation("team", "p", "uid-p", "n1", (), None)
-    assert merge_claimed_devices(share_claimed_devices(pods)) == pods
+    assert merge_pieces(share_claimed_devices(pods)) == pods
 
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -143,7 +143,7 @@ def test_partitions_that_exceed_their_gpu_are_scaled_down_only_meanwhile() -> No
     """3g, 2g and 1g with double memory are 29/28. For 20 minutes there are all three."""
     names = {"a": "gpu-0-mig-3g40gb-9-0", "b": "gpu-0-mig-2g20gb-14-4", "c": "gpu-0-mig-1g20gb-15-6"}
     times = {"a": (0, 60), "b": (0, 60), "c": (20, 40)}
-    lines = merge_claimed_devices(
+    lines = merge_pieces(
         share_claimed_devices([partition_holding(pod, name, times[pod]) for pod, name in names.items()])
     )
     scale = Fraction(28, 29)
@@ -165,7 +165,7 @@ def test_pod_has_a_line_for_each_claim() -> None:
         partition_holding("p", "gpu-1-mig-2g20gb-14-0", (0, 60), "a"),
         partition_holding("p", "gpu-1-mig-2g20gb-14-2", (0, 60), "b"),
     ]
-    lines = merge_claimed_devices(holdings)
+    lines = merge_pieces(holdings)
     assert sorted((line.pod.claimed_device.claim, line.units) for line in lines) == [("a", 2), ("b", 1)]  # type: ignore[union-attr]
 
 

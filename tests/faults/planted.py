@@ -21,6 +21,7 @@ PARTITION_TESTS = (
     "tests/sources/test_resource_slices.py",
     "tests/storage/test_stored_usage.py",
 )
+FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", "tests/system/test_gpu_fractions.py")
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -158,8 +159,13 @@ FAULTS = (
     Fault("every pod of a shared claim holds the whole GPU", f"{PACKAGE}/core/metering/claims.py", "        for holder in holders if len(holders) > 1 else ():", "        for holder in ():", CLAIM_TESTS),
     Fault("a shared claim is divided by all pods of the hour, not by those of the time", f"{PACKAGE}/core/metering/claims.py", "count = sum(_claim_of(other) == _claim_of(holding) for other in present)", "count = sum(_claim_of(other) == _claim_of(holding) for other in others)", CLAIM_TESTS),
     Fault("claims of the same name in two namespaces are one", f"{PACKAGE}/core/metering/claims.py", "    return holding.pod.namespace, holding.pod.claimed_device", '    return "", holding.pod.claimed_device and holding.pod.claimed_device._replace(uuid="", name="")', CLAIM_TESTS),
-    Fault("a pod's claimed devices are its lines", f"{PACKAGE}/core/metering/metering.py", "pods=tuple(merge_claimed_devices(holdings))", "pods=tuple(holdings)", CLAIM_TESTS),
+    Fault("a pod's claimed devices are its lines", f"{PACKAGE}/core/metering/metering.py", "pods=tuple(merge_pieces(holdings))", "pods=tuple(holdings)", CLAIM_TESTS),
     Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "elif _pool(node) in pools and any(", "elif False and any(", CLAIM_TESTS),
+    Fault("every pod of a shared claim holds the whole GPU", f"{PACKAGE}/core/metering/claims.py", "        if len(sharers) > 1:", "        if False:", CLAIM_TESTS),
+    Fault("a shared claim is divided by all pods of the hour, not by those of the time", f"{PACKAGE}/core/metering/claims.py", "count = sum(sharer.held.contains(time.start) for sharer in sharers)", "count = len(sharers)", CLAIM_TESTS),
+    Fault("claims of the same name in two namespaces are one", f"{PACKAGE}/core/metering/claims.py", "by_device.setdefault((holding.pod.namespace, holding.pod.claimed_device), [])", 'by_device.setdefault(("", holding.pod.claimed_device._replace(uuid="")), [])', CLAIM_TESTS),
+    Fault("a pod's claimed devices are its lines", f"{PACKAGE}/core/metering/metering.py", "pods=tuple(merge_pieces(holdings))", "pods=tuple(holdings)", CLAIM_TESTS),
+    Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "if _pool(node) in pools and times:", "if False:", CLAIM_TESTS),
     Fault("pods with claims have no owner", f"{PACKAGE}/sources/prometheus/queries.py", "and on (uid) {self._pods_with_gpus()}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", "and on (uid) {self._gpu_pods(_AT_END)}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", CLAIM_TESTS),
     Fault("pods with claims have no labels", f"{PACKAGE}/sources/prometheus/queries.py", 'f"({pods} and on (uid) {self._pods_with_gpus()})"', 'f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"', CLAIM_TESTS),
     Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods_with_claims(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
@@ -185,5 +191,15 @@ FAULTS = (
     Fault("a claim that exporter and collector report counts twice", f"{PACKAGE}/sources/prometheus/resource_slices.py", "if not in_exporters.isdisjoint(", "if False and not in_exporters.isdisjoint(", PARTITION_TESTS),
     Fault("replicas of a collector of claims double the holdings", f"{PACKAGE}/sources/prometheus/resource_slices.py", "{labels.get(collector.uid, '')}/", "{scrape_target(labels)}/", PARTITION_TESTS),
     Fault("a claim's name is lost when its hour is restated", f"{PACKAGE}/storage/usage_documents.py", "        **_claims(usage.pods),\n", "", PARTITION_TESTS),
+    Fault("a fraction counts by its cores only", f"{PACKAGE}/core/metering/gpu_fractions.py", "return min(_WHOLE, max(cores, memory))", "return min(_WHOLE, cores)", FRACTION_TESTS),
+    Fault("the shares of pods on a GPU may exceed it", f"{PACKAGE}/core/metering/metering.py", "holdings = limit_to_gpus(holdings, gpus_of_pod)", "pass", FRACTION_TESTS),
+    Fault("what HAMi advertises are GPUs", f"{PACKAGE}/core/metering/nodes.py", "has_vgpus or bool(profile)", "bool(profile)", FRACTION_TESTS),
+    Fault("a vGPU without a request for memory has none", f"{PACKAGE}/core/metering/gpu_fractions.py", "units.get(MEMORY_PERCENTAGE) or Decimal(100)", "units.get(MEMORY_PERCENTAGE) or Decimal(0)", FRACTION_TESTS),
+    Fault("HAMi's zero for containers without cores counts as use", f"{PACKAGE}/core/metering/container_use.py", "return with_gpus <= with_cores", "return True", FRACTION_TESTS),
+    Fault("fractions of one GPU have equal parts of its use", f"{PACKAGE}/core/metering/utilization.py", " * (\n                holder.share.gpus_per_unit\n            )", "", FRACTION_TESTS),
+    Fault("the names of HAMi 2.8 are unknown", f"{PACKAGE}/core/metering/signals.py", '"Device_utilization_desc_of_container"', '"Device_utilization"', FRACTION_TESTS),
+    Fault("a reservation pod is charged along with its sharers", f"{PACKAGE}/core/metering/holdings.py", "if pod.reserved_group is not None:", "if False:", FRACTION_TESTS),
+    Fault("reserved GPUs of unknown pods are unallocated", f"{PACKAGE}/core/metering/gpu_fractions.py", "        if not group:\n            yield reservation.node, DisputedHolding(reservation.time, gpus)\n            continue\n", "", FRACTION_TESTS),
+    Fault("pods with fractions of several GPUs hold one", f"{PACKAGE}/sources/prometheus/gpu_reservations.py", "str(len(groups))", '"1"', FRACTION_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

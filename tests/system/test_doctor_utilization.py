@@ -8,7 +8,7 @@ import pytest
 
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
-from tests.system.doctor_cluster import KSM, LABELS, bare, healthy, pod, shared, sliced
+from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
 
 
@@ -260,3 +260,44 @@ def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     reported.device(0.5, node="dra", dra_claim_name="c", dra_claim_namespace="team")
     only(examined(reported), "kube_pod_resourceclaim_info", says="through DRA claims have no owner and no labels",
          change="version 2.20 or later", status="missing")  # fmt: skip
+
+
+def test_hami_without_metrics_is_a_finding(examined: Examine) -> None:
+    def cluster() -> Recent:
+        recent = healthy()
+        recent.node("hami", capacity={"nvidia_com_gpu": 40}, labels=LABELS)
+        recent.exporter_up("hami")
+        for gpu in range(4):
+            recent.device(0.2, gpu=gpu, node="hami")
+        pod(recent, "quarter", node="hami")
+        requests = {"namespace": "team", "pod": "quarter", "uid": "uid-quarter", "container": "main", "node": "hami"}
+        for resource in ("nvidia_com_gpucores", "nvidia_com_gpumem_percentage"):
+            recent.add("kube_pod_container_resource_requests", value=25, resource=resource, **requests, **KSM)
+        return recent
+
+    report = examined(cluster())
+    findings = {check.name: check.finding for check in report.checks if check.status == "faulty"}
+    assert findings.keys() == {"HAMi scheduler", "HAMi vGPU monitor"}, findings
+    assert "their use is unmeasured" in str(findings["HAMi scheduler"])
+    scraped = cluster()
+    gpu = {"namespace": "team", "pod": "quarter", "device_uuid": "GPU-0", "job": "hami", "instance": "hami:9394"}
+    scraped.add("hami_vgpu_memory_allocated_bytes", value=2**30, container_index="0", node="hami", **gpu)
+    scraped.add("hami_container_device_utilization_ratio", value=20, container="main", vdevice_index="0", **gpu)
+    assert not [check for check in examined(scraped).checks if check.status == "faulty"]
+
+
+def test_reserved_gpus_without_labels_or_annotations_are_findings(examined: Examine) -> None:
+    cluster = healthy()
+    name = "gpu-reservation-n1-x7k2p"
+    pod(cluster, name)
+    cluster.device(0.4, gpu=2, exported_namespace="team", exported_pod=name)
+    cluster.add("kube_pod_labels", namespace="team", pod=name, uid=f"uid-{name}", label_runai_gpu_group="a", **KSM)
+    only(
+        examined(cluster),
+        "shared GPUs: gpu-fraction",
+        says="no series says what each of them gets",
+        change="--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]",
+    )
+    sharer = {"namespace": "team", "pod": "quarter", "uid": "uid-quarter"}
+    cluster.add("kube_pod_annotations", annotation_gpu_fraction="0.25", **sharer, **KSM)
+    assert not [check for check in examined(cluster).checks if check.status == "faulty"]

@@ -1764,7 +1764,7 @@ export interface components {
             gpu_model: string;
             /**
              * Gpu Share Source
-             * @description Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; mig-compute-slices and node-average are estimates
+             * @description Source of the share: product-label, mig-profile, sharing, fraction, capacity, settings, whole, neuron; mig-compute-slices and node-average are estimates
              * @example mig-profile
              */
             gpu_share_source: string;

@@ -15,7 +15,11 @@ _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 def check_pod_mapping(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter labels devices with the pods that hold them."""
     facts = context.facts
-    holders = [holder for holder in facts.gpu_holders if holder.resource == GPU and not _is_sliced(facts, holder)]
+    holders = [
+        holder
+        for holder in facts.gpu_holders
+        if holder.resource == GPU and not _is_sliced(facts, holder) and holder.node not in facts.nodes_with_vgpus
+    ]
     devices = _devices_of(facts, holders) or [device for device in facts.gpu_devices if not facts.node_of(device)]
     if not holders or not devices:
         return
@@ -119,7 +123,11 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
 def check_virtual_gpus(context: CheckContext) -> Iterable[Check]:
     """Check whether devices of shared GPUs are labeled with all of their pods."""
     facts = context.facts
-    shared = [node.name for node in facts.gpu_nodes.values() if sharing.is_shared(facts, node)]
+    shared = [
+        node.name
+        for node in facts.gpu_nodes.values()
+        if sharing.is_shared(facts, node) and node.name not in facts.nodes_with_vgpus
+    ]
     if not shared:
         return
     hidden = {name: count for name in shared if (count := _unlabeled_sharers(facts, name))}

@@ -6,6 +6,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.hours import format_timestamp, to_epoch_ms
+from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
@@ -197,7 +198,7 @@ def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
             "kube-state-metrics: version 2.0 or later, and no labeldrop of uid",
         )
         yield context.check("uid of pods", REQUESTS, "recommended", fault, series=count)
-    unknown = [name for name in facts.resources if not _is_known(name)]
+    unknown = [name for name in facts.resources if not _is_known(name) and name not in FRACTION_RESOURCES]
     if unknown:
         fault = Fault(
             f"requests of {first_few(unknown)} are not read: their pods cost nothing",

@@ -53,8 +53,8 @@ class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gp
     zone: str
     gpu_model: str
     gpu_share_source: str = Field(
-        description="Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; "
-        "mig-compute-slices and node-average are estimates",
+        description="Source of the share: product-label, mig-profile, sharing, fraction, capacity, settings, whole, "
+        "neuron; mig-compute-slices and node-average are estimates",
         examples=["mig-profile"],
     )
     labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")

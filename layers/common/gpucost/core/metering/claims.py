@@ -10,7 +10,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import AdvertisedGpus, cut_at_interval_edges
 from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_models import profile_share
-from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
+from gpucost.core.metering.gpu_shares import FRACTION, GpuNode, GpuShare
 from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.mig_partitions import Partition, are_disjoint, claimable_share, partition_of
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
@@ -218,14 +218,7 @@ def _pieces(holding: PodUsage, holders: Sequence[PodUsage]) -> Iterable[PodUsage
             share = GpuShare(share.gpus_per_unit * scale / count, "sharing", count)
         elif scale != 1:
             share = GpuShare(share.gpus_per_unit * scale, share.source, share.replicas)
-        yield replace(
-            holding,
-            share=share,
-            held=time,
-            running=holding.running.overlap(time),
-            last_sample_ms=min(holding.last_sample_ms, time.end),
-            first_sample_ms=max(holding.first_sample_ms, time.start),
-        )
+        yield holding.during(time, share)
 
 
 def _claim_of(holding: PodUsage) -> tuple[str, ClaimedDevice | None]:
@@ -244,22 +237,27 @@ def _scale(holders: Sequence[PodUsage]) -> Fraction:
     return gpu / total if is_possible else Fraction(1)
 
 
-def merge_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
-    """Merge what each pod holds of one resource through one claim, so that it has one line in the ledger.
+def merge_pieces(holdings: list[PodUsage]) -> list[PodUsage]:
+    """Merge what each pod holds of one resource through one claim or as a fraction: one line in the ledger for each.
 
     The share is the mean over the time held. GPU-milliseconds do not change.
     """
     merged: dict[tuple[str, ...], list[PodUsage]] = {}
     for holding in holdings:
-        if holding.pod.claimed_device is not None:
-            pod, node, claim = holding.pod, holding.node, holding.pod.claimed_device.claim
+        if _may_be_piece(holding):
+            pod, node = holding.pod, holding.node
+            claim = pod.claimed_device.claim if pod.claimed_device is not None else ""
             key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, holding.resource, claim)
             merged.setdefault(key, []).append(holding)
     if not merged:
         return holdings
-    requested = [holding for holding in holdings if holding.pod.claimed_device is None]
+    requested = [holding for holding in holdings if not _may_be_piece(holding)]
     lines = requested + [parts[0] if len(parts) == 1 else _merge(parts) for parts in merged.values()]
     return sorted(lines, key=lambda line: (line.pod.namespace, line.pod.pod, line.pod.uid, line.pod.node))
+
+
+def _may_be_piece(holding: PodUsage) -> bool:
+    return holding.pod.claimed_device is not None or holding.share.source == FRACTION
 
 
 def _merge(parts: Sequence[PodUsage]) -> PodUsage:
@@ -269,7 +267,8 @@ def _merge(parts: Sequence[PodUsage]) -> PodUsage:
         min((time.start for time in running_parts), default=held.end),
         max((time.end for time in running_parts), default=held.end),
     )
-    units = len({part.pod.claimed_device for part in parts})
+    is_claim = parts[0].pod.claimed_device is not None
+    units = len({part.pod.claimed_device for part in parts}) if is_claim else parts[0].units
     gpu_ms = sum((part.gpu_ms for part in parts), Fraction(0))
     share = next((part.share for part in parts if part.share.replicas > 1), parts[0].share)
     observed = [part for part in parts if part.utilization is not None]

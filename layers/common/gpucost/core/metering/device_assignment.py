@@ -7,8 +7,19 @@ from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, LabeledPod
-from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
+from gpucost.core.metering.gpu_shares import (
+    FRACTION,
+    GPU,
+    GPU_SHARED,
+    MIG_PREFIX,
+    NEURON_CORE,
+    SHARED_SUFFIX,
+    is_neuron,
+)
 from gpucost.core.metering.usage import PodUsage
+
+GpusOfPod = Mapping[tuple[str, str], frozenset[str]]
+"""UUIDs of the GPUs on which pods have fractions, by namespace and name."""
 
 
 @dataclass(slots=True)
@@ -27,7 +38,11 @@ class DeviceAssignments:
 
 
 def assign_devices(
-    holdings: Sequence[PodUsage], devices: Iterable[DeviceHour], window: IntervalMs, suspect_nodes: Container[str] = ()
+    holdings: Sequence[PodUsage],
+    devices: Iterable[DeviceHour],
+    window: IntervalMs,
+    suspect_nodes: Container[str] = (),
+    gpus_of_pod: GpusOfPod | None = None,
 ) -> DeviceAssignments:
     """Assign devices to holdings by the pod labels of device series while the pods run.
 
@@ -41,6 +56,8 @@ def assign_devices(
         devices: all devices of the hour.
         window: the hour.
         suspect_nodes: names of nodes on which others may have held GPUs.
+        gpus_of_pod: UUIDs of the GPUs on which pods have fractions, as their scheduler reports them. HAMi chooses
+            other GPUs than the kubelet, so labels say nothing.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
     for index, holding in enumerate(holdings):
@@ -62,8 +79,10 @@ def assign_devices(
     for index, holding in enumerate(holdings):
         same_name = by_name[holding.pod.namespace, holding.pod.pod]
         has_namesakes = len(same_name) > 1 and len({holdings[other].pod.uid for other in same_name}) > 1
-        assigned = _choose_labeled(holding, labeled.get(index, []), has_namesakes=has_namesakes)
         node_devices = on_node.get(holding.node.name, [])
+        uuids = uuids_of_fractions(holding, gpus_of_pod) if gpus_of_pod else ()
+        assigned = [device for device in node_devices if device.key[1] in uuids] if uuids else []
+        assigned = assigned or _choose_labeled(holding, labeled.get(index, []), has_namesakes=has_namesakes)
         assigned = assigned or _only_device(holding, node_devices)
         if not assigned and holding.node.name not in mapped_nodes and holding.node.name not in suspect_nodes:
             assigned = _all_devices(holding, node_devices, neighbors[holding.node.name], window)
@@ -145,6 +164,17 @@ def _all_devices(
     return compatible if is_separable else []
 
 
+def uuids_of_fractions(holding: PodUsage, gpus_of_pod: GpusOfPod) -> frozenset[str]:
+    """Return the UUIDs of the GPUs of a pod's vGPUs; none if they are not known.
+
+    HAMi's metrics have no uid. If a pod's name was used again on other GPUs, there are too many.
+    """
+    if holding.share.source != FRACTION:
+        return frozenset()
+    uuids = gpus_of_pod.get((holding.pod.namespace, holding.pod.pod), frozenset())
+    return uuids if len(uuids) == holding.units else frozenset()
+
+
 def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
     """Return holdings of MIG slices with the shares that the slices have on the GPUs assigned to them."""
     scaled = list(holdings)
@@ -181,12 +211,17 @@ def is_shared_resource(holding: PodUsage) -> bool:
 
 
 def replicas_per_device(holding: PodUsage, device: DeviceHour) -> int:
-    """Return how many units one device provides; a slice whose share is derived from capacity is no replica."""
+    """Return how many units one device provides; a slice whose share is derived from capacity is no replica.
+
+    For fractions, of which a device has no definite number, it is about how many of this size fit.
+    """
     return 1 if holding.share.source == "capacity" and device.is_mig_device else holding.share.replicas
 
 
 def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
     """Return the physical GPUs that a device stands for."""
+    if holding.share.source == FRACTION:
+        return holding.node.gpu_fraction
     if device.is_neuron and holding.resource != NEURON_CORE:
         return holding.share.gpus_per_unit / holding.node.cores_per_device()
     count = replicas_per_device(holding, device)

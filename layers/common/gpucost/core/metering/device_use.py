@@ -220,9 +220,7 @@ def device_hours(
         by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
             device_series
         )
-    continuous_times = {
-        instance: scrape_times.coverage(window, DEFAULT_INTERVAL_MS) for instance, scrape_times in scrapes.items()
-    }
+    continuous_times = continuous_times_of(scrapes, window)
     hours = []
     for key in sorted(by_key):
         device_copies = by_key[key]
@@ -237,6 +235,13 @@ def device_hours(
             )
         )
     return hours
+
+
+def continuous_times_of(
+    scrapes: Mapping[ScrapeTarget, Scrapes], window: IntervalMs
+) -> dict[ScrapeTarget, Sequence[IntervalMs]]:
+    """Return the times that each exporter's scrapes cover."""
+    return {instance: scrape_times.coverage(window, DEFAULT_INTERVAL_MS) for instance, scrape_times in scrapes.items()}
 
 
 def _labeled_pod(series: DeviceSeries) -> LabeledPod:

@@ -7,9 +7,9 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 from gpucost.core.amounts import quantize
-from gpucost.core.metering.gpu_models import compute_share, profile_share
+from gpucost.core.metering.gpu_models import compute_share, memory_gb, profile_share
 from gpucost.core.metering.instance_types import NEURON_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import mig_replicas, parse_whole_number
+from gpucost.core.metering.kubernetes_labels import GPU_MEMORY_LABEL, mig_replicas, parse_whole_number
 
 GPU = "nvidia_com_gpu"
 GPU_SHARED = "nvidia_com_gpu_shared"
@@ -17,6 +17,8 @@ MIG_PREFIX = "nvidia_com_mig_"
 SHARED_SUFFIX = "_shared"
 NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
 NEURON_CORE = "aws_amazon_com_neuroncore"
+FRACTION = "fraction"
+"""The source of shares that a scheduler allocates to pods by cores and memory (HAMi)."""
 DRA_GPU_DRIVER = "gpu.nvidia.com"
 """The DRA driver whose ResourceClaims dcgm-exporter reports; its GPUs are not in the capacity of nodes."""
 
@@ -69,6 +71,15 @@ class GpuNode:
     def gpu_fraction(self) -> Fraction:
         """The part of a physical GPU that each of its devices stands for."""
         return Fraction(self.physical_gpus) if self.physical_gpus and self.physical_gpus < 1 else Fraction(1)
+
+    @property
+    def gpu_memory_mib(self) -> Decimal | None:
+        """The memory of each of its devices in MiB: from its label, else nominal; None if unknown."""
+        labeled = parse_whole_number(GPU_MEMORY_LABEL.value_in(self.labels))
+        nominal = memory_gb(self.gpu_model)
+        return Decimal(labeled or 0) or (
+            Decimal(nominal * 1024) * self.gpu_fraction.numerator / self.gpu_fraction.denominator if nominal else None
+        )
 
     @property
     def devices(self) -> int | None:
@@ -229,6 +240,8 @@ def to_kubernetes_resource(resource: str) -> str:
     """Return a resource's name in Kubernetes: `nvidia_com_mig_1g_5gb` → `nvidia.com/mig-1g.5gb`."""
     if resource.startswith(MIG_PREFIX):
         return "nvidia.com/mig-" + resource.removeprefix(MIG_PREFIX).replace("_", ".")
+    if resource == "nvidia_com_gpumem_percentage":
+        return "nvidia.com/gpumem-percentage"
     if resource.startswith(GPU):
         return "nvidia.com/gpu" + resource.removeprefix(GPU).replace("_", ".")
     if is_neuron(resource):

@@ -1,16 +1,27 @@
 """Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, is_overcommitted
-from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, to_kubernetes_resource
+from gpucost.core.metering.gpu_fractions import (
+    FRACTION_RESOURCES,
+    MAX_MEMORY_MIB,
+    MEMORY,
+    ReservedTime,
+    disputed_parts_of_reserved_gpus,
+    fraction_share,
+    limits_of,
+    requested_gpus,
+    share_of_reserved_gpu,
+)
+from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare, to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT_PREFIX, format_sample_value, is_count
 from gpucost.core.metering.nodes import NodeLifecycle
-from gpucost.core.metering.observations import ContainerRequest, PodObservation
+from gpucost.core.metering.observations import ContainerRequest, GpuLimits, PodObservation
 from gpucost.core.metering.spans import Span, SpanReader
 from gpucost.core.metering.usage import PodUsage
 
@@ -40,8 +51,16 @@ class HoldingReader:
     """By node, the most units of each resource that it advertised."""
     node_contradictions: Mapping[str, str] = field(default_factory=dict)
     """By node, how sources contradict each other about what it advertises."""
+    nodes_with_vgpus: Set[str] = frozenset()
+    """Names of nodes whose GPUs HAMi divides."""
+    vgpu_limits: Mapping[str, GpuLimits] = field(default_factory=dict)
+    """What HAMi divides of each GPU, by node."""
     disputed_holdings: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
     """What pods may have held according to implausible samples; no business unit pays for it."""
+    _reserved: list[ReservedTime] = field(default_factory=list)
+    """Times in which pods reserved GPUs for others."""
+    _unknown_fractions: list[ReservedTime] = field(default_factory=list)
+    """Times in which pods held unknown fractions of reserved GPUs."""
     _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
@@ -51,7 +70,22 @@ class HoldingReader:
         holdings: list[PodUsage] = []
         for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
             holdings.extend(self._holdings_of_pod(pod))
+        self._dispute_reserved_gpus(holdings)
         return _trim_handovers(holdings)
+
+    def _dispute_reserved_gpus(self, holdings: Sequence[PodUsage]) -> None:
+        """Note which reserved GPUs pods hold in unknown parts, so that these count as unobserved."""
+        disputed = disputed_parts_of_reserved_gpus(self._reserved, self._unknown_fractions, holdings)
+        nodes = set()
+        for node, part in disputed:
+            self.disputed_holdings.setdefault((node.name, node.provider_id), []).append(part)
+            nodes.add(node.name)
+        for name in sorted(nodes):
+            self.notes.append(
+                f"pods share GPUs of node {name!r} that a scheduler reserves, and their fractions are unknown; what "
+                "they hold is unobserved. Set --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,"
+                "gpu-fraction-num-devices] and --metric-labels-allowlist=pods=[runai-gpu-group] in kube-state-metrics"
+            )
 
     def _holdings_of_pod(self, pod: PodObservation) -> list[PodUsage]:
         if pod.held_samples is None:
@@ -62,6 +96,9 @@ class HoldingReader:
             span, node = self._placement(pod)
         if node is None or not span.time.length:
             return []
+        if pod.reserved_group is not None:
+            self._reserved.append(ReservedTime(frozenset({pod.reserved_group}), node, span.time))
+            return []
         requests = self._effective_requests(pod)
         contradiction, gpus = self._implausibility(pod, node, requests)
         if contradiction:
@@ -69,6 +106,20 @@ class HoldingReader:
             disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
             disputed.append(DisputedHolding(span.time, gpus))
             return []
+        share_of_fraction = None
+        if pod.fraction is not None and requests:
+            share = share_of_reserved_gpu(pod.fraction, limits_of(node, None))
+            if share is None:
+                self._unknown_fractions.append(ReservedTime(pod.fraction.groups, node, span.time))
+                return []
+            share_of_fraction = fraction_share(share * requests[GPU], requests[GPU], node)
+        elif pod.node in self.nodes_with_vgpus and requests and GPU in requests:
+            share_of_fraction = self._share_of_vgpus(pod, node, requests[GPU])
+            if share_of_fraction is None:
+                most = requests[GPU] * node.gpu_fraction
+                disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
+                disputed.append(DisputedHolding(span.time, most))
+                return []
         running = self.spans.running_time(pod, span)
         return [
             PodUsage(
@@ -76,7 +127,7 @@ class HoldingReader:
                 node,
                 resource,
                 units,
-                self._share(pod, node, resource),
+                share_of_fraction if share_of_fraction and resource == GPU else self._share(pod, node, resource),
                 span.time,
                 running,
                 span.last_sample_ms,
@@ -84,6 +135,17 @@ class HoldingReader:
             )
             for resource, units in (requests or {}).items()
         ]
+
+    def _share_of_vgpus(self, pod: PodObservation, node: GpuNode, units: int) -> GpuShare | None:
+        """Return the share of a GPU that each of a pod's vGPUs is; None, with a note, if it is unknown."""
+        gpus = requested_gpus(pod.requests, limits_of(node, self.vgpu_limits.get(node.name)))
+        if gpus is None:
+            self.notes.append(
+                f"pods on node {node.name!r} request memory of GPUs whose memory is unknown; what they hold is "
+                "unobserved. Keep HAMi's hami_gpu_memory_limit_bytes, or the node label nvidia.com/gpu.memory"
+            )
+            return None
+        return fraction_share(gpus, units, node)
 
     def _implausibility(
         self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int] | None
@@ -161,6 +223,8 @@ class HoldingReader:
         for request in pod.requests:
             if not self._has_valid_units(pod, request):
                 return None
+            if request.resource in FRACTION_RESOURCES:
+                continue  # a part of what the container's nvidia_com_gpu stand for
             if request.kind == "init":
                 largest_init[request.resource] = max(largest_init.get(request.resource, Decimal(0)), request.units)
             else:
@@ -172,13 +236,14 @@ class HoldingReader:
 
     def _has_valid_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
         """Whether a request is a whole number of units, the only requests that Kubernetes accepts."""
-        if is_count(request.units):
+        maximum = MAX_MEMORY_MIB if request.resource == MEMORY else MAX_UNITS
+        if is_count(request.units, maximum):
             return True
         container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = to_kubernetes_resource(request.resource)
         self.notes.append(
             f"{SUSPECT_PREFIX}{container} requests {format_sample_value(request.units)} of {resource}, "
-            f"which is not a whole number from 0 to {MAX_UNITS}"
+            f"which is not a whole number from 0 to {maximum}"
         )
         return False
 
@@ -196,6 +261,8 @@ def _trim_handovers(holdings: list[PodUsage]) -> list[PodUsage]:
     """
     on_node: dict[NodeKey, list[int]] = {}
     for index, holding in enumerate(holdings):
+        if holding.share.source == FRACTION:
+            continue  # fractions of a GPU may add up to more than it, and are then scaled down
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(index)
     for indexes in on_node.values():
         if any(holdings[index].last_sample_ms < holdings[index].held.end for index in indexes):

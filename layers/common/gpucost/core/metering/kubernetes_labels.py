@@ -30,6 +30,10 @@ def exported_name(key: str) -> str:
     return f"label_{snake.lower()}"
 
 
+GPU_GROUP_LABEL = exported_name("runai-gpu-group")
+"""The label of pods on one GPU that KAI Scheduler divides; of several GPUs, the prefix of a label for each."""
+
+
 def parse_whole_number(text: str) -> int:
     """Parse a label's value as a whole number; 0 if it is not a plausible one."""
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
@@ -115,11 +119,15 @@ GPU_CLIQUE_LABEL = NodeLabel(
     "NVLink domain", ("nvidia.com/gpu.clique",), "free GPUs of NVLink domains in which no whole job fits",
     "nvlink_domains of the settings has no effect on such nodes",
 )  # fmt: skip
+GPU_MEMORY_LABEL = NodeLabel(
+    "GPU memory", ("nvidia.com/gpu.memory",), "share of a pod that requests memory of a GPU (HAMi, KAI Scheduler)",
+    "the memory of the GPU model's data sheet counts, or what such a pod holds is unobserved",
+)  # fmt: skip
 
 NODE_LABELS = (
     INSTANCE_TYPE_LABEL, ZONE_LABEL, ZONE_ID_LABEL, REGION_LABEL, OPERATING_SYSTEM_LABEL, NODE_POOL_LABEL,
     CAPACITY_TYPE_LABEL, RESERVATION_ID_LABEL, GPU_PRODUCT_LABEL, GPU_COUNT_LABEL, GPU_REPLICAS_LABEL,
-    GPU_SHARING_LABEL,
+    GPU_SHARING_LABEL, GPU_MEMORY_LABEL,
 )  # fmt: skip
 """The labels in the allow-list of every cluster; that of NVLink domains is only needed with `nvlink_domains`."""
 

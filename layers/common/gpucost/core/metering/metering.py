@@ -1,6 +1,6 @@
 """Metering: from an hour's observation to the GPU time that each pod held and used."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +11,8 @@ from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
-from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_claimed_devices, share_claimed_devices
+from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
+from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
 from gpucost.core.metering.exporter_conflicts import (
@@ -21,6 +22,7 @@ from gpucost.core.metering.exporter_conflicts import (
     nodes_with_surplus_devices,
     surplus_assigned_devices,
 )
+from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, nodes_with_vgpus
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sample_value, is_utilization
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
@@ -71,23 +73,37 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
     if covered:  # otherwise the hour has no figures, and its reason says so
         notes += [_scrape_gap_note(gap, window) for gap in unobserved]
-    lifecycles = _node_lifecycles(observation, spans, rules.gpus_by_instance_type)
+    vgpu_nodes = nodes_with_vgpus(observation)
+    lifecycles = _node_lifecycles(observation, spans, rules.gpus_by_instance_type, vgpu_nodes)
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
         spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
         _max_advertised_units(observation.nodes),
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
+        vgpu_nodes, observation.vgpus.limits,
     )  # fmt: skip
     holdings = share_claimed_devices(reader.read(observation.pods))
-    assignments = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed_holdings})
+    gpus_of_pod = gpus_of_groups(observation.pods, devices, observation.vgpus.gpus_of_pod)
+    if vgpu_nodes or gpus_of_pod:
+        holdings = limit_to_gpus(holdings, gpus_of_pod)
+    disputed_nodes = {name for name, _ in reader.disputed_holdings}
+    assignments = assign_devices(holdings, devices, window, disputed_nodes, gpus_of_pod)
     surplus = surplus_assigned_devices(holdings, assignments, window)
     if surplus:
         devices, suspect = exclude_suspect_devices(devices, surplus), suspect | surplus
-        assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus})
+        assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus}, gpus_of_pod)
     notes += contradiction_notes(suspect)
     holdings = scale_mig_shares(holdings, assignments)
-    process_values = device_hours(observation.process_devices, observation.utilization_scrapes, window)
-    resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window, process_values)
+    containers = devices_of_containers(observation.vgpus.use, observation.utilization_scrapes, window)
+    resolver = UtilizationResolver(
+        holdings,
+        devices,
+        assignments,
+        rules.utilization_sources,
+        window,
+        device_hours(observation.process_devices, observation.utilization_scrapes, window),
+        pods_measured_by_container(holdings, containers, gpus_of_pod),
+    )
     resolver.measure()
     notes += _unusable_utilization_notes(observation, resolver)
     return Usage(
@@ -97,7 +113,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             allocation=quantize(Fraction(overlap_length(covered, window), window.length)),
             utilization=_device_coverage(devices, lifecycles, holdings, window),
         ),
-        pods=tuple(merge_claimed_devices(holdings)),
+        pods=tuple(merge_pieces(holdings)),
         nodes=_usage_of_nodes(
             observation,
             lifecycles,
@@ -107,6 +123,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             rules,
             notes,
             gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans)),
+            vgpu_nodes,
         ),
         notes=suspect_first(notes),
     )
@@ -151,7 +168,10 @@ def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _node_lifecycles(
-    observation: Observation, spans: SpanReader, gpus_by_instance_type: Mapping[str, int | Fraction]
+    observation: Observation,
+    spans: SpanReader,
+    gpus_by_instance_type: Mapping[str, int | Fraction],
+    vgpu_nodes: Container[str],
 ) -> dict[str, list[NodeLifecycle]]:
     """Return all nodes by name; nodes that replaced each other under one name are in order of time."""
     devices: dict[str, list[DeviceSeries]] = {}
@@ -168,7 +188,12 @@ def _node_lifecycles(
             node.name, []
         )  # stays empty for a node that did not exist in the hour
         if present.length:
-            lifecycles.append(_node_lifecycle(node, present, devices.get(node.name, ()), spans, gpus_by_instance_type))
+            has_vgpus = node.name in vgpu_nodes
+            lifecycles.append(
+                _node_lifecycle(
+                    node, present, devices.get(node.name, ()), spans, gpus_by_instance_type, has_vgpus=has_vgpus
+                )
+            )
     for name, lifecycles in lifecycles_by_name.items():
         lifecycles.sort(key=lambda lifecycle: (lifecycle.present, lifecycle.node.provider_id))
         # A node ends where its successor begins, because two nodes of one name never exist at the same time.
@@ -197,6 +222,8 @@ def _node_lifecycle(
     devices: Sequence[DeviceSeries],
     spans: SpanReader,
     gpus_by_instance_type: Mapping[str, int | Fraction],
+    *,
+    has_vgpus: bool,
 ) -> NodeLifecycle:
     series_of_node = [device for device in devices if _has_samples_within(device, present)]
     states = []
@@ -209,11 +236,19 @@ def _node_lifecycle(
         if time.length:
             devices_then = [device for device in series_of_node if _has_samples_within(device, time)]
             node_then = describe_node(
-                observed, state.labels, devices_then, state.capacity, state.allocatable, gpus_by_instance_type
+                observed,
+                state.labels,
+                devices_then,
+                state.capacity,
+                state.allocatable,
+                gpus_by_instance_type,
+                has_vgpus=has_vgpus,
             )
             states.append((time, node_then))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
-    node = describe_node(observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type)
+    node = describe_node(
+        observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type, has_vgpus=has_vgpus
+    )
     return NodeLifecycle(node, present, tuple(states))
 
 
@@ -231,6 +266,7 @@ def _usage_of_nodes(
     rules: MeteringRules,
     notes: list[str],
     for_claims: Mapping[NodeKey, Sequence[AdvertisedGpus]],
+    vgpu_nodes: Container[str],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[PodUsage]] = {}
@@ -242,6 +278,12 @@ def _usage_of_nodes(
     for name in sorted(lifecycles):
         for lifecycle in lifecycles[name]:
             if is_gpu_node(lifecycle):
+                if name in vgpu_nodes and lifecycle.node.physical_gpus is None and not rules.slices_per_gpu:
+                    notes.append(
+                        f"node {name!r} advertises vGPUs, and the number of its GPUs is unknown, so the capacity is "
+                        "unknown"
+                    )
+                    return None
                 key = name, lifecycle.node.provider_id
                 node_holdings = on_node.pop(key, [])
                 advertised: Sequence[AdvertisedGpus] = (
@@ -348,6 +390,12 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
                 f"utilization per process of node {node!r} does not account for {float(unexplained / HOUR_MS):.3f} "
                 "GPU-hours of use and is ignored for this time (set hostPID for dcgm-exporter)"
             )
+    for node, count in sorted(resolver.fractions_without_gpu().items()):
+        notes.append(
+            f"no metric says which GPU of node {node!r} each of {count} pods with a fraction of one is on; their use "
+            "is unknown (scrape HAMi's scheduler and its vGPU monitors; for KAI Scheduler, set "
+            "DCGM_EXPORTER_KUBERNETES in dcgm-exporter)"
+        )
     for node, count in sorted(resolver.unlabeled_sharers().items()):
         notes.append(
             f"no label says which GPU of node {node!r} each of {count} pods with shared GPUs is on; the use of these "

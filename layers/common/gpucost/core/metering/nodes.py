@@ -51,6 +51,8 @@ def describe_node(
     capacity: Mapping[str, Decimal],
     allocatable: Mapping[str, Decimal],
     gpus_by_instance_type: Mapping[str, int | Fraction] = GPUS_OF_INSTANCE,
+    *,
+    has_vgpus: bool = False,
 ) -> GpuNode:
     """Derive a node's facts at one time from its labels, capacity and devices.
 
@@ -66,7 +68,9 @@ def describe_node(
     replicas = GPU_REPLICAS_LABEL.value_in(labels)
     sharing = GPU_SHARING_LABEL.value_in(labels) or ("time-slicing" if is_shared else "")
     gpu_count = GPU_COUNT_LABEL.value_in(labels)
-    is_sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+    is_sliced = (
+        has_vgpus or bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+    )
     is_sliced = is_sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)

@@ -35,6 +35,7 @@ class ContainerRequest(NamedTuple):
     resource: str
     """Named as in kube-state-metrics: `nvidia_com_gpu`, `nvidia_com_mig_1g_5gb`, `aws_amazon_com_neuron`."""
     units: Decimal
+    """Of `nvidia_com_gpucores` percent, of `nvidia_com_gpumem` MiB, else a count."""
 
 
 class ClaimedDevice(NamedTuple):
@@ -49,6 +50,17 @@ class ClaimedDevice(NamedTuple):
     """The device's name in its ResourceSlice: `gpu-0`, `gpu-0-mig-1g5gb-19-4`."""
     driver: str = ""
     """The DRA driver that offers it."""
+
+
+class GpuFraction(NamedTuple):
+    """What a pod gets of each of some GPUs that KAI Scheduler reserves for several pods."""
+
+    share: Decimal | None
+    """Annotation `gpu-fraction`."""
+    memory_mib: Decimal | None
+    """Annotation `gpu-memory`."""
+    groups: frozenset[str]
+    """The GPUs, by the groups of their reservation pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,10 @@ class PodObservation:
     """How sources contradict each other about what the pod holds; "" if they agree."""
     claimed_device: ClaimedDevice | None = None
     """The device that the pod holds through a ResourceClaim (DRA); None if it holds what it requests."""
+    fraction: GpuFraction | None = None
+    """What the pod gets of reserved GPUs, which other pods request for it."""
+    reserved_group: str | None = None
+    """The group of pods for which this pod reserves its GPU; "" if it is unknown, None if the pod reserves none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +164,26 @@ class OfferedDevice(NamedTuple):
     sample_times: SampleTimes
 
 
+class GpuLimits(NamedTuple):
+    """What HAMi divides of each GPU of a node."""
+
+    cores: Decimal
+    """Percent: 100, unless deviceCoreScaling says otherwise."""
+    memory_mib: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualGpus:
+    """What HAMi reports about the fractions of GPUs that it allocates to containers."""
+
+    gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """UUIDs of the GPUs on which pods have vGPUs, by namespace and name."""
+    limits: Mapping[str, GpuLimits] = field(default_factory=dict)
+    """By node."""
+    use: tuple[DeviceSeries, ...] = ()
+    """The use of a GPU by one container, which `slot` names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """All observations of one cluster-hour."""
@@ -161,6 +197,8 @@ class Observation:
     devices: tuple[DeviceSeries, ...]
     utilization_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of the utilization exporters."""
+    vgpus: VirtualGpus = VirtualGpus()
+    """What HAMi reports; empty where no pod requests a fraction of a GPU."""
     collects_nodes: bool = False
     """Whether node metrics are collected, so that a node without samples does not exist."""
     collects_capacity: bool = False

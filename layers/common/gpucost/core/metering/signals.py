@@ -56,6 +56,17 @@ SIGNALS: dict[str, Signal] = {
 NEURON_SIGNAL = Signal(
     "neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True, exporter_versions="neuron-monitor"
 )
+VGPU_SIGNALS = (
+    Signal(
+        "hami_container_device_utilization_ratio", "container", _PERCENT, works_under_mig=True,
+        exporter_versions="HAMi 2.9+",
+    ),
+    Signal(
+        "Device_utilization_desc_of_container", "container", _PERCENT, works_under_mig=True,
+        exporter_versions="HAMi up to 2.8, and later with --legacy-metrics",
+    ),
+)  # fmt: skip
+"""The use of a GPU by one container, of HAMi's vGPU monitor (cmd/vGPUmonitor/metrics.go)."""
 
 PROCESS_FAMILY = "device"
 """The family that dcgm-exporter 4.5.3-4.8.2 and later report per process of shared GPUs, in virtual-GPU mode. Memory

@@ -3,7 +3,7 @@
 Amounts are exact `Fraction`s of physical-GPU milliseconds; `gpucost.core.pricing.rating` adds prices and rounds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
@@ -58,6 +58,17 @@ class PodUsage:
         self.observed_ms = observed_ms
         self.effective_gpu_ms = min(used_gpu_ms, self.gpu_ms)
         self.used_beyond_allocation_gpu_ms = used_beyond_allocation_gpu_ms
+
+    def during(self, time: IntervalMs, share: GpuShare) -> "PodUsage":
+        """Return the part in some of its time, with the share that the pod had then; nothing is measured yet."""
+        return replace(
+            self,
+            share=share,
+            held=time,
+            running=self.running.overlap(time),
+            last_sample_ms=min(self.last_sample_ms, time.end),
+            first_sample_ms=max(self.first_sample_ms, time.start),
+        )
 
     @property
     def observed_running(self) -> IntervalMs:

@@ -17,10 +17,12 @@ from gpucost.core.metering.device_assignment import (
     replicas_per_device,
 )
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
+from gpucost.core.metering.gpu_shares import FRACTION
 from gpucost.core.metering.process_use import ProcessShares, ProcessUse, process_use
 from gpucost.core.metering.usage import PodUsage
 
 ZERO = Fraction(0)
+PodName = tuple[str, str]
 _ASSIGNMENT_SOURCES = ("pod", "process", "shared")
 
 
@@ -38,7 +40,7 @@ class _SharedTime:
 
     interval: IntervalMs
     replicas: Fraction
-    """The sum over the pods."""
+    """Replicas × share, the sum over the pods."""
     used_ms: Fraction
 
 
@@ -74,6 +76,7 @@ class UtilizationResolver:
         sources: the allowed sources, in order of preference.
         window: the hour.
         process_values: shared devices by the signal that exporters report per process.
+        containers_of_pod: the use of GPUs by the containers of pods that are measured so, by namespace and name.
     """
 
     def __init__(
@@ -84,12 +87,14 @@ class UtilizationResolver:
         sources: Sequence[UtilizationSource],
         window: IntervalMs,
         process_values: Iterable[DeviceHour] = (),
+        containers_of_pod: Mapping[PodName, Sequence[DeviceHour]] | None = None,
     ) -> None:
         self._holdings = holdings
         self._devices = devices
         self._sources = sources
         self._window = window
         self._assignments = assignments
+        self._containers_of_pod = containers_of_pod or {}
         self._sharing_of: dict[DeviceKey, _Sharing] = {}
         self._process_values = {values.key: values for values in process_values}
         self._process_use_of: dict[DeviceKey, ProcessUse] = {}
@@ -118,6 +123,16 @@ class UtilizationResolver:
         """Return, by node, how many pods share GPUs without a label that says which GPU they are on."""
         labeled_nodes = {device.node for device in self._devices if device.labeled_pods}
         return {node: len(holdings) for node, holdings in self._unlabeled.items() if node in labeled_nodes}
+
+    def fractions_without_gpu(self) -> dict[str, int]:
+        """Return, by node with devices, how many pods hold a fraction of a GPU that no metric names."""
+        nodes = {device.node for device in self._devices}
+        counts: dict[str, int] = {}
+        for node, holdings in self._unlabeled.items():
+            pods = {holding.pod.uid for holding in holdings if holding.share.source == FRACTION}
+            if pods and node in nodes:
+                counts[node] = len(pods)
+        return counts
 
     def use_while_unallocated(self) -> dict[str, Fraction]:
         """Return, by node, the use of devices in GPU-milliseconds while no pod held them.
@@ -150,6 +165,8 @@ class UtilizationResolver:
         return unexplained
 
     def _by_assignment(self, source: UtilizationSource, index: int) -> None:
+        if source == "pod" and self._containers_of_pod and self._measure_containers(index):
+            return
         devices = self._assignments.devices_of.get(index)
         if devices and self._is_shared(index, devices) == (source != "pod"):
             if source == "pod":
@@ -186,6 +203,27 @@ class UtilizationResolver:
         # Otherwise the devices were not observed while the pod ran, so the next source is used.
         if observed_ms or not holding.running.length:
             holding.set_use("pod", used / observed if observed else None, observed_ms, effective)
+
+    def _measure_containers(self, index: int) -> bool:
+        """Measure a fraction's use by its containers, up to what it held; whether they have samples of its time."""
+        holding = self._holdings[index]
+        containers = self._containers_of_pod.get((holding.pod.namespace, holding.pod.pod), ())
+        if not containers or not is_shared_resource(holding):
+            return False
+        used, observed = ZERO, 0
+        for container in containers:
+            use = container.use_during(holding.running)
+            time = self._observed_ms(holding, use.observed_ms, container, is_whole=True)
+            mean = use.used_ms / use.observed_ms if use.observed_ms else ZERO
+            used += mean * time * gpus_of_device(holding, container)
+            observed += time
+        observed_ms = min(Fraction(observed, holding.units), Fraction(holding.running.length))
+        allocated = observed_ms * holding.gpus
+        if observed_ms or not holding.running.length:
+            credited = min(used, allocated)
+            utilization = credited / allocated if allocated else None
+            holding.set_use("pod", utilization, observed_ms, credited, max(ZERO, used - allocated))
+        return holding.utilization_source != "none"
 
     def _measure_shared(self, index: int, devices: Sequence[DeviceHour], source: UtilizationSource) -> None:
         """Measure a pod's parts of shared devices, up to what it held.
@@ -325,7 +363,10 @@ class UtilizationResolver:
         changes: dict[int, Fraction] = {}
         for index in self._assignments.holders_of[device.key]:
             holder = self._holdings[index]
-            replicas = replicas_held(holder, device, len(self._assignments.devices_of[index]))
+            # Fractions of different sizes share a device; replicas of one device have the same size.
+            replicas = replicas_held(holder, device, len(self._assignments.devices_of[index])) * (
+                holder.share.gpus_per_unit
+            )
             replicas_of[index] = replicas
             changes[holder.running.start] = changes.get(holder.running.start, ZERO) + replicas
             changes[holder.running.end] = changes.get(holder.running.end, ZERO) - replicas

@@ -13,6 +13,7 @@ from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
+from gpucost.sources.prometheus.vgpus import container_name, vgpu_uuid
 
 DeviceKey = tuple[str, str, str]
 _SeriesKey = tuple[str, frozenset[tuple[str, str]]]
@@ -110,12 +111,13 @@ class DeviceTable:
         hour: IntervalMs,
         partial_pods: Container[tuple[str, str]],
         fully_held_nodes: Container[str] = (),
+        partial_gpus: Container[str] = (),
     ) -> dict[str, dict[str, int]]:
         """Devices whose sums and counts are not enough, by label name and label value, each with its sample count.
 
         These are devices that are not in every scrape of their exporter; whose scrape interval changed; that are
-        labeled with a pod that existed for a part of the hour; with values above full use or that are not numbers; or
-        that are on nodes that such a pod may hold whole.
+        labeled with a pod that existed for a part of the hour, or `partial_gpus`, on which one had a fraction; with
+        values above full use or that are not numbers; or that are on nodes that such a pod may hold whole.
         """
         expected = {exporter: len(run.within(hour)) for exporter, run in scrapes.items()}
         keys: set[DeviceKey] = set()
@@ -126,7 +128,8 @@ class DeviceTable:
                 keys.add(row.key)  # one exporter replaced another: each reports a part of the hour
             is_complete = row.sample_count >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
             is_implausible = row.has_implausible_peak or not is_amount(row.sample_sum) or row.sample_sum < 0
-            if not is_complete or is_implausible or row.pod in partial_pods or row.key[0] in fully_held_nodes:
+            is_partial = row.pod in partial_pods or row.key[0] in fully_held_nodes or row.key[1] in partial_gpus
+            if not is_complete or is_implausible or is_partial:
                 keys.add(row.key)
         samples: dict[str, dict[str, int]] = {}
         for row in self._rows:
@@ -190,7 +193,7 @@ class DeviceTable:
             namespace=namespace,
             pod=pod,
             uid=row.labels.get("pod_uid", "") if pod else "",
-            slot=row.labels.get("vgpu", ""),
+            slot=row.labels.get("vgpu") or container_name(row.labels),
             resource_claim=claim,
             scrape_target=row.target,
             scale=row.signal.scale,
@@ -218,13 +221,15 @@ def labeled_pod(labels: Labels) -> tuple[str, str]:
     """
     if "exported_pod" in labels or "exported_namespace" in labels:
         return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
+    if "podname" in labels:  # HAMi up to 2.8
+        return labels.get("podnamespace", ""), labels["podname"]
     pod = labels.get("pod") or labels.get("pod_name", "")
     return labels.get("namespace") or labels.get("pod_namespace", ""), pod
 
 
 def device_matcher(labels: Labels) -> tuple[str, str]:
     """The label that selects a device's series, and its value."""
-    for name in ("UUID", "uuid", "instance"):
+    for name in ("UUID", "uuid", "device_uuid", "deviceuuid", "instance"):
         if labels.get(name):
             return name, labels[name]
     return "instance", ""
@@ -254,5 +259,5 @@ def _uuid(labels: Labels) -> str:
     core = labels.get("neuroncore")
     if core is not None:
         return f"neuroncore-{core}"
-    uuid = labels.get("UUID") or labels.get("uuid")
+    uuid = labels.get("UUID") or labels.get("uuid") or vgpu_uuid(labels)
     return uuid or f"{scrape_target(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"

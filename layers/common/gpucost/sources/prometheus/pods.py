@@ -7,10 +7,12 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
-from gpucost.core.metering.observations import ContainerRequest, PodObservation, SampleTimes, ScrapeTarget
+from gpucost.core.metering.observations import ContainerRequest, GpuFraction, PodObservation, SampleTimes, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.gpu_reservations import is_reservation
 from gpucost.sources.prometheus.owners import OwnerTable
 from gpucost.sources.prometheus.pod_labels import LabelTable
 from gpucost.sources.prometheus.queries import (
@@ -59,6 +61,8 @@ class _Pod:
     requests_by_target: dict[ScrapeTarget, dict[_Container, Decimal | None]] = field(default_factory=dict)
     """The requests that each target reports. None if it reports no value other than 1 at the hour's end."""
     contradiction: str = ""
+    reserves: bool = False
+    """Whether it reserves a GPU for pods with fractions of it."""
 
 
 @dataclass(slots=True)
@@ -86,6 +90,10 @@ class PodTable:
         self._pods: dict[str, _Pod] = {}
         self._owners = OwnerTable()
         self.labels = LabelTable()
+        self.fractions: dict[str, GpuFraction] = {}
+        """What pods get of reserved GPUs, by uid."""
+        self.reserved_groups: dict[str, str] = {}
+        """The groups of reservation pods, by uid."""
         all_hour = {labels.get("uid", ""): "Running" for labels in running}
         self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
         self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
@@ -141,6 +149,19 @@ class PodTable:
             if any(capacity.get(resource) == count for resource, count in units.items()):
                 nodes.add(pod.node)
         return nodes
+
+    def nodes_with_fractions(self, uids: Iterable[str], except_names: Container[tuple[str, str]]) -> set[str]:
+        """Names of nodes on which some pods, except those with some names, request a fraction of a GPU."""
+        return {
+            pod.node
+            for pod in (self._pods[uid] for uid in uids)
+            if (pod.namespace, pod.pod) not in except_names
+            and any(resource in FRACTION_RESOURCES for _, _, resource in pod.units)
+        }
+
+    def reservations(self) -> dict[str, str]:
+        """The nodes of pods that reserve a GPU for fractions, by uid."""
+        return {uid: pod.node for uid, pod in self._pods.items() if pod.reserves}
 
     def add_raw_samples(self, uids: Iterable[str], series: Sequence[Series]) -> None:
         """Add the raw samples of some pods."""
@@ -203,6 +224,10 @@ class PodTable:
             for uid, pod in self._pods.items()
         }
 
+    def nodes_by_name(self) -> dict[tuple[str, str], str]:
+        """The nodes of all pods, by namespace and name."""
+        return {(pod.namespace, pod.pod): pod.node for pod in self._pods.values()}
+
     def uids(self) -> Collection[str]:
         """The uids of all pods."""
         return self._pods.keys()
@@ -234,6 +259,7 @@ class PodTable:
         if pod is None:
             pod = self._pods[uid] = _Pod(namespace, name, uid, node)
         pod.reported_objects.add((namespace, name, node))
+        pod.reserves = pod.reserves or is_reservation(labels)
         container = _container(labels, init=init)
         pod.units.setdefault(container, None)
         pod.requests_by_target.setdefault(target, {}).setdefault(container, None)
@@ -284,6 +310,8 @@ class PodTable:
             workload=name,
             labels=self.labels.of_pod(namespace, pod_name),
             namespace_labels=self.labels.of_namespace(namespace),
+            fraction=self.fractions.get(pod.uid),
+            reserved_group=self.reserved_groups.get(pod.uid, "") if pod.reserves else None,
             contradiction=_object_contradiction(pod)
             or (pod.contradiction if raw is None else _sample_contradiction(raw)),
         )

@@ -15,10 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpucost.core.hours import HOUR_MS
+from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
-from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
+from gpucost.core.metering.kubernetes_labels import (
+    GPU_GROUP_LABEL,
+    NAMESPACE_LABELS_METRIC,
+    NODE_LABELS_METRIC,
+    POD_LABELS_METRIC,
+)
 from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
-from gpucost.core.metering.signals import Signal
+from gpucost.core.metering.signals import VGPU_SIGNALS, Signal
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.metrics_sources import (
     KUBE_STATE_METRICS,
@@ -35,11 +41,16 @@ NO_STATISTIC_LABEL = ""
 _TARGET_LABELS = "job, instance, prometheus_replica, __replica__"
 """The labels by which `tables.scrape_target` identifies a target."""
 GPU_RESOURCES = "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|aws_amazon_com_neuron.*"
+_POD_RESOURCES = f"{GPU_RESOURCES}|{'|'.join(sorted(FRACTION_RESOURCES))}"
+"""What pods request. Nodes may advertise cores and memory of GPUs, too, but these are no further GPUs."""
 REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
 POD_RESOURCE_CLAIMS = "kube_pod_resourceclaim_info"
+POD_ANNOTATIONS = "kube_pod_annotations"
+GROUP_LABEL_MATCHER = f'{GPU_GROUP_LABEL}!=""'
+"""Selects pods with fractions of reserved GPUs, and reservation pods (KAI Scheduler)."""
 POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
@@ -47,6 +58,13 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 COUNTS, SAMPLES = "counts", "samples"
 """The statistic that counts series by their number of samples, and the label that holds this number."""
+VGPU_METRICS: Mapping[str, Sequence[str]] = {
+    "allocated": ("hami_vgpu_memory_allocated_bytes", "vGPUMemoryAllocated"),
+    "memory": ("hami_gpu_memory_limit_bytes", "GPUDeviceMemoryLimit"),
+    "cores": ("hami_gpu_core_limit_ratio", "GPUDeviceCoreLimit"),
+}
+"""Metrics of HAMi's scheduler by statistic: the name from 2.9 on, and the one before."""
+_UUID_LABELS = dict(zip((signal.name for signal in VGPU_SIGNALS), ("device_uuid", "deviceuuid"), strict=True))
 _HOUR_RANGE = "[1h] offset 1ms"
 _AT_END = "offset 1ms"
 
@@ -121,7 +139,7 @@ class Queries:
 
     def _requests(self, *matchers: str, init: bool) -> str:
         metric = INIT_REQUESTS if init else REQUESTS
-        return self.series_selector(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""', *matchers, shard_by="uid")
+        return self.series_selector(metric, f"resource=~{quote(_POD_RESOURCES)}", 'node!=""', *matchers, shard_by="uid")
 
     def _gpu_pods(self, offset: str, *matchers: str) -> str:
         return f"({self._requests(*matchers, init=False)} {offset} or {self._requests(*matchers, init=True)} {offset})"
@@ -260,17 +278,48 @@ class Queries:
             }
         )
 
+    def vgpus(self) -> str:
+        """HAMi's allocations of fractions of GPUs to pods, and what it divides of each GPU, each at its last sample."""
+        return union(
+            {
+                statistic: " or ".join(f"last_over_time({self.series_selector(name)}{_HOUR_RANGE})" for name in names)
+                for statistic, names in VGPU_METRICS.items()
+            }
+        )
+
+    def sharers(self) -> str:
+        """Labels and annotations of pods with fractions of reserved GPUs, and labels of the reservation pods."""
+
+        def last(metric: str, *matchers: str) -> str:
+            return f"last_over_time({self.series_selector(metric, *matchers, shard_by='uid')}{_HOUR_RANGE})"
+
+        by_share, by_memory, several = (
+            last(POD_ANNOTATIONS, f'annotation_{name}!=""')
+            for name in ("gpu_fraction", "gpu_memory", "gpu_fraction_num_devices")
+        )
+        return union(
+            {
+                "groups": f"({last(POD_LABELS, GROUP_LABEL_MATCHER)} or ({last(POD_LABELS)} and on (uid) {several}))",
+                "annotations": f"({by_share} or {by_memory})",
+            }
+        )
+
+    def of_containers(self) -> "Queries":
+        """The same queries for the signals of HAMi's containers, as rank 0."""
+        return replace(self, signals=[VGPU_SIGNALS])
+
     def _signals(self, rank: int, matchers: Sequence[str]) -> Iterable[tuple[Signal, str]]:
         for signal in self.signals[rank]:
-            if signal.name.isupper():
-                yield signal, self.series_selector(signal.name, *matchers, shard_by="UUID")
+            if signal.name.isupper() or signal in VGPU_SIGNALS:
+                label = _UUID_LABELS.get(signal.name, "UUID")
+                yield signal, self.series_selector(signal.name, *matchers, shard_by=label)
             # No label of these series is evenly distributed: all of them are in one shard.
             elif self.shard == ALL_SERIES or self.shard.includes_others:
                 yield signal, self.series_selector(signal.name, *matchers)
 
     # The following methods return selectors for `PrometheusClient.raw_samples`.
 
-    def up(self, jobs: Iterable[str], instances: Iterable[str], metrics_source: MetricsSource) -> str:
+    def up(self, jobs: Iterable[str], instances: Iterable[str], metrics_source: MetricsSource | None) -> str:
         """`up` of some targets of a metrics source."""
         return self.series_selector(
             "up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", metrics_source=metrics_source
@@ -295,7 +344,7 @@ class Queries:
             "",
             name_matcher([*metrics, POD_LABELS] if labels else metrics),
             f"{pods.label}=~{any_of_values(pods.values)}",
-            f"resource=~{quote(f'({GPU_RESOURCES})?')}",
+            f"resource=~{quote(f'({_POD_RESOURCES})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
             metrics_source=KUBE_STATE_METRICS,
         )

@@ -1,6 +1,6 @@
 """Reads observations from Prometheus: five to eight queries for an hour, and raw samples of what changed."""
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -15,12 +15,19 @@ from gpucost.core.metering.observations import (
     NodeObservation,
     Observation,
     ScrapeTarget,
+    VirtualGpus,
 )
-from gpucost.core.metering.signals import PROCESS_FAMILY
+from gpucost.core.metering.signals import PROCESS_FAMILY, VGPU_SIGNALS
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
+from gpucost.sources.prometheus.gpu_reservations import (
+    as_requests,
+    fractions_of_pods,
+    groups_of_pods,
+    has_reservations,
+)
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
@@ -31,6 +38,7 @@ from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
+from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
@@ -51,6 +59,8 @@ class PartialHourPods(NamedTuple):
     """Nodes on which one of them may hold all GPUs."""
     all_gpu_pods: set[tuple[str, str]]
     """All pods that request GPUs; empty if there are no such nodes."""
+    gpus: Set[str] = frozenset()
+    """UUIDs of GPUs on which one of them had a fraction."""
 
 
 class PrometheusReader:
@@ -130,6 +140,12 @@ class PrometheusReader:
         with_gaps = {to_epoch_ms(around.hour + HOUR) for around in allocation if self._wider_window(around)}
         further_builders = self._phases_query(results, with_gaps)
         further_builders |= self._device_counts_query(0, results["devices"], "device counts")
+        if has_reservations(results["requests"]):
+            further_builders["sharers"] = lambda queries: queries.sharers()
+        if has_fractions(results["requests"]):
+            further_builders["vgpus"] = lambda queries: queries.vgpus()
+            further_builders["containers"] = lambda queries: queries.of_containers().devices(0)
+            further_builders["container counts"] = lambda queries: queries.of_containers().device_counts(0)
         results |= self._client.query_hours(further_builders, hours)
         devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
@@ -160,14 +176,23 @@ class PrometheusReader:
         pods.labels.add(rows.get("labels", {}))
         if allocation is not covered and rows["nodes"].get("info"):
             self._read_raw_samples(nodes, nodes.add_missing(pods.node_names()), hour)
-        partial = self._read_changed_pods(pods, allocation)
+        partial = [
+            *self._read_changed_pods(pods, allocation),
+            *self._read_fractions(pods, rows.get("sharers"), allocation.hour),
+        ]
         self._read_ended_pods_with_claims(pods, rows["owners"], allocation.hour)
         fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
+        vgpus, container_scrapes = self._virtual_gpus(rows, pods, partial, hour)
+        partial_gpus = {uuid for name in pods.names(partial) for uuid in vgpus.gpus_of_pod.get(name, ())}
+        fully_held_nodes |= pods.nodes_with_fractions(partial, except_names=vgpus.gpus_of_pod)
         devices, process_devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
             PartialHourPods(
-                pods.names(partial), fully_held_nodes, pods.names(pods.uids()) if fully_held_nodes else set()
+                pods.names(partial),
+                fully_held_nodes,
+                pods.names(pods.uids()) if fully_held_nodes else set(),
+                partial_gpus,
             ),
             hour,
             dict(exporters.around_hour(hour)),
@@ -200,7 +225,8 @@ class PrometheusReader:
             pods=(*pod_observations, *claiming),
             nodes=node_observations,
             devices=devices,
-            utilization_scrapes=scrapes,
+            utilization_scrapes=scrapes | container_scrapes,
+            vgpus=vgpus,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
             process_devices=process_devices,
@@ -282,6 +308,29 @@ class PrometheusReader:
             self._read_pods(pods, uids, matcher, allocation.hour)
         self._read_missing_owners(pods, pods.names(changed), allocation.hour)
         return changed
+
+    def _read_fractions(self, pods: PodTable, rows: RowsByStatistic | None, hour: datetime) -> Sequence[str]:
+        """Add pods with fractions of reserved GPUs; returns their uids and those of the reservation pods."""
+        if rows is None:
+            return []
+        groups = groups_of_pods(rows)
+        reservations = pods.reservations()
+        pods.reserved_groups = {uid: group for uid in reservations for group in groups.get(uid, ())}
+        node_of_group = {group: reservations[uid] for uid, group in pods.reserved_groups.items()}
+        sharing = {
+            uid: names for uid, names in groups.items() if uid not in reservations and names & node_of_group.keys()
+        }
+        fractions = fractions_of_pods(rows, sharing)
+        for uids in _chunks(sorted(fractions)):
+            series = self._raw_samples_around(
+                self._queries.pod_metrics(PodMatcher("uid", tuple(uids)), labels=True), hour
+            )
+            requests = as_requests(series, fractions, node_of_group)
+            with_samples = {request.labels["uid"] for request in requests}
+            pods.add_raw_samples(with_samples, [*series, *requests])
+            pods.fractions |= {uid: fractions[uid] for uid in with_samples}
+        self._read_missing_owners(pods, pods.names(pods.fractions), hour)
+        return [*pods.fractions, *reservations]
 
     def _read_ended_pods_with_claims(self, pods: PodTable, owners: RowsByStatistic, hour: datetime) -> None:
         """Add owners and labels of pods that held GPUs through claims and do not exist at the hour's end."""
@@ -396,6 +445,20 @@ class PrometheusReader:
             self._read_partial_devices(table, exporters, partial, hour)
             yield from table.series()
 
+    def _virtual_gpus(
+        self, rows: Mapping[str, RowsByStatistic], pods: PodTable, partial: Sequence[str], hour: datetime
+    ) -> tuple[VirtualGpus, dict[ScrapeTarget, Scrapes]]:
+        """What HAMi reports, and the scrapes of its monitors; nothing where no pod requests a fraction of a GPU."""
+        if "vgpus" not in rows:
+            return VirtualGpus(), {}
+        queries = self._queries.of_containers()
+        table = DeviceTable(0, VGPU_SIGNALS, {**rows["containers"], **rows["container counts"]}, {})
+        scrapes = ScrapeTimesReader(self._client, queries).rank_scrapes(
+            0, table.densest_series(), [hour], self._clock()
+        )
+        self._read_partial_devices(table, scrapes, PartialHourPods(pods.names(partial), set(), set()), hour, queries)
+        return virtual_gpus(rows["vgpus"], tuple(table.series()), pods.nodes_by_name()), scrapes
+
     def _fallback_devices(
         self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
     ) -> DeviceTable:
@@ -408,14 +471,20 @@ class PrometheusReader:
         return DeviceTable(rank, self._queries.signals[rank], rows, names)
 
     def _read_partial_devices(
-        self, table: DeviceTable, exporters: Mapping[ScrapeTarget, Scrapes], partial: PartialHourPods, hour: datetime
+        self,
+        table: DeviceTable,
+        exporters: Mapping[ScrapeTarget, Scrapes],
+        partial: PartialHourPods,
+        hour: datetime,
+        queries: Queries | None = None,
     ) -> None:
         """Add raw samples of devices whose sums and counts are not enough."""
         window = IntervalMs(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
         unlabeled_nodes = partial.fully_held_nodes - table.nodes_with_pods(partial.all_gpu_pods)
-        for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
+        needed = table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes, partial.gpus)
+        for label, samples in needed.items():
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
-                for selector in self._queries.device_selectors(table.rank, label, names):
+                for selector in (queries or self._queries).device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR), window)
 
     def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:

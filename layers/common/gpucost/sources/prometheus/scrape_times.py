@@ -19,6 +19,7 @@ from gpucost.sources.prometheus.queries import (
 )
 from gpucost.sources.prometheus.scrapes import merge_scrapes, scrapes_near
 from gpucost.sources.prometheus.sharding import ShardedClient
+from gpucost.sources.prometheus.vgpus import vgpu_uuid
 
 SCRAPE_MARGIN = timedelta(minutes=5)
 """Exporters' scrapes are read this long before and after an hour, to know the scrape interval at its edges."""
@@ -71,7 +72,7 @@ class ScrapeTimesReader:
         """Scrapes of the exporters of one rank's signals, over consecutive hours."""
 
         def device_series(chunk: DensestSeries) -> list[str]:
-            for label in ("UUID", "uuid", "instance"):
+            for label in ("UUID", "uuid", "device_uuid", "deviceuuid", "instance"):
                 if all(labels.get(label) for labels in chunk.values()):
                     return self._queries.device_selectors(rank, label, {labels[label] for labels in chunk.values()})
             return self._queries.device_selectors(rank, "instance", {""})
@@ -85,10 +86,10 @@ class ScrapeTimesReader:
         series_selectors: Callable[[DensestSeries], list[str]],
         start: datetime,
         end: datetime,
-        metrics_source_of_series: Callable[[tables.Labels], MetricsSource],
+        metrics_source_of_series: Callable[[tables.Labels], MetricsSource | None],
     ) -> dict[ScrapeTarget, Scrapes]:
         scrapes: dict[ScrapeTarget, Scrapes] = {}
-        targets: dict[MetricsSource, list[ScrapeTarget]] = {}
+        targets: dict[MetricsSource | None, list[ScrapeTarget]] = {}
         for target, labels in densest.items():
             if labels.get("instance"):
                 metrics_source = (
@@ -182,7 +183,9 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
     return {target: labels for target, (_, labels) in densest.items()}
 
 
-def _exporter_of(labels: tables.Labels) -> MetricsSource:
+def _exporter_of(labels: tables.Labels) -> MetricsSource | None:
+    if vgpu_uuid(labels):
+        return None  # the settings select no series of HAMi
     return "neuron_monitor" if "neuroncore" in labels else "dcgm_exporter"
 
 

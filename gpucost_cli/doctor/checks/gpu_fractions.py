@@ -1,0 +1,66 @@
+"""Checks of fractions of GPUs: what HAMi reports about them, and the labels and annotations of KAI Scheduler."""
+
+from collections.abc import Iterable
+
+from gpucost.core.metering.signals import VGPU_SIGNALS
+from gpucost.sources.prometheus.queries import VGPU_METRICS
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, first_few
+from gpucost_cli.doctor.facts import SHARER_ANNOTATIONS, SHARER_LABELS
+
+_ALLOCATED = VGPU_METRICS["allocated"]
+_USE = tuple(signal.name for signal in VGPU_SIGNALS)
+VGPU_METRIC_NAMES = (*_ALLOCATED, *_USE)
+
+
+def check_vgpus(context: CheckContext) -> Iterable[Check]:
+    """Check whether HAMi says on which GPU each pod is, and how much of it the pod uses."""
+    facts = context.facts
+    if not facts.nodes_with_vgpus:
+        return
+    nodes = first_few(facts.nodes_with_vgpus)
+    fault = None
+    if not facts.has_series_of_any(*VGPU_METRIC_NAMES):
+        fault = Fault(
+            f"pods request fractions of GPUs ({nodes}), and no metric says which GPUs they are on: on nodes with "
+            "several GPUs, their use is unmeasured",
+            "scrape HAMi's scheduler: Service hami-scheduler, port monitor; HAMi Helm values: "
+            "prometheus: {enabled: true}",
+        )
+    yield context.check("HAMi scheduler", _ALLOCATED[0], "recommended", fault, series=_count(context, _ALLOCATED))
+    fault = None
+    if not facts.has_series_of_any(*_USE):
+        fault = Fault(
+            f"the use of fractions of GPUs ({nodes}) is not measured by container: the use of each GPU is divided "
+            "among its pods",
+            "scrape HAMi's vGPU monitors: Service hami-device-plugin-monitor, port monitorport; HAMi Helm values: "
+            "prometheus: {enabled: true}",
+        )
+    yield context.check("HAMi vGPU monitor", _USE[0], "optional", fault, series=_count(context, _USE))
+
+
+def check_reservations(context: CheckContext) -> Iterable[Check]:
+    """Check whether the labels and annotations of pods on GPUs that KAI Scheduler reserves are exported."""
+    facts = context.facts
+    if not facts.reservations:
+        return
+    count = f"{len(facts.reservations)} GPUs are reserved for pods that share them"
+    for name, finding, flag in (
+        (SHARER_LABELS, "which pods these are", "--metric-labels-allowlist=pods=[runai-gpu-group]"),
+        (
+            SHARER_ANNOTATIONS,
+            "what each of them gets",
+            "--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]",
+        ),
+    ):
+        fault = None
+        if not facts.has_series_of_any(name):
+            fault = Fault(
+                f"{count}, and no series says {finding}: what they hold is unobserved",
+                f"kube-state-metrics: {flag}, in addition to what the flag has now; and keep {name.split()[0]}",
+            )
+        yield context.check(f"shared GPUs: {name.split()[1]}", name.split()[0], "recommended", fault,
+            series=facts.series.get(name, 0))  # fmt: skip
+
+
+def _count(context: CheckContext, metrics: Iterable[str]) -> int:
+    return sum(context.facts.series.get(metric, 0) for metric in metrics)
