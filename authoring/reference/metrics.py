@@ -9,7 +9,8 @@ from samtranslator.yaml_helper import yaml_parse
 
 from authoring.reference.markdown import code, page, table
 from authoring.reference.template import alarms_of, metric_of, runbook_section
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.runtime.observability import METRICS_NAMESPACE
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES, metrics_source_of
@@ -80,7 +81,7 @@ def metrics_page() -> str:
     signals = [
         (code(signal.name), signal.family, f"{signal.scale:f}", "yes" if signal.works_under_mig else "no",
          signal.exporter_versions)
-        for signal in (*SIGNALS.values(), NEURON_SIGNAL)
+        for signal in (*SIGNALS.values(), *ACCELERATOR_SIGNALS)
     ]  # fmt: skip
     others = [(code(name), (metrics_source_of(name) or "").replace("_", "-")) for name in sorted(other_metrics_read())]
     return page(
@@ -139,5 +140,5 @@ def other_metrics_read() -> set[str]:
                     series.karpenter_pattern()):  # fmt: skip
         kept |= {name.replace("\\", "") for name in pattern.split("|")}
     kept |= {name for name in dashboard_metrics.queried_metrics() if metrics_source_of(name) in METRICS_SOURCES}
-    described = {family.metric for family in METRIC_FAMILIES} | set(SIGNALS) | {NEURON_SIGNAL.name}
+    described = {family.metric for family in METRIC_FAMILIES} | set(SIGNALS) | {signal.name for signal in ACCELERATOR_SIGNALS}
     return {name for name in kept - described if re.fullmatch(r"\w+", name)}

@@ -6,9 +6,10 @@ All of `doctor` reads the catalog of signals through this module, so that a chan
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS, Signal, signals_by_preference
+from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
+from gpucost.core.metering.signals import SIGNALS, Signal, signals_by_preference
 
-__all__ = ["NEURON_SIGNAL", "Signal", "all_signal_names", "signals_by_family", "signals_by_rank", "usual_scale"]
+__all__ = ["Signal", "accelerator_signal_names", "all_signal_names", "signals_by_family", "signals_by_rank", "usual_scale"]
 
 
 def signals_by_rank(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
@@ -31,4 +32,9 @@ def signals_by_family() -> dict[str, list[Signal]]:
 
 def all_signal_names() -> tuple[str, ...]:
     """The names of all utilization metrics."""
-    return (*SIGNALS, NEURON_SIGNAL.name)
+    return (*SIGNALS, *accelerator_signal_names())
+
+
+def accelerator_signal_names() -> tuple[str, ...]:
+    """The names of the utilization metrics of other vendors than NVIDIA."""
+    return tuple(signal.name for signal in ACCELERATOR_SIGNALS)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.core.metering.accelerators import ACCELERATORS, NEURON_SIGNAL, Accelerator
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus import queries

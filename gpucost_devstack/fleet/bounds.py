@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from gpucost_devstack.fleet.accelerator_exporters import VENDORS
 from gpucost_devstack.fleet.instants import ZERO, PodAllocation
 from gpucost_devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Scenario
 from gpucost_devstack.fleet.scraping import Scraping
@@ -24,6 +25,7 @@ class ObservationBounds:
     def __init__(self, scenario: Scenario, window: Span) -> None:
         self.window = window
         self._exporter = scenario.dcgm
+        self._accelerators = scenario.accelerators
         self.interval = max(
             (instance.scraping.longest_interval_minutes for instance in scenario.ksm), default=Fraction(1)
         )
@@ -89,7 +91,9 @@ class ObservationBounds:
 
     def unobserved_use(self, node: Node) -> list[Span]:
         """Times for which no scrape shows the utilization of a node's devices."""
-        if not node.model or self._exporter is None:
+        if node.vendor in VENDORS and self._accelerators is not None:
+            return [(Fraction(start), Fraction(end)) for start, end in self._accelerators.gaps]
+        if not node.has_dcgm or self._exporter is None:
             return []
         scraping = self._scraping(node, self._exporter)
         exporter = self._exporter
@@ -99,7 +103,7 @@ class ObservationBounds:
 
     def device_interval(self, node: Node) -> Fraction:
         """The longest time between two scrapes of a node's devices."""
-        if self._exporter is None or not node.model:
+        if self._exporter is None or not node.has_dcgm:
             return Fraction(1)
         return self._scraping(node, self._exporter).longest_interval_minutes
 
@@ -140,6 +144,8 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
         and not (scraping.offset_seconds or scraping.jitter_ms or scraping.changed_interval)
         for scraping in scrapings
     )
+    if scenario.accelerators is not None and scenario.accelerators.gaps:
+        return False
     times = [edge for scraping in scrapings for interval in (scraping.lifetime, *scraping.gaps) for edge in interval]
     times += [
         edge for node in scenario.nodes for edge in (*node.lifetime, *(e for g in node.geometries for e in g.lifetime))

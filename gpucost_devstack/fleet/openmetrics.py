@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from gpucost_devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
+from gpucost_devstack.fleet import accelerator_exporters, dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scraping import Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -61,6 +61,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     yield from kube_state_metrics.series(scenario)
     yield from dcgm_exporter.series(scenario)
     yield from neuron_monitor.series(scenario)
+    yield from accelerator_exporters.series(scenario)
     yield from karpenter.series(scenario)
     targets = [instance.scraping for instance in scenario.ksm]
     targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]

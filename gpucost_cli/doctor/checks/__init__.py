@@ -1,6 +1,6 @@
 """All checks: pure functions from facts to findings, in the order in which they are shown."""
 
-from gpucost_cli.doctor.checks import allocation_metrics, devices, jobs, nodes, signals, sources
+from gpucost_cli.doctor.checks import accelerators, allocation_metrics, devices, jobs, nodes, signals, sources
 from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
 
 __all__ = ["CHECKS", "Check", "CheckContext", "run_checks"]
@@ -32,7 +32,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     devices.check_resource_names,
     devices.check_mig_device_labels,
     devices.check_claim_labels,
-    devices.check_neuron_utilization,
+    accelerators.check_accelerators,
 )
 
 

@@ -11,10 +11,11 @@ from gpucost_devstack.fleet.scenarios import (
     slices,
     sources,
     units_owners_and_claims,
+    vendors,
 )
 
 
 def all_scenarios() -> list[Scenario]:
     """All scenarios. Names are unique."""
-    modules = (sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, mixes)
+    modules = (sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, vendors, mixes)
     return [scenario for module in modules for scenario in module.scenarios()]

@@ -6,8 +6,17 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.accelerators import NEURON, NVIDIA, vendor_of
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, LabeledPod
-from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
+from gpucost.core.metering.gpu_shares import (
+    GPU,
+    GPU_SHARED,
+    MIG_PREFIX,
+    NEURON_CORE,
+    SHARED_SUFFIX,
+    is_neuron,
+    partition_type,
+)
 from gpucost.core.metering.usage import PodUsage
 
 
@@ -126,12 +135,12 @@ def _all_devices(
     Means over the hour belong to the pod if it ran all hour. Single samples belong to it if no other pod held GPUs of
     the node within two scrape intervals, because a sample measures the interval before it.
     """
-    is_whole = holding.resource in {GPU, GPU_SHARED} or is_neuron(holding.resource)
+    is_whole = holding.resource in {GPU, GPU_SHARED} or vendor_of(holding.resource) != NVIDIA
     if (
         not is_whole
         or is_shared_resource(holding)
         or holding.node.mig_profile
-        or holding.gpus != holding.node.physical_gpus
+        or holding.gpus != _gpus_of_node(holding)
     ):
         return []
     compatible = [device for device in devices if not device.is_mig_device and is_compatible(holding, device)]
@@ -143,6 +152,14 @@ def _all_devices(
         return []
     is_separable = holding.running == window or not any(device.is_continuous for device in devices)
     return compatible if is_separable else []
+
+
+def _gpus_of_node(holding: PodUsage) -> Fraction | None:
+    """Return the physical GPUs of a pod's node; None if they are unknown."""
+    node = holding.node
+    if node.physical_gpus is None and vendor_of(holding.resource) != NVIDIA:
+        return node.gpus_of_units(node.capacity, None)
+    return None if node.physical_gpus is None else Fraction(node.physical_gpus)
 
 
 def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
@@ -159,10 +176,16 @@ def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignment
 
 
 def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
-    """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore."""
+    """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore, …"""
     resource = holding.resource
-    if is_neuron(resource) != device.is_neuron:
+    vendor = vendor_of(resource)
+    if vendor != device.vendor:
         return False
+    if vendor != NVIDIA:
+        partition = partition_type(resource)
+        if partition.startswith("spx"):
+            return not device.is_mig_device
+        return not partition or partition in {series.mig_profile for series in device.series}
     if resource.startswith(MIG_PREFIX):
         requested = resource.removeprefix(MIG_PREFIX).removesuffix(SHARED_SUFFIX)
         profiles = {series.mig_profile for series in device.series}
@@ -186,7 +209,7 @@ def replicas_per_device(holding: PodUsage, device: DeviceHour) -> int:
 
 def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
     """Return the physical GPUs that a device stands for."""
-    if device.is_neuron and holding.resource != NEURON_CORE:
+    if device.vendor == NEURON.vendor and holding.resource != NEURON_CORE:
         return holding.share.gpus_per_unit / holding.node.cores_per_device()
     count = replicas_per_device(holding, device)
     return holding.share.gpus_per_unit if count == 1 else holding.share.gpus_per_unit * count

@@ -1,7 +1,8 @@
-"""Hardware catalog: MIG profiles and their shares, and the GPUs and Neuron devices of instance types.
+"""Hardware catalog: MIG profiles, partitions of AMD GPUs, and the GPUs and Neuron devices of instance types.
 
-Sources: NVIDIA's MIG user guide and mig-parted's `config-default.yaml` (profiles and how many fit), AWS's accelerated
-computing instance tables and the Neuron architecture pages (devices, cores per device).
+Sources: NVIDIA's MIG user guide and mig-parted's `config-default.yaml` (profiles and how many fit), AMD's guide to
+compute and memory partitions (MI300 series: one to eight partitions), AWS's accelerated computing instance tables and
+the Neuron architecture pages (devices, cores per device).
 """
 
 import re
@@ -54,6 +55,29 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("a30",), 4, 4, {"1g.6gb": 1, "2g.12gb": 2, "4g.24gb": 4}),
     MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
 )
+
+_PARTITIONS_PER_GPU = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
+_COMPUTE_DIES = {"mi300a": 6, "mi300x": 8, "mi325x": 8, "mi350x": 8, "mi355x": 8}
+"""Accelerator compute dies (XCD) of AMD GPUs. In mode CPX, each is a partition."""
+USUAL_COMPUTE_DIES = 8
+
+
+def partitions_per_gpu(partition: str, model: str) -> int | None:
+    """Return into how many partitions a mode divides an AMD GPU.
+
+    Args:
+        partition: compute and memory mode, such as `cpx_nps4`; the memory mode does not matter.
+        model: the GPU's name in any spelling.
+
+    Returns:
+        None for CPX on a model that is not in the catalog.
+    """
+    compute = partition.partition("_")[0]
+    if compute in _PARTITIONS_PER_GPU:
+        return _PARTITIONS_PER_GPU[compute]
+    name = model.lower()
+    return next((dies for part, dies in _COMPUTE_DIES.items() if part in name), None)
+
 
 _MEMORY_GB = {"k80": 12, "m60": 8, "t4": 16, "t4g": 16, "a10": 24, "a10g": 24, "l4": 24, "l40": 48, "l40s": 48}
 """GPUs without MIG, from NVIDIA's data sheets. The name of a V100 says whether it has 16 or 32 GB."""

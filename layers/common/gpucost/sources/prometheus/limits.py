@@ -12,12 +12,15 @@ from decimal import Decimal
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.queries import union
 
-_RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
+_RESOURCES = "|".join(
+    ("nvidia[.]com/.+", *(accelerator.kubernetes_resource_pattern for accelerator in ACCELERATORS))
+)
 _REQUESTS_PREFIX = "requests."
 MAX_LIMIT = Decimal(10**9)
 """Units of a limit or quota; larger values are ignored as implausible."""

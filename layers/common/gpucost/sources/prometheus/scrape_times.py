@@ -8,7 +8,7 @@ from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.metrics_sources import MetricsSource
+from gpucost.sources.prometheus.metrics_sources import MetricsSource, metrics_source_of
 from gpucost.sources.prometheus.queries import (
     CAPACITY,
     NO_STATISTIC_LABEL,
@@ -169,7 +169,8 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
 
 
 def _exporter_of(labels: tables.Labels) -> MetricsSource:
-    return "neuron_monitor" if "neuroncore" in labels else "dcgm_exporter"
+    _, _, signal = labels.get(STATISTIC_LABEL, NO_STATISTIC_LABEL).partition(" ")
+    return metrics_source_of(signal) or "dcgm_exporter"
 
 
 def _samples_of_allocation(stat: str, series: Series) -> float | None:
