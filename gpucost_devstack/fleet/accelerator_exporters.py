@@ -1,7 +1,9 @@
-"""Metrics of AMD's exporter for a scenario, with the labels of its version 1.5.2.
+"""Metrics of the exporters of AMD's GPUs, Intel's Gaudi and Intel's GPUs for a scenario.
 
-The label sets follow the exporters' sources: `populateLabelsFromGPU` in ROCm/device-metrics-exporter's
-`pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go`. Prometheus drops blank labels, so they are left out.
+The label sets follow the exporters' sources: `populateLabelsFromGPU` in ROCm/device-metrics-exporter 1.5.2
+(`pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go`), `deviceLabels` in HabanaAI/gaudi-metric-exporter 1.24.0-1007
+(`exporter.go`), and `engine.go` in intel/xpumanager 2.0.0 (`xpumd/receiver/intelxpu/sysman`). Prometheus drops blank
+labels, so they are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +15,11 @@ from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
 
 Labels = dict[str, str]
-JOBS = {"amd": ("amd-device-metrics-exporter", 5000)}
+JOBS = {
+    "amd": ("amd-device-metrics-exporter", 5000),
+    "gaudi": ("gaudi-metric-exporter", 41611),
+    "intel": ("xpumd", 8080),
+}
 """Job and port of each vendor's exporter."""
 VENDORS = frozenset(JOBS)
 
@@ -41,7 +47,14 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
             ]
             for index, device in enumerate(geometry.devices if geometry else ()):
                 holder = next((pod for pod in pods if _holds(pod, index, minute)), None)
-                for metric, labels, value in _amd_samples(exporter, node, index, device, uses, geometry.devices, holder):
+                match node.vendor:
+                    case "amd":
+                        exposed = _amd_samples(exporter, node, index, device, uses, geometry.devices, holder)
+                    case "gaudi":
+                        exposed = _gaudi_samples(exporter, node, index, uses[index], holder)
+                    case _:
+                        exposed = _intel_samples(node, index, uses[index])
+                for metric, labels, value in exposed:
                     key = (("__name__", metric), *sorted({**labels, **target}.items()))
                     samples_by_series.setdefault(key, []).append((at, str(float(value))))
         for key, samples in samples_by_series.items():
@@ -91,6 +104,41 @@ def _busy_dies(use: Fraction, dies: int) -> Sequence[Fraction]:
         return [Fraction(0)] * dies
     spread = min(use, 1 - use) / 2 if dies > 1 else Fraction(0)
     return [100 * (use + (spread if die % 2 else -spread)) for die in range(dies)]
+
+
+def _gaudi_samples(
+    exporter: AcceleratorExporter, node: Node, index: int, use: Fraction, holder: Pod | None
+) -> Iterator[tuple[str, Labels, Fraction]]:
+    """The exporter's labels do not name the node: the scrape configuration adds it, and with the operator its own pod."""
+    labels = {
+        "Serial": f"AM{index:08d}",
+        "UUID": f"01P0-HL2080A0-15-{node.name}-{index:02d}",
+        "device": f"AM{index:08d}",
+        "id": str(index),
+        "driver": "1.24.0-1007",
+        "node": node.name,
+    }
+    if exporter.label_style == "exported":
+        labels |= {"namespace": "monitoring", "pod": f"metric-exporter-ds-{node.name}", "container": "metric-exporter"}
+    if holder is not None:
+        labels |= {"pod_name": holder.name, "pod_namespace": holder.namespace}
+    yield "habanalabs_utilization", labels, 100 * use
+
+
+def _intel_samples(node: Node, index: int, use: Fraction) -> Iterator[tuple[str, Labels, Fraction]]:
+    """Groups of engines. Their labels name no pod; the chart's ServiceMonitor adds the node and xpumd's pod."""
+    labels = {
+        "hw_id": f"00000000-0000-{index:04d}-0000-56c08086",
+        "pci_bdf": f"0000:{index + 3:02x}:00.0",
+        "node": node.name,
+        "namespace": "monitoring",
+        "pod": f"xpumd-{node.name}",
+        "container": "xpumd",
+    }
+    for number, (task, value) in enumerate((("all", use), ("compute-all", use), ("copy-all", Fraction(1)))):
+        engine = {"hw_gpu_task": task, "hw_name": f"engine-{number + 1}-{task}"}
+        yield "hw_gpu_utilization_ratio", {**labels, **engine}, value
+    yield "hw_gpu_utilization_ratio", {**labels, "hw_gpu_task": "all", "com_intel_subdevice_id": "0"}, Fraction(1)
 
 
 def _pod_labels(exporter: AcceleratorExporter, node: Node, holder: Pod | None, name: str) -> Labels:

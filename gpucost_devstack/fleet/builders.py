@@ -81,7 +81,7 @@ def neuron_node(name: str, instance_type: str, devices: int, cores: int, **overr
 
 
 def amd_node(
-    name: str, gpus: int, modes: Sequence[str] = (), *, naming: str = "single", geometry: Interval = FOREVER,
+    name: str, gpus: int, modes: Sequence[str] = (), *, naming: str = "single", advertised: Interval = FOREVER,
     allocatable: Mapping[str, int] | None = None, **overrides: object,
 ) -> Node:
     """A node with AMD MI300X GPUs.
@@ -91,7 +91,7 @@ def amd_node(
         gpus: its GPUs.
         modes: each GPU's compute and memory partition mode, such as `cpx_nps4`; none if all are whole.
         naming: the device plugin's strategy: `single` names everything `amd.com/gpu`, `mixed` names the mode.
-        geometry: when the device plugin advertises them.
+        advertised: when the device plugin advertises them.
         allocatable: units that are healthy, if fewer.
     """
     devices: list[Device] = []
@@ -103,9 +103,16 @@ def amd_node(
         devices += [Device(gpu, mode, part) for part in range(parts)]
         units[resource] = units.get(resource, 0) + parts
         share[resource] = Fraction(1, parts)
-    advertised = Geometry(units, share, devices, lifetime=geometry, allocatable=allocatable)
+    geometry = Geometry(units, share, devices, lifetime=advertised, allocatable=allocatable)
     attributes = {"instance_type": "", **overrides}
-    return Node(name=name, gpus=gpus, model="AMD Instinct MI300X OAM", geometries=(advertised,), vendor="amd", **attributes)  # type: ignore[arg-type]
+    return Node(name=name, gpus=gpus, model="AMD Instinct MI300X OAM", geometries=(geometry,), vendor="amd", **attributes)  # type: ignore[arg-type]
+
+
+def whole_device_node(name: str, vendor: str, resource: str, devices: int, **overrides: object) -> Node:
+    """A node with whole devices of a vendor whose plugin advertises one resource."""
+    geometry = Geometry({resource: devices}, {resource: WHOLE_GPU}, [Device(index) for index in range(devices)])
+    attributes = {"instance_type": "", "geometries": (geometry,), **overrides}
+    return Node(name=name, gpus=devices, model="", vendor=vendor, **attributes)  # type: ignore[arg-type]
 
 
 def _gpu_feature_labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[str, str]:

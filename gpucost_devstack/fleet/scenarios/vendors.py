@@ -1,19 +1,27 @@
-"""Accelerators of other vendors than NVIDIA and AWS: whole and partitioned, in mixed clusters, without an exporter."""
+"""Accelerators of AMD and Intel: whole and partitioned, in mixed clusters, without an exporter."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpucost_devstack.fleet.builders import amd_node, gpu_node, neuron_node, whole_gpus_geometry
+from gpucost_devstack.fleet.builders import (
+    amd_node,
+    gpu_node,
+    neuron_node,
+    whole_device_node,
+    whole_gpus_geometry,
+)
 from gpucost_devstack.fleet.scenario import AcceleratorExporter, Pod, Scenario
 from gpucost_devstack.fleet.scenarios.sharing import constant_use, container_request
 
-AMD_GPU = "amd_com_gpu"
+AMD_GPU, GAUDI, INTEL_GPU = "amd_com_gpu", "habana_ai_gaudi", "gpu_intel_com_xe"
 
 
 def scenarios() -> Iterator[Scenario]:
     """All scenarios of this module."""
     yield from _amd_whole_gpu_scenarios()
     yield from _amd_partition_scenarios()
+    yield from _gaudi_scenarios()
+    yield from _intel_gpu_scenarios()
     yield from _mixed_cluster_scenarios()
 
 
@@ -90,14 +98,39 @@ def _amd_partition_scenarios() -> Iterator[Scenario]:
     yield Scenario("amd-cpx-labeled", [labeled], unmeasured, accelerators=None)
 
 
+def _gaudi_scenarios() -> Iterator[Scenario]:
+    node = whole_device_node("n1", "gaudi", GAUDI, 8, instance_type="dl1.24xlarge")
+    pods = [
+        Pod("one", node, [0], constant_use("0.75"), requests=container_request(GAUDI)),
+        Pod("four", node, range(4, 8), constant_use("0.5"), requests=container_request(GAUDI, 4), bound_at=-30),
+        Pod("comes", node, [1], constant_use("0.25"), requests=container_request(GAUDI), bound_at=20, deleted_at=50),
+    ]
+    gaudi = Scenario("gaudi", [node], pods)
+    yield gaudi
+    yield replace(gaudi, name="gaudi-honor-labels", accelerators=AcceleratorExporter(label_style="honor"))
+    yield replace(gaudi, name="gaudi-without-exporter", accelerators=None)
+
+
+def _intel_gpu_scenarios() -> Iterator[Scenario]:
+    """xpumd names no pods: only a pod that holds all GPUs of a node is measured."""
+    shared, whole = (whole_device_node(name, "intel", INTEL_GPU, 2) for name in ("n1", "n2"))
+    pods = [
+        Pod("one-of-two", shared, [0], constant_use("0.75"), requests=container_request(INTEL_GPU)),
+        Pod("all", whole, [0, 1], constant_use("0.5"), requests=container_request(INTEL_GPU, 2)),
+    ]
+    yield Scenario("intel-gpu", [shared, whole], pods, utilization_source_by_pod={"one-of-two": "none"})
+
+
 def _mixed_cluster_scenarios() -> Iterator[Scenario]:
     nvidia, amd = gpu_node("n1", "a10g", whole_gpus_geometry("a10g")), amd_node("n2", 8)
     neuron = neuron_node("n3", "inf2.48xlarge", 12, 2)
+    gaudi = whole_device_node("n4", "gaudi", GAUDI, 8, instance_type="dl1.24xlarge")
     pods = [
         Pod("nvidia", nvidia, [0], constant_use("0.75")),
         Pod("amd", amd, [5], constant_use("0.5"), requests=container_request(AMD_GPU)),
         Pod("neuron", neuron, [3], constant_use("0.25"), requests=container_request("aws_amazon_com_neuroncore")),
+        Pod("gaudi", gaudi, [2], constant_use("0.6"), requests=container_request(GAUDI)),
     ]
-    mixed = Scenario("mixed-vendors", [nvidia, amd, neuron], pods)
+    mixed = Scenario("mixed-vendors", [nvidia, amd, neuron, gaudi], pods)
     yield mixed
     yield replace(mixed, name="mixed-vendors-exporter-missing", accelerators=None)

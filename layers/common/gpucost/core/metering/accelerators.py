@@ -51,7 +51,7 @@ class DeviceLabels:
     def names(self) -> tuple[str, ...]:
         """All labels that are read, except those of pods."""
         single = tuple(name for name in (self.partition, self.ordinal) if name)
-        return (*self.device, *self.model, *self.partition_profile, *single)
+        return (*self.device, *self.model, *self.partition_profile, *single, *(name for name in self.pod or () if name))
 
     def identify(self, labels: Mapping[str, str]) -> DeviceIdentity:
         """Return the device of a series."""
@@ -180,7 +180,46 @@ AMD = Accelerator(
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources (kubelet.podResourceAPISocketPath)",
     metric_prefixes=("gpu_gfx_", "amd_gpu_"),
 )  # fmt: skip
-ACCELERATORS = (NEURON, AMD)
+GAUDI = Accelerator(
+    vendor="gaudi",
+    display_name="Gaudi",
+    domain="habana.ai",
+    resources="gaudi",
+    metrics_source="gaudi_metric_exporter",
+    exporter="gaudi-metric-exporter",
+    install=(
+        "install Intel's gaudi-metric-exporter: deploy/manifests of https://github.com/HabanaAI/gaudi-metric-exporter, "
+        "with the host's /var/lib/kubelet/pod-resources mounted"
+    ),
+    signals=(Signal("habanalabs_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.23+ (Gaudi)"),),
+    labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),
+    pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
+    model="Intel-Gaudi",
+    series_model="Intel-Gaudi",
+    metric_prefixes=("habanalabs_",),
+)
+INTEL_GPU = Accelerator(
+    vendor="intel",
+    display_name="Intel GPU",
+    domain="gpu.intel.com",
+    resources="(i915|xe)",
+    metrics_source="xpumd",
+    exporter="xpumd",
+    install=(
+        "install xpumd of Intel's XPU Manager 2: helm install xpumd "
+        "oci://ghcr.io/intel/xpumanager/charts/xpumd --set gpuAccess=plugin"
+    ),
+    # Each group of engines has a series; `all` is the whole GPU, and tiles are sub-devices.
+    signals=(
+        Signal(
+            "hw_gpu_utilization_ratio", "device", _RATIO, works_under_mig=False, exporter_versions="2.0+ (Intel)",
+            matchers=(("hw_gpu_task", "all"), ("com_intel_subdevice_id", "")),
+        ),
+    ),
+    labels=DeviceLabels(device=("pci_bdf", "hw_id"), pod=("", "")),  # its series have no labels of pods
+    metric_prefixes=("hw_gpu_",),
+)  # fmt: skip
+ACCELERATORS = (NEURON, AMD, GAUDI, INTEL_GPU)
 """All vendors but NVIDIA, whose signals the settings choose."""
 
 NEURON_SIGNAL = NEURON.signals[0]
