@@ -9,7 +9,14 @@ from decimal import Decimal
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
 from gpucost.core.metering.signals import SIGNALS, Signal, signals_by_preference
 
-__all__ = ["Signal", "accelerator_signal_names", "all_signal_names", "signals_by_family", "signals_by_rank", "usual_scale"]
+__all__ = [
+    "Signal",
+    "accelerator_signal_names",
+    "all_signal_names",
+    "signals_by_family",
+    "signals_by_rank",
+    "usual_scale",
+]
 
 
 def signals_by_rank(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:

@@ -13,7 +13,7 @@ from gpucost_cli.doctor.facts import Facts, GpuHolder, ObservedDevice
 
 @dataclass(frozen=True, slots=True)
 class HeldGpus:
-    """Physical GPUs (or devices of other vendors) that running pods hold, with the same signal and utilization source."""
+    """Physical GPUs (or other devices) that running pods hold, with the same signal and utilization source."""
 
     signal: str | None
     """None if there is no signal."""

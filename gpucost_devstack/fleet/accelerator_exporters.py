@@ -1,12 +1,11 @@
 """Metrics of the exporters of AMD's GPUs, Intel's Gaudi and Intel's GPUs for a scenario.
 
-The label sets follow the exporters' sources: `populateLabelsFromGPU` in ROCm/device-metrics-exporter 1.5.2
-(`pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go`), `deviceLabels` in HabanaAI/gaudi-metric-exporter 1.24.0-1007
-(`exporter.go`), and `engine.go` in intel/xpumanager 2.0.0 (`xpumd/receiver/intelxpu/sysman`). Prometheus drops blank
-labels, so they are left out.
+The label sets follow the exporters' sources: pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go of
+ROCm/device-metrics-exporter 1.5.2, exporter.go of HabanaAI/gaudi-metric-exporter 1.24.0-1007, and
+xpumd/receiver/intelxpu/sysman/engine.go of intel/xpumanager 2.0.0. Prometheus drops blank labels, so they are left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from gpucost_devstack.fleet.dcgm_exporter import pods_by_node, utilization
@@ -41,22 +40,20 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for at in scraping.successful_times(scenario.start, scenario.end):
             minute = Fraction(at, MINUTE_MS)
             geometry = node.geometry_at(minute)
-            uses = [
-                utilization(scenario, node, index, minute, pods)
-                for index in range(len(geometry.devices) if geometry else 0)
-            ]
-            for index, device in enumerate(geometry.devices if geometry else ()):
+            devices = geometry.devices if geometry is not None else ()
+            uses = [utilization(scenario, node, index, minute, pods) for index in range(len(devices))]
+            for index, device in enumerate(devices):
                 holder = next((pod for pod in pods if _holds(pod, index, minute)), None)
                 match node.vendor:
                     case "amd":
-                        exposed = _amd_samples(exporter, node, index, device, uses, geometry.devices, holder)
+                        exposed = _amd_samples(exporter, node, index, device, uses, devices, holder)
                     case "gaudi":
                         exposed = _gaudi_samples(exporter, node, index, uses[index], holder)
                     case _:
                         exposed = _intel_samples(node, index, uses[index])
-                for metric, labels, value in exposed:
+                for metric, labels, sample in exposed:
                     key = (("__name__", metric), *sorted({**labels, **target}.items()))
-                    samples_by_series.setdefault(key, []).append((at, str(float(value))))
+                    samples_by_series.setdefault(key, []).append((at, str(float(sample))))
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)
@@ -70,8 +67,13 @@ def _holds(pod: Pod, index: int, minute: Fraction) -> bool:
 
 
 def _amd_samples(
-    exporter: AcceleratorExporter, node: Node, index: int, device: Device, uses: Sequence[Fraction],
-    devices: Sequence[Device], holder: Pod | None,
+    exporter: AcceleratorExporter,
+    node: Node,
+    index: int,
+    device: Device,
+    uses: Sequence[Fraction],
+    devices: Sequence[Device],
+    holder: Pod | None,
 ) -> Iterator[tuple[str, Labels, Fraction]]:
     """Activity of a GPU or a partition. On partitioned GPUs, partition 0 has the activity of the whole GPU."""
     compute, _, memory = device.profile.partition("_")
@@ -90,8 +92,8 @@ def _amd_samples(
     if device.mig_id == 0:
         of_gpu = [use for use, other in zip(uses, devices, strict=True) if other.gpu == device.gpu]
         yield f"{exporter.prefix}gpu_gfx_activity", labels, 100 * sum(of_gpu, Fraction(0)) / len(of_gpu)
-    for die, value in enumerate(_busy_dies(uses[index], _COMPUTE_DIES[compute])):
-        yield f"{exporter.prefix}gpu_gfx_busy_instantaneous", {**labels, "xcc_index": str(die)}, value
+    for die, activity in enumerate(_busy_dies(uses[index], _COMPUTE_DIES[compute])):
+        yield f"{exporter.prefix}gpu_gfx_busy_instantaneous", {**labels, "xcc_index": str(die)}, activity
 
 
 _COMPUTE_DIES = {"spx": 8, "dpx": 4, "qpx": 2, "cpx": 1}
@@ -109,7 +111,7 @@ def _busy_dies(use: Fraction, dies: int) -> Sequence[Fraction]:
 def _gaudi_samples(
     exporter: AcceleratorExporter, node: Node, index: int, use: Fraction, holder: Pod | None
 ) -> Iterator[tuple[str, Labels, Fraction]]:
-    """The exporter's labels do not name the node: the scrape configuration adds it, and with the operator its own pod."""
+    """The exporter does not name the node. The scrape configuration adds it; an operator adds the exporter's pod."""
     labels = {
         "Serial": f"AM{index:08d}",
         "UUID": f"01P0-HL2080A0-15-{node.name}-{index:02d}",
@@ -135,17 +137,17 @@ def _intel_samples(node: Node, index: int, use: Fraction) -> Iterator[tuple[str,
         "pod": f"xpumd-{node.name}",
         "container": "xpumd",
     }
-    for number, (task, value) in enumerate((("all", use), ("compute-all", use), ("copy-all", Fraction(1)))):
+    for number, (task, activity) in enumerate((("all", use), ("compute-all", use), ("copy-all", Fraction(1)))):
         engine = {"hw_gpu_task": task, "hw_name": f"engine-{number + 1}-{task}"}
-        yield "hw_gpu_utilization_ratio", {**labels, **engine}, value
+        yield "hw_gpu_utilization_ratio", {**labels, **engine}, activity
     yield "hw_gpu_utilization_ratio", {**labels, "hw_gpu_task": "all", "com_intel_subdevice_id": "0"}, Fraction(1)
 
 
 def _pod_labels(exporter: AcceleratorExporter, node: Node, holder: Pod | None, name: str) -> Labels:
-    own = {"namespace": "kube-amd-gpu", "pod": f"{name}-{node.name}", "container": "exporter"}
+    of_exporter = {"namespace": "kube-amd-gpu", "pod": f"{name}-{node.name}", "container": "exporter"}
     if holder is None:
-        return own
+        return of_exporter
     labels = {"pod": holder.name, "namespace": holder.namespace, "container": next(iter(holder.requests), "main")}
     if exporter.label_style == "exported":
-        return own | {f"exported_{label}": value for label, value in labels.items()}
+        return of_exporter | {f"exported_{label}": labels[label] for label in labels}
     return labels

@@ -81,8 +81,14 @@ def neuron_node(name: str, instance_type: str, devices: int, cores: int, **overr
 
 
 def amd_node(
-    name: str, gpus: int, modes: Sequence[str] = (), *, naming: str = "single", advertised: Interval = FOREVER,
-    allocatable: Mapping[str, int] | None = None, **overrides: object,
+    name: str,
+    gpus: int,
+    modes: Sequence[str] = (),
+    *,
+    naming: str = "single",
+    advertised: Interval = FOREVER,
+    allocatable: Mapping[str, int] | None = None,
+    **overrides: object,
 ) -> Node:
     """A node with AMD MI300X GPUs.
 
@@ -104,8 +110,8 @@ def amd_node(
         units[resource] = units.get(resource, 0) + parts
         share[resource] = Fraction(1, parts)
     geometry = Geometry(units, share, devices, lifetime=advertised, allocatable=allocatable)
-    attributes = {"instance_type": "", **overrides}
-    return Node(name=name, gpus=gpus, model="AMD Instinct MI300X OAM", geometries=(geometry,), vendor="amd", **attributes)  # type: ignore[arg-type]
+    attributes = {"instance_type": "", "geometries": (geometry,), "vendor": "amd", **overrides}
+    return Node(name=name, gpus=gpus, model="AMD Instinct MI300X OAM", **attributes)  # type: ignore[arg-type]
 
 
 def whole_device_node(name: str, vendor: str, resource: str, devices: int, **overrides: object) -> Node:

@@ -84,9 +84,7 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
                 f"{accelerator.exporter} DaemonSet: tolerations: [{{operator: Exists}}], and a node selector that "
                 "matches these nodes",
             )
-        yield context.check(
-            f"{name} on every node", signal, "recommended", fault, series=len(names) - len(without)
-        )
+        yield context.check(f"{name} on every node", signal, "recommended", fault, series=len(names) - len(without))
 
 
 def _count(devices: Sequence[ObservedDevice]) -> int:

@@ -153,8 +153,12 @@ def _random_node(generator: random.Random, name: str, choices: Sequence[str]) ->
     sharing = generator.choice(choices)
     if sharing in _AMD_MODES:
         naming = generator.choice(["single", "mixed"]) if sharing != "partly" else "mixed"
+        # The node labeller names the partitions, which nothing else does while the exporter is not scraped.
+        labels = {"amd_com_gpu_product_name": "AMD_Instinct_MI300X_OAM"}
+        if sharing != "partly":
+            labels["amd_com_compute_memory_partition"] = _AMD_MODES[sharing][0]
         return amd_node(
-            name, 8, _AMD_MODES[sharing], naming=naming, advertised=(ready, 1e6), lifetime=lifetime,
+            name, 8, _AMD_MODES[sharing], naming=naming, advertised=(ready, 1e6), lifetime=lifetime, labels=labels,
             provider_id=f"aws:///eu-central-1a/i-{name}",
         )  # fmt: skip
     if sharing in {"gaudi", "intel"}:

@@ -60,7 +60,9 @@ def _amd_whole_gpu_scenarios() -> Iterator[Scenario]:
     )
     unhealthy = amd_node("n1", 8, allocatable={AMD_GPU: 7})
     yield Scenario(
-        "amd-unhealthy", [unhealthy], [Pod("p", unhealthy, [0], constant_use("0.5"), requests=container_request(AMD_GPU))]
+        "amd-unhealthy",
+        [unhealthy],
+        [Pod("p", unhealthy, [0], constant_use("0.5"), requests=container_request(AMD_GPU))],
     )
     yield Scenario("amd-idle", [node])
 
@@ -89,7 +91,9 @@ def _amd_partition_scenarios() -> Iterator[Scenario]:
         Pod("parts", node, [13, 14], constant_use("0.2"), requests=container_request("amd_com_cpx_nps1", 2)),
     ]
     yield Scenario("amd-whole-and-partitions", [node], pods)
-    cpx = amd_node("n1", 8, ["cpx_nps4"] * 8, naming="mixed", labels={"amd_com_gpu_product_name": "AMD_Instinct_MI300X"})
+    cpx = amd_node(
+        "n1", 8, ["cpx_nps4"] * 8, naming="mixed", labels={"amd_com_gpu_product_name": "AMD_Instinct_MI300X"}
+    )
     unmeasured = [Pod("p", cpx, [0], constant_use("0.5"), requests=container_request("amd_com_cpx_nps4"))]
     yield Scenario("amd-cpx-without-exporter", [cpx], unmeasured, accelerators=None)
     labels = {"amd_com_gpu_product_name": "AMD_Instinct_MI300X", "amd_com_compute_memory_partition": "cpx_nps4"}

@@ -31,9 +31,9 @@ class DeviceLabels:
     """The labels of an exporter's device series."""
 
     device: tuple[str, ...]
-    """Labels that identify a physical device on its node; the first with a value counts."""
+    """Labels that identify a physical device on its node; the first that is not blank counts."""
     device_prefix: str = ""
-    """Written before the value of `device`."""
+    """Written before it."""
     model: tuple[str, ...] = ()
     pod: tuple[str, str] | None = None
     """The labels of the pod's namespace and name; None for `namespace` and `pod`, or `exported_…` of both."""
@@ -191,7 +191,9 @@ GAUDI = Accelerator(
         "install Intel's gaudi-metric-exporter: deploy/manifests of https://github.com/HabanaAI/gaudi-metric-exporter, "
         "with the host's /var/lib/kubelet/pod-resources mounted"
     ),
-    signals=(Signal("habanalabs_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.23+ (Gaudi)"),),
+    signals=(
+        Signal("habanalabs_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.23+ (Gaudi)"),
+    ),
     labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
     model="Intel-Gaudi",

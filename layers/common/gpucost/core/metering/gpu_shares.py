@@ -246,7 +246,9 @@ class GpuNode:
 @cache
 def partition_type(resource: str) -> str:
     """Return the partitions of AMD GPUs that a resource names, such as `cpx_nps4`; "" for other resources."""
-    return resource.removeprefix(AMD.resource_prefix) if vendor_of(resource) == AMD.vendor and resource != AMD_GPU else ""
+    return (
+        resource.removeprefix(AMD.resource_prefix) if vendor_of(resource) == AMD.vendor and resource != AMD_GPU else ""
+    )
 
 
 def is_neuron(resource: str) -> bool:

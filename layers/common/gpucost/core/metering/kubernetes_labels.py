@@ -112,11 +112,12 @@ GPU_SHARING_LABEL = NodeLabel(
     "pods with shared GPUs and pods with slices look the same",
 )  # fmt: skip
 AMD_PRODUCT_LABEL = NodeLabel(
-    "AMD GPU model", ("amd.com/gpu.product-name",), "AMD GPU model, if the exporter does not report it",
+    "AMD GPU model", ("amd.com/gpu.product-name",), "AMD GPU model",
     "the model of AMD GPUs is not known from it", ("beta.amd.com/gpu.product-name",),
 )  # fmt: skip
 AMD_PARTITION_LABEL = NodeLabel(
-    "AMD partitions", ("amd.com/compute-memory-partition",), "share of a partition of an AMD GPU that is named amd.com/gpu",
+    "AMD partitions", ("amd.com/compute-memory-partition",),
+    "share of an AMD partition that is named `amd.com/gpu`, if the exporter does not report it",
     "such a partition counts as a whole GPU where the exporter does not report partitions",
 )  # fmt: skip
 

@@ -97,9 +97,7 @@ def describe_node(
     )
 
 
-def _gpu_model(
-    labels: Mapping[str, str], devices: Sequence[DeviceSeries], capacity: Mapping[str, Decimal]
-) -> str:
+def _gpu_model(labels: Mapping[str, str], devices: Sequence[DeviceSeries], capacity: Mapping[str, Decimal]) -> str:
     """Return the GPU model of a node without the label of GPU feature discovery."""
     reported = next((device.model for device in devices if device.model), "")
     labeled = AMD_PRODUCT_LABEL.value_in(labels)

@@ -140,13 +140,13 @@ class DeviceTable:
             if self._is_meaningful(name, labels):
                 in_window = tuple((time, parse_number(value)) for time, value in samples if window.contains(time))
                 averaged_over = self._signals[name].averaged_over
-                if averaged_over in labels:
-                    labels = {label: value for label, value in labels.items() if label != averaged_over}
-                row = self._find_or_add_row(name, labels)
-                row.raw_samples = in_window
-                if averaged_over:
-                    parts.setdefault(id(row), []).append(in_window)
-                    row.raw_samples = _mean_of_parts(parts[id(row)])
+                if not averaged_over:
+                    self._find_or_add_row(name, labels).raw_samples = in_window
+                    continue
+                of_device = {label: labels[label] for label in labels if label != averaged_over}
+                row = self._find_or_add_row(name, of_device)
+                parts.setdefault(id(row), []).append(in_window)
+                row.raw_samples = _mean_of_parts(parts[id(row)])
 
     def series(self) -> Iterable[DeviceSeries]:
         """The series for metering. Of devices with raw samples, only series that have them."""
@@ -163,7 +163,7 @@ class DeviceTable:
             return not labels.get("GPU_I_ID") or signal.works_under_mig
         is_partition = accelerator.labels.identify(labels).partition != ""
         return (signal.works_under_mig if is_partition else signal.works_on_whole_gpus) and all(
-            labels.get(label, "") == value for label, value in signal.matchers
+            labels.get(label, "") == expected for label, expected in signal.matchers
         )
 
     def _find_or_add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
@@ -197,7 +197,9 @@ class DeviceTable:
             labels,
             (self._node(labels), device.uuid, device.partition),
             scrape_target(labels),
-            labeled_pod(labels) if pod_labels is None else (labels.get(pod_labels[0], ""), labels.get(pod_labels[1], "")),
+            labeled_pod(labels)
+            if pod_labels is None
+            else (labels.get(pod_labels[0], ""), labels.get(pod_labels[1], "")),
             device.profile,
             device.model or accelerator.series_model,
             accelerator.vendor,
@@ -244,11 +246,11 @@ def _series_key(name: str, labels: Labels) -> _SeriesKey:
 
 def _mean_of_parts(parts: Sequence[Sequence[tuple[int, Decimal]]]) -> tuple[tuple[int, Decimal], ...]:
     """The mean of the samples of a device's parts, by the time of their scrape."""
-    values: dict[int, list[Decimal]] = {}
+    by_time: dict[int, list[Decimal]] = {}
     for samples in parts:
-        for time, value in samples:
-            values.setdefault(time, []).append(value)
-    return tuple((time, sum(values[time], Decimal(0)) / len(values[time])) for time in sorted(values))
+        for time, utilization in samples:
+            by_time.setdefault(time, []).append(utilization)
+    return tuple((time, sum(by_time[time], Decimal(0)) / len(by_time[time])) for time in sorted(by_time))
 
 
 def labeled_pod(labels: Labels) -> tuple[str, str]:

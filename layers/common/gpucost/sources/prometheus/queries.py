@@ -258,7 +258,7 @@ class Queries:
 
     def _signals(self, rank: int, matchers: Sequence[str]) -> Iterable[tuple[Signal, str]]:
         for signal in self.signals[rank]:
-            of_devices = [f"{label}={quote(value)}" for label, value in signal.matchers]
+            of_devices = [f"{label}={quote(text)}" for label, text in signal.matchers]
             if signal.name.isupper():
                 yield signal, self.series_selector(signal.name, *of_devices, *matchers, shard_by="UUID")
             # No label of these series is evenly distributed: all of them are in one shard.
