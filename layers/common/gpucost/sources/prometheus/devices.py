@@ -157,10 +157,10 @@ class DeviceTable:
 
     def _is_meaningful(self, name: str, labels: Labels) -> bool:
         """Whether a series is meaningful: some signals are absent, always 0 or another device's on partitions."""
-        signal = self._signals[name]
         accelerator = accelerator_of_signal(name)
         if accelerator is None:
-            return not labels.get("GPU_I_ID") or signal.works_under_mig
+            return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
+        signal = self._signals[name]
         is_partition = accelerator.labels.identify(labels).partition != ""
         return (signal.works_under_mig if is_partition else signal.works_on_whole_gpus) and all(
             labels.get(label, "") == expected for label, expected in signal.matchers
@@ -214,7 +214,7 @@ class DeviceTable:
     def _series(self, row: _DeviceSeriesRow) -> DeviceSeries:
         node, uuid, mig_instance = row.key
         namespace, pod = row.pod
-        accelerator = accelerator_of_vendor(row.vendor)
+        accelerator = accelerator_of_vendor(row.vendor) if row.vendor != NVIDIA else None
         uid_label = "pod_uid" if accelerator is None else accelerator.labels.pod_uid
         return DeviceSeries(
             node=node,
