@@ -35,7 +35,7 @@ def _check_vendor(context: CheckContext, accelerator: Accelerator) -> Iterable[C
         finding = f"pods hold {first_few(held)}, and {signal} has no series: their utilization is unmeasured"
         fault = Fault(finding, accelerator.install)
     elif nodes and accelerator.reports_idle_devices:
-        finding = f"{len(nodes)} nodes have {name} ({first_few(nodes)}), and {signal} has no series"
+        finding = f"nodes have {name} devices ({first_few(nodes)}), and {signal} has no series"
         fault = Fault(finding, accelerator.install)
     elif accelerator.reports_idle_devices:
         return  # the cluster has no devices of this vendor
@@ -66,7 +66,7 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
         fault = None
         if not claimed:
             fault = Fault(
-                f"{len(holders)} pods hold {name}, and no device series is labeled with any of them",
+                f"{len(holders)} pods hold {name} devices, and no device series is labeled with any of them",
                 f"{accelerator.exporter}: {accelerator.pod_labels_from}",
             )
         yield context.check(f"pods of {name}", signal, "recommended", fault, series=_count(claimed))
@@ -80,7 +80,7 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
         fault = None
         if without:
             fault = Fault(
-                f"{len(without)} of {len(names)} nodes with {name} have no device series ({first_few(without)})",
+                f"{len(without)} of {len(names)} nodes with {name} devices have no device series ({first_few(without)})",
                 f"{accelerator.exporter} DaemonSet: tolerations: [{{operator: Exists}}], and a node selector that "
                 "matches these nodes",
             )
