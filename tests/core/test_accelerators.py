@@ -58,7 +58,7 @@ def amd_labels(compute: str, partition: str, **more: str) -> dict[str, str]:
         (amd_labels("spx", "0", card_series="AMD Instinct MI300X"), DeviceIdentity("9", "", "", "AMD Instinct MI300X")),
     ],
 )
-def test_amd_devices_are_gpus_or_partitions_of_one(labels: dict[str, str], identity: DeviceIdentity) -> None:
+def test_amd_devices_are_gpus_or_partitions(labels: dict[str, str], identity: DeviceIdentity) -> None:
     assert AMD.labels.identify(labels) == identity
 
 
@@ -86,6 +86,6 @@ def test_share_of_a_partition_of_an_unknown_model_is_estimated() -> None:
     assert node.gpus_of_units(node.capacity, None) == 8
 
 
-def test_partitions_of_a_known_number_of_gpus_divide_them() -> None:
+def test_partitions_divide_the_gpus_of_the_instance_type() -> None:
     node = GpuNode("n", capacity={"amd_com_cpx_nps1": Decimal(48)}, physical_gpus=8)
     assert node.share("amd_com_cpx_nps1", None).gpus_per_unit == Fraction(1, 6)

@@ -34,8 +34,8 @@ def attributed(url: str, tmp_path_factory: pytest.TempPathFactory) -> Hours:
 
 
 def line(attributed: Hours, cluster: str, pod: str) -> Any:
-    (found,) = (row for row in attributed[cluster, 0]["lines"] if row["pod"] == pod)
-    return found
+    (row,) = (row for row in attributed[cluster, 0]["lines"] if row["pod"] == pod)
+    return row
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
