@@ -80,7 +80,7 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
         fault = None
         if without:
             fault = Fault(
-                f"{len(without)} of {len(names)} nodes with {name} devices have no device series ({first_few(without)})",
+                f"{len(without)} of {len(names)} nodes with {name} devices have no series ({first_few(without)})",
                 f"{accelerator.exporter} DaemonSet: tolerations: [{{operator: Exists}}], and a node selector that "
                 "matches these nodes",
             )
