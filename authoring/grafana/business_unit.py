@@ -18,6 +18,7 @@ from authoring.grafana.building import (
     with_size,
 )
 from authoring.grafana.live import Level, cost_parts_panels, query_panel
+from gpucost_cli.doctor.queries import GPU_RESOURCES
 
 _IN_UNIT = f'{IN_CLUSTER},business_unit=~"$business_unit"'
 _UNIT = Level("business_unit", _IN_UNIT)
@@ -83,7 +84,7 @@ def dashboard() -> Dashboard:
                         GPUS,
                         "sum by (cluster, namespace, resource) (max by (cluster, namespace, pod, resource, "
                         f"container) (kube_pod_container_resource_requests{{{IN_CLUSTER},"
-                        'resource=~"nvidia_com_.+|aws_amazon_com_neuron.*",node=""}))',
+                        f'resource=~"{GPU_RESOURCES}",node=""}}))',
                         "{{namespace}} {{resource}}",
                         "Pods without a node. They cost nothing.",
                     ),

@@ -23,11 +23,12 @@ from authoring.grafana.building import (
     with_size,
 )
 from authoring.grafana.live import Level, query_panel
+from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
 
 _IN_POOL = f'{IN_CLUSTER},node_pool=~"$pool"'
 _POOL = Level("node_pool", _IN_POOL)
 _NODES = f"on (cluster, node) group_left (node_pool) node:gpucost_info{{{_IN_POOL}}}"
-_GPU_TYPES = 'resource_type=~"nvidia.com/.*|aws.amazon.com/neuron.*"'
+_GPU_TYPES = f'resource_type=~"{KUBERNETES_GPU_RESOURCES}"'
 _KARPENTER = f'{IN_CLUSTER},nodepool=~"$pool"'
 _DEVICE = "{{Hostname}}{{hostname}} {{gpu}} {{GPU_I_PROFILE}}"
 
@@ -194,7 +195,7 @@ def _karpenter() -> Sequence[Panel]:
 
 
 def _quotas() -> Sequence[Panel]:
-    resources = 'resource=~"requests.(nvidia.com/.+|aws.amazon.com/neuron.*)"'
+    resources = f'resource=~"requests.({KUBERNETES_GPU_RESOURCES})"'
     hard = f'max by (cluster, namespace, resource) (kube_resourcequota{{{IN_CLUSTER},{resources},type="hard"}})'
     used = f'max by (cluster, namespace, resource) (kube_resourcequota{{{IN_CLUSTER},{resources},type="used"}})'
     return [

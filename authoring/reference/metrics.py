@@ -9,7 +9,8 @@ from samtranslator.yaml_helper import yaml_parse
 
 from authoring.reference.markdown import code, page, table
 from authoring.reference.template import alarms_of, metric_of, runbook_section
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS, ACCELERATORS
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.runtime.observability import METRICS_NAMESPACE
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES, metrics_source_of
@@ -80,7 +81,7 @@ def metrics_page() -> str:
     signals = [
         (code(signal.name), signal.family, f"{signal.scale:f}", "yes" if signal.works_under_mig else "no",
          signal.exporter_versions)
-        for signal in (*SIGNALS.values(), NEURON_SIGNAL)
+        for signal in (*SIGNALS.values(), *ACCELERATOR_SIGNALS)
     ]  # fmt: skip
     others = [(code(name), (metrics_source_of(name) or "").replace("_", "-")) for name in sorted(other_metrics_read())]
     return page(
@@ -92,9 +93,9 @@ def metrics_page() -> str:
         table(("Series", "By"), [(code(name), name.partition(":")[0].replace("_", " ")) for name in recorded_series()]),
         READ,
         table(("Metric", "Need", "Consequence"), families),
-        "### Utilization of GPUs and NeuronCores",
-        "Any of these can be the settings' `utilization.signal`, except the one of NeuronCores, which is always read.",
-        table(("Metric", "Measures", "Value at full use", "Works under MIG", "Exporter versions"), signals),
+        "### Utilization of GPUs and other accelerators",
+        "Any signal of dcgm-exporter can be the settings' `utilization.signal`. Those of others are always read.",
+        table(("Metric", "Measures", "Value at full use", "Works on partitions", "Exporter versions"), signals),
         "### Recommendations and dashboards",
         "Attribution does not need these. Recommendations and Grafana dashboards read them.",
         table(("Metric", "Source"), others),
@@ -135,9 +136,9 @@ def other_metrics_read() -> set[str]:
     """The metrics of known exporters that are read and are neither in a cluster's allocation nor signals."""
     settings = parse_settings((REPOSITORY / "cluster" / "settings.yaml").read_text(encoding="utf-8"))
     kept = set(series.kube_state_metrics_families(required_labels(settings), dashboards=True))
-    for pattern in (series.dcgm_exporter_pattern(dashboards=True), series.neuron_monitor_pattern(dashboards=True),
-                    series.karpenter_pattern()):  # fmt: skip
+    of_accelerators = (series.accelerator_pattern(vendor, dashboards=True) for vendor in ACCELERATORS)
+    for pattern in (series.dcgm_exporter_pattern(dashboards=True), *of_accelerators, series.karpenter_pattern()):
         kept |= {name.replace("\\", "") for name in pattern.split("|")}
     kept |= {name for name in dashboard_metrics.queried_metrics() if metrics_source_of(name) in METRICS_SOURCES}
-    described = {family.metric for family in METRIC_FAMILIES} | set(SIGNALS) | {NEURON_SIGNAL.name}
+    described = {family.metric for family in METRIC_FAMILIES} | {*SIGNALS, *(each.name for each in ACCELERATOR_SIGNALS)}
     return {name for name in kept - described if re.fullmatch(r"\w+", name)}

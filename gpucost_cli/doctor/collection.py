@@ -69,7 +69,7 @@ class FactsCollector:
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
         evaluated_at = _last_time([resources, counts], now)
         names = [signal.name for rank in self._ranks for signal in rank]
-        by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [signals.NEURON_SIGNAL.name]]
+        by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [*signals.accelerator_signal_names()]]
         max_values = self._client.query_range(self._queries.max_values(names), first, now, STEP)
         devices = parsing.parse_devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
         nodes = self._client.query(self._queries.nodes(self._required_labels.of_nodes), evaluated_at)

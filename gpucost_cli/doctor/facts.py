@@ -6,10 +6,10 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 
+from gpucost.core.metering.accelerators import NVIDIA, accelerator_of_signal, vendor_of
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NodeLabel
-from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 REQUESTS = "kube_pod_container_resource_requests"
 CLAIM_INFO = "kube_pod_resourceclaim_info"
@@ -17,7 +17,6 @@ CLAIM_INFO = "kube_pod_resourceclaim_info"
 GPU, GPU_SHARED, MIG = "nvidia_com_gpu", "nvidia_com_gpu_shared", "nvidia_com_mig_"
 SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
 """Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
-NEURON_RESOURCE = "aws_amazon_com_neuron"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ class ObservedDevice:
     """The DRA claim through which it is held."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """All labels, to select the series again."""
+    vendor: str = NVIDIA
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -99,8 +99,8 @@ class ObservedNode:
     @property
     def has_gpus(self) -> bool:
         """Whether the node has NVIDIA GPUs, by its instance type or capacity."""
-        has_gpu_type = self.label(INSTANCE_TYPE_LABEL) in GPUS_OF_INSTANCE
-        return has_gpu_type or any(name.startswith("nvidia_com_") for name in self.capacity)
+        vendors = {vendor_of(name) for name in self.capacity}
+        return NVIDIA in vendors or (not vendors and self.label(INSTANCE_TYPE_LABEL) in GPUS_OF_INSTANCE)
 
 
 def shared_mig_profiles(node: ObservedNode) -> set[str]:
@@ -171,7 +171,7 @@ class Facts:
     @cached_property
     def gpu_devices(self) -> Sequence[ObservedDevice]:
         """Devices of NVIDIA GPUs."""
-        return [device for device in self.devices if device.signal != NEURON_SIGNAL.name]
+        return [device for device in self.devices if device.vendor == NVIDIA]
 
     @cached_property
     def gpu_nodes(self) -> Mapping[str, ObservedNode]:
@@ -219,8 +219,9 @@ class Facts:
         """The known targets of the exporter of a metric."""
         if metric.startswith("kube_"):
             return self.exporters
-        if metric == NEURON_SIGNAL.name:
-            return {device.target for device in self.devices if device.signal == NEURON_SIGNAL.name}
+        accelerator = accelerator_of_signal(metric)
+        if accelerator is not None:
+            return {device.target for device in self.devices if device.vendor == accelerator.vendor}
         return {device.target for device in self.gpu_devices}
 
     def scrape_interval_seconds(self, metric: str) -> Decimal | None:

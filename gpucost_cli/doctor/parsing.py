@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from gpucost.core.metering.accelerators import NEURON, NVIDIA, accelerator_of_signal
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import exported_label, object_labels, parse_number
 from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
-from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 Labels = Mapping[str, str]
 _NODE_NAMES = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
@@ -167,7 +167,8 @@ def _units_by_resource(rows: Iterable[Series]) -> dict[str, int]:
 
 
 def _parse_device(labels: Labels) -> ObservedDevice:
-    is_neuron = labels["__name__"] == NEURON_SIGNAL.name
+    accelerator = accelerator_of_signal(labels["__name__"])
+    device = accelerator.labels.identify(labels) if accelerator is not None else None
     has_exported_labels = "exported_pod" in labels or "exported_namespace" in labels
     namespace, pod = (
         (labels.get("exported_namespace", ""), labels.get("exported_pod", ""))
@@ -177,15 +178,18 @@ def _parse_device(labels: Labels) -> ObservedDevice:
             labels.get("pod") or labels.get("pod_name", ""),
         )
     )
-    index = f"{labels.get('gpu', '')}/{labels.get('device', '')}{labels.get('neuroncore', '')}"
-    node_labels = ("instance_id",) if is_neuron else _NODE_NAMES
+    if accelerator is not None and accelerator.labels.pod is not None:
+        has_exported_labels = False
+        namespace, pod = (labels.get(name, "") for name in accelerator.labels.pod)
+    index = f"{labels.get('gpu', '')}/{labels.get('device', '')}"
+    node_labels = ("instance_id",) if accelerator is NEURON else _NODE_NAMES
     return ObservedDevice(
         signal=labels["__name__"],
         target=parse_target(labels),
-        uuid=labels.get("UUID") or labels.get("uuid") or index,
-        mig_id=labels.get("GPU_I_ID", ""),
-        profile=labels.get("GPU_I_PROFILE", ""),
-        model=labels.get("modelName", ""),
+        uuid=(device.uuid if device is not None else labels.get("UUID") or labels.get("uuid")) or index,
+        mig_id=device.partition if device is not None else labels.get("GPU_I_ID", ""),
+        profile=device.profile if device is not None else labels.get("GPU_I_PROFILE", ""),
+        model=device.model if device is not None else labels.get("modelName", ""),
         node_names=[labels[name] for name in node_labels if labels.get(name)],
         workload=(namespace, pod),
         has_exported_labels=has_exported_labels,
@@ -193,4 +197,5 @@ def _parse_device(labels: Labels) -> ObservedDevice:
         slot=labels.get("vgpu", ""),
         claim=labels.get("dra_claim_name", ""),
         labels=labels,
+        vendor=NVIDIA if accelerator is None else accelerator.vendor,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.kubernetes_labels import (
     NAMESPACE_LABELS_METRIC,
     NODE_LABELS_METRIC,
@@ -23,7 +24,7 @@ from gpucost.sources.prometheus.queries import (
 from gpucost_cli.doctor.facts import REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 
-GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
+GPU_RESOURCES = "|".join(("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS)))
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 PHASE, NODE_INFO = "kube_pod_status_phase", "kube_node_info"
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
@@ -36,11 +37,11 @@ CLUSTER_LABELS = (
 _POD_LABELS = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
 _DEVICE_LABELS = (
     "__name__", *SCRAPE_LABELS, "gpu", "device", "UUID", "uuid", "GPU_I_ID", "GPU_I_PROFILE", "modelName",
-    "Hostname", "hostname", "node", "kubernetes_node", "nodename", "instance_id", "neuroncore", "namespace", "pod",
+    "Hostname", "hostname", "node", "kubernetes_node", "nodename", "instance_id", "namespace", "pod",
     "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
 )  # fmt: skip
 
-_GPU_LABELS = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "neuroncore")
+_GPU_LABELS = (*SCRAPE_LABELS, "gpu", "UUID", "uuid")
 """Labels that identify a GPU with all its MIG slices: if slices have a signal, one of the whole GPU adds nothing."""
 
 
@@ -114,7 +115,10 @@ class DoctorQueries:
 
     def devices(self, ranks: Iterable[Iterable[str]]) -> str:
         """Device series: of each device, the best rank of signals that it has."""
-        by_rank = [f"max by ({','.join(_DEVICE_LABELS)}) ({self.any_of(signals)})" for signals in ranks]
+        labels = dict.fromkeys(
+            (*_DEVICE_LABELS, *(name for accelerator in ACCELERATORS for name in accelerator.labels.names))
+        )
+        by_rank = [f"max by ({','.join(labels)}) ({self.any_of(signals)})" for signals in ranks]
         return f" or on ({','.join(_GPU_LABELS)}) ".join(by_rank)
 
     def process_values(self, signals: Iterable[str]) -> str:

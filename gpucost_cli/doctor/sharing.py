@@ -58,7 +58,7 @@ def holds_whole_node(facts: Facts, holder: GpuHolder) -> bool:
 
 
 def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fraction:
-    """Physical GPUs, or Neuron devices, per unit that a pod holds, computed as in metering."""
+    """Physical GPUs, or devices of other vendors, per unit that a pod holds, computed as in metering."""
     node = facts.nodes.get(holder.node, ObservedNode(holder.node))
     described = _as_metering_describes(facts, node)
     gpus = [
@@ -96,6 +96,7 @@ def _series(node: ObservedNode, device: ObservedDevice) -> DeviceSeries:
         scale=Decimal(1),
         signal_rank=0,
         sample_count=1,
+        vendor=device.vendor,
     )  # fmt: skidevices_by_node
 
 

@@ -6,11 +6,12 @@ All of `doctor` reads the catalog of signals through this module, so that a chan
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.signals import NEURON_SIGNAL, PROCESS_FAMILY, SIGNALS, Signal, signals_by_preference
+from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
+from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, Signal, signals_by_preference
 
 __all__ = [
-    "NEURON_SIGNAL",
     "Signal",
+    "accelerator_signal_names",
     "all_signal_names",
     "process_signal_names",
     "signals_by_family",
@@ -44,4 +45,9 @@ def process_signal_names() -> tuple[str, ...]:
 
 def all_signal_names() -> tuple[str, ...]:
     """The names of all utilization metrics."""
-    return (*SIGNALS, NEURON_SIGNAL.name)
+    return (*SIGNALS, *accelerator_signal_names())
+
+
+def accelerator_signal_names() -> tuple[str, ...]:
+    """The names of the utilization metrics of other vendors than NVIDIA."""
+    return tuple(signal.name for signal in ACCELERATOR_SIGNALS)

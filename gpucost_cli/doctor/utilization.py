@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.core.metering.accelerators import vendor_of
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import CheckContext
-from gpucost_cli.doctor.facts import NEURON_RESOURCE, Facts, GpuHolder, ObservedDevice
-from gpucost_cli.doctor.signals import NEURON_SIGNAL
+from gpucost_cli.doctor.facts import Facts, GpuHolder, ObservedDevice
 
 
 @dataclass(frozen=True, slots=True)
 class HeldGpus:
-    """Physical GPUs (for Neuron, devices) that running pods hold, with the same signal and utilization source."""
+    """Physical GPUs (or other devices) that running pods hold, with the same signal and utilization source."""
 
     signal: str | None
     """None if there is no signal."""
@@ -85,7 +85,7 @@ def _without_holder(facts: Facts, holder: GpuHolder, devices: Iterable[ObservedD
 
 
 def _has_resource_of(device: ObservedDevice, holder: GpuHolder) -> bool:
-    return (device.signal == NEURON_SIGNAL.name) == holder.resource.startswith(NEURON_RESOURCE)
+    return device.vendor == vendor_of(holder.resource)
 
 
 def _rounded_gpus(gpus: Fraction) -> Decimal:

@@ -65,6 +65,9 @@ class ExporterNamespaces(Section):
     kube_state_metrics: Namespaces = ("kube-system",)
     dcgm_exporter: Namespaces = ("gpu-operator",)
     neuron_monitor: Namespaces = ("neuron-monitor", "kube-system")
+    amd_device_metrics_exporter: Namespaces = ("kube-amd-gpu",)
+    gaudi_metric_exporter: Namespaces = ("monitoring",)
+    xpumd: Namespaces = ("xpumd",)
     karpenter: Namespaces = ("kube-system", "karpenter")
 
 

@@ -6,11 +6,13 @@ Names and label values come from the queries themselves, so a changed query chan
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpucost.core.metering.accelerators import Accelerator
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus import queries
+from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.doctor.queries import GPU_RESOURCES
@@ -24,7 +26,7 @@ _PHASES = "Pending|Running|Succeeded|Failed"
 
 KUBE_STATE_METRICS = "kube-state-metrics"
 QUOTA = "kube_resourcequota"
-_KARPENTER_PREFIX, _NEURON_PREFIXES = "karpenter_", ("neuron_", "execution_")
+_KARPENTER_PREFIX = "karpenter_"
 _PINNED_EXPORTER = "2.0-4.8"
 """Signals have these `exporter_versions` if the dcgm-exporter of `cluster/versions.yaml` reports them."""
 DCGM_COUNTERS: Sequence[tuple[str, str, str]] = (
@@ -65,7 +67,7 @@ def kube_state_metrics_pattern(required: RequiredLabels, *, dashboards: bool) ->
     parts.append(f"{queries.PHASE};;({_PHASES});.*")
     parts.append(f"({'|'.join(_unfiltered_families(required))});;;.*")
     if dashboards:
-        parts.append(rf"{QUOTA};(requests\.)?(nvidia\.com/.+|aws\.amazon\.com/neuron.*);;.*")
+        parts.append(rf"{QUOTA};(requests\.)?({KUBERNETES_GPU_RESOURCES});;.*")
     return "|".join(parts)
 
 
@@ -89,10 +91,15 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
     return _alternation(dict.fromkeys([*SIGNALS, GPU_MEMORY_METRIC, *(shown if dashboards else ())]))
 
 
-def neuron_monitor_pattern(*, dashboards: bool) -> str:
-    """Return the regular expression over names that keeps neuron-monitor's series."""
-    shown = sorted(name for name in dashboard_metrics.queried_metrics() if name.startswith(_NEURON_PREFIXES))
-    return _alternation([NEURON_SIGNAL.name, *(shown if dashboards else ())])
+def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool) -> str:
+    """Return the regular expression over names that keeps the series of another vendor's exporter."""
+    signals = [signal.name for signal in accelerator.signals]
+    shown = sorted(
+        name
+        for name in dashboard_metrics.queried_metrics()
+        if name.startswith(accelerator.metric_prefixes) and name not in signals
+    )
+    return _alternation([*signals, *(shown if dashboards else ())])
 
 
 def karpenter_pattern() -> str:

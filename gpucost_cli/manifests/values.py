@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
@@ -81,7 +82,10 @@ def existing_cluster_values(
     patterns = {
         series.KUBE_STATE_METRICS: series.kube_state_metrics_pattern(required, dashboards=dashboards),
         "dcgm-exporter": series.dcgm_exporter_pattern(dashboards=dashboards),
-        "neuron-monitor": series.neuron_monitor_pattern(dashboards=dashboards),
+        **{
+            accelerator.exporter: series.accelerator_pattern(accelerator, dashboards=dashboards)
+            for accelerator in ACCELERATORS
+        },
         **({"karpenter": series.karpenter_pattern()} if dashboards else {}),
     }
     writes_to_amp = target in AMP_TARGETS or (target == STACK and cluster.prometheus.auth == "sigv4")
@@ -99,7 +103,9 @@ def existing_cluster_values(
         "keep": {
             "kube_state_metrics": patterns[series.KUBE_STATE_METRICS],
             "gpus": patterns["dcgm-exporter"],
-            "neuron": patterns["neuron-monitor"],
+            "accelerators": {
+                accelerator.metrics_source: patterns[accelerator.exporter] for accelerator in ACCELERATORS
+            },
             "karpenter": series.karpenter_pattern(),
             "remote_write": series.remote_write_pattern(patterns),
             "families": series.kube_state_metrics_families(required, dashboards=dashboards),

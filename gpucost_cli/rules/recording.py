@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gpucost.core.attribution import BusinessUnit
+from gpucost.core.metering.accelerators import NEURON
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, INSTANCE_TYPE_LABEL, NODE_POOL_LABEL
@@ -51,7 +52,9 @@ LEVELS = tuple(_LEVEL_LABELS)
 _NODE_LEVELS = ("node_pool", "cluster")
 POD_LABELS = "namespace, pod, uid"
 _RESOURCES = matches("resource", GPU_RESOURCES)
-_NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
+_NEURON = matches("resource", NEURON.resource_pattern)
+"""Neuron devices and their cores are the same hardware, so the larger number counts."""
+_SUMMED = matches("resource", "nvidia_.+", *shares.OTHER_ACCELERATORS)
 _SLICES = matches("resource", MIG_PREFIX + ".+")
 _NODE_INFO_LABELS = {
     "node_pool": NODE_POOL_LABEL.exported_names,
@@ -168,22 +171,32 @@ class RecordingRules:
             f"({gpus} unless on (node) {sliced} unless on (node) {divided})",
             f"count by (node) (group by (node, UUID) ({self._recorded('device:gpucost_use:ratio')}))",
             f"max by (node) ({self.queries.series_selector(CAPACITY, matches('resource', *NEURON_DEVICES))})",
+            self._accelerators(),
             gpus,
         ]
         return f"({first_available(candidates, 'node')}) and on (node) {self.queries.series_selector(NODE_INFO)}"
 
+    def _advertised(self, *matchers: str) -> str:
+        return f"(max by (node, resource) ({self.queries.series_selector(CAPACITY, *matchers)}) > 0)"
+
+    def _node_labels(self, *matchers: str) -> str:
+        return self.queries.series_selector(NODE_LABELS, *matchers)
+
+    def _accelerators(self) -> str:
+        """Physical devices of AMD and Intel that each node advertises."""
+        vectors = shares.accelerators_per_unit_vectors(self._advertised, self._node_labels)
+        per_unit = first_available(vectors, "node, resource")
+        units = self._advertised(matches("resource", *shares.OTHER_ACCELERATORS))
+        return f"sum by (node) ({units} * on (node, resource) ({per_unit}))"
+
     def _nominal_gpus_per_unit(self) -> str:
-        def capacity(*matchers: str) -> str:
-            return f"(max by (node, resource) ({self.queries.series_selector(CAPACITY, *matchers)}) > 0)"
-
-        def labels(*matchers: str) -> str:
-            return self.queries.series_selector(NODE_LABELS, *matchers)
-
         def info(*matchers: str) -> str:
             return self._recorded("node:gpucost_info", *matchers)
 
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
-        return first_available(shares.gpus_per_unit_vectors(capacity, labels, info, physical), "node, resource")
+        return first_available(
+            shares.gpus_per_unit_vectors(self._advertised, self._node_labels, info, physical), "node, resource"
+        )
 
     def _gpus_per_unit(self) -> str:
         """GPUs in a unit. Slices are scaled down if they sum to more than the GPUs of the node that are sliced."""
@@ -204,7 +217,7 @@ class RecordingRules:
             units = f"max by (node, resource) ({self.queries.series_selector(ALLOCATABLE, resources)})"
             return f"by (node) ({units} * on (node, resource) {unit})"
 
-        on_offer = f"(sum {offered(_NVIDIA)} or max {offered(_NEURON)})"
+        on_offer = f"(sum {offered(_SUMMED)} or max {offered(_NEURON)})"
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
         held = f"sum by (node) ({self._recorded('pod:gpucost_allocated_gpus')})"
         return f"clamp_min({minimum(on_offer, physical)} - ({held} or {physical} * 0), 0)"

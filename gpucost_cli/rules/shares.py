@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from gpucost.core.metering.gpu_models import MIG_GPUS, MigGpu, profile_share
-from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
+from gpucost.core.metering.accelerators import ACCELERATORS, AMD, NEURON
+from gpucost.core.metering.gpu_models import MIG_GPUS, USUAL_COMPUTE_DIES, MigGpu, partitions_per_gpu, profile_share
+from gpucost.core.metering.gpu_shares import AMD_GPU, GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL
+from gpucost.core.metering.kubernetes_labels import AMD_PARTITION_LABEL, GPU_PRODUCT_LABEL
 from gpucost_cli.rules.promql import SelectorBuilder, equals, matches
 
+OTHER_ACCELERATORS = tuple(vendor.resource_pattern for vendor in ACCELERATORS if vendor is not NEURON)
+"""Regular expressions of the resources of AMD and Intel."""
 (PRODUCT,) = GPU_PRODUCT_LABEL.exported_names
 _PROFILE_SUFFIXES = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
@@ -44,6 +47,7 @@ def gpus_per_unit_vectors(
     for share, products in _mig_products().items():
         yield f"{whole} + {_float_literal(share)} and on (node) {labels(_product_matcher(products))}"
     yield from _neuron_devices_per_unit(capacity, info)
+    yield from accelerators_per_unit_vectors(capacity, labels)
     nvidia = capacity(matches("resource", GPU, GPU_SHARED))
     yield f"clamp_max(1 / ({nvidia} / on (node) group_left () {physical}), 1)"
 
@@ -95,6 +99,20 @@ def _neuron_devices_per_unit(capacity: SelectorBuilder, info: SelectorBuilder) -
         by_cores.setdefault(count, []).append(name)
     for count, names in sorted(by_cores.items()):
         yield f"{cores} * 0 + {_float_literal(Fraction(1, count))} and on (node) {info(instance_type_matcher(names))}"
+
+
+def accelerators_per_unit_vectors(capacity: SelectorBuilder, labels: SelectorBuilder) -> Iterator[str]:
+    """Yield PromQL expressions of the physical devices in one unit of AMD's and Intel's resources.
+
+    `amd.com/gpu` is a partition where AMD's node labeller says so. In mode CPX, eight partitions are a GPU.
+    """
+    (partition_label,) = AMD_PARTITION_LABEL.exported_names
+    for compute in ("dpx", "tpx", "qpx", "cpx"):
+        share = _float_literal(Fraction(1, partitions_per_gpu(compute, "") or USUAL_COMPUTE_DIES))
+        yield f"{capacity(matches('resource', f'{AMD.resource_prefix}{compute}_.+'))} * 0 + {share}"
+        labeled = labels(matches(partition_label, f"{compute}_.+"))
+        yield f"{capacity(equals('resource', AMD_GPU))} * 0 + {share} and on (node) {labeled}"
+    yield f"{capacity(matches('resource', *OTHER_ACCELERATORS))} * 0 + 1"
 
 
 def instance_type_matcher(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from gpucost_devstack.fleet.accelerator_exporters import VENDORS
 from gpucost_devstack.fleet.instants import ZERO, PodAllocation
 from gpucost_devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import Scraping
@@ -25,6 +26,7 @@ class ObservationBounds:
         self.window = window
         self._exporter = scenario.dcgm
         self._monitor_interval = scenario.hami.scraping.longest_interval_minutes if scenario.hami else ZERO
+        self._accelerators = scenario.accelerators
         self.interval = max(
             (instance.scraping.longest_interval_minutes for instance in scenario.ksm), default=Fraction(1)
         )
@@ -90,7 +92,9 @@ class ObservationBounds:
 
     def unobserved_use(self, node: Node) -> list[Span]:
         """Times for which no scrape shows the utilization of a node's devices."""
-        if not node.model or self._exporter is None:
+        if node.vendor in VENDORS and self._accelerators is not None:
+            return [(Fraction(start), Fraction(end)) for start, end in self._accelerators.gaps]
+        if not node.has_dcgm or self._exporter is None:
             return []
         scraping = self._scraping(node, self._exporter)
         exporter = self._exporter
@@ -105,7 +109,7 @@ class ObservationBounds:
 
     def device_interval(self, node: Node) -> Fraction:
         """The longest time between two scrapes of a node's devices."""
-        if self._exporter is None or not node.model:
+        if self._exporter is None or not node.has_dcgm:
             return Fraction(1)
         return max(self._scraping(node, self._exporter).longest_interval_minutes, self._monitor_interval)
 
@@ -148,6 +152,8 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
         and not (scraping.offset_seconds or scraping.jitter_ms or scraping.changed_interval)
         for scraping in scrapings
     )
+    if scenario.accelerators is not None and scenario.accelerators.gaps:
+        return False
     times = [edge for scraping in scrapings for interval in (scraping.lifetime, *scraping.gaps) for edge in interval]
     if exporter is not None:
         times += [edge for unknown in exporter.unknown_uids.values() for interval in unknown for edge in interval]

@@ -1,12 +1,13 @@
-"""Builds nodes with whole GPUs, MIG, time-slicing, MPS or Neuron, and the GPU share of each resource's unit."""
+"""Builds nodes with GPUs (whole, MIG, time-slicing, MPS) or other accelerators, and the share of each unit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from gpucost_devstack.fleet.hardware import MODELS, PARTS_OF_A_GPU, resource_of_profile, slice_of_gpu
 from gpucost_devstack.fleet.scenario import FOREVER, GPU, Device, Geometry, Interval, Node
 
 WHOLE_GPU = Fraction(1)
+_MI300X_PARTITIONS = {"spx": 1, "dpx": 2, "qpx": 4, "cpx": 8}
 
 
 def gpu_node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **overrides: object) -> Node:
@@ -117,7 +118,48 @@ def neuron_node(name: str, instance_type: str, devices: int, cores: int, **overr
         share={"aws_amazon_com_neuron": WHOLE_GPU, "aws_amazon_com_neuroncore": Fraction(1, cores)},
         devices=[Device(core // cores) for core in range(devices * cores)],
     )
-    return Node(name, instance_type, devices, "", (geometry,), **overrides)  # type: ignore[arg-type]
+    return Node(name, instance_type, devices, "", (geometry,), vendor="neuron", **overrides)  # type: ignore[arg-type]
+
+
+def amd_node(
+    name: str,
+    gpus: int,
+    modes: Sequence[str] = (),
+    *,
+    naming: str = "single",
+    advertised: Interval = FOREVER,
+    allocatable: Mapping[str, int] | None = None,
+    **overrides: object,
+) -> Node:
+    """A node with AMD MI300X GPUs.
+
+    Args:
+        name: its name.
+        gpus: its GPUs.
+        modes: each GPU's compute and memory partition mode, such as `cpx_nps4`; none if all are whole.
+        naming: the device plugin's strategy: `single` names everything `amd.com/gpu`, `mixed` names the mode.
+        advertised: when the device plugin advertises them.
+        allocatable: units that are healthy, if fewer.
+    """
+    devices: list[Device] = []
+    units: dict[str, int] = {}
+    share: dict[str, Fraction] = {}
+    for gpu, mode in enumerate(modes or ["spx_nps1"] * gpus):
+        parts = _MI300X_PARTITIONS[mode.partition("_")[0]]
+        resource = f"amd_com_{mode}" if naming == "mixed" else "amd_com_gpu"
+        devices += [Device(gpu, mode, part) for part in range(parts)]
+        units[resource] = units.get(resource, 0) + parts
+        share[resource] = Fraction(1, parts)
+    geometry = Geometry(units, share, devices, lifetime=advertised, allocatable=allocatable)
+    attributes = {"instance_type": "", "geometries": (geometry,), "vendor": "amd", **overrides}
+    return Node(name=name, gpus=gpus, model="AMD Instinct MI300X OAM", **attributes)  # type: ignore[arg-type]
+
+
+def whole_device_node(name: str, vendor: str, resource: str, devices: int, **overrides: object) -> Node:
+    """A node with whole devices of a vendor whose plugin advertises one resource."""
+    geometry = Geometry({resource: devices}, {resource: WHOLE_GPU}, [Device(index) for index in range(devices)])
+    attributes = {"instance_type": "", "geometries": (geometry,), **overrides}
+    return Node(name=name, gpus=devices, model="", vendor=vendor, **attributes)  # type: ignore[arg-type]
 
 
 def _gpu_feature_labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ _OLD_LABELS = {"pod": "pod_name", "namespace": "pod_namespace", "container": "co
 def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
     """The successive exporter instances of each node with NVIDIA GPUs."""
     for node in scenario.nodes:
-        if scenario.dcgm is not None and node.model:
+        if scenario.dcgm is not None and node.has_dcgm:
             scraping = scenario.dcgm.scraping_by_node.get(node.name, scenario.dcgm.scraping)
             first, last = max(scraping.lifetime[0], node.lifetime[0]), min(scraping.lifetime[1], node.lifetime[1])
             pauses = [(first, first), *scenario.dcgm.restarts, (last, last)]

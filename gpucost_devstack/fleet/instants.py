@@ -424,11 +424,14 @@ def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
 
 
 def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
-    """Physical GPUs in one device: a whole GPU, a part of one (g6f), a MIG slice or a Neuron core."""
+    """Physical GPUs in one device: a GPU, a part of one (g6f), a MIG slice, an AMD partition or a Neuron core."""
     core = geometry.share.get("aws_amazon_com_neuroncore")
     if core is not None:
         return core
     profile = geometry.devices[device_index].profile
+    amd_resource = next((name for name in (f"amd_com_{profile}", "amd_com_gpu") if name in geometry.share), "")
+    if amd_resource:
+        return geometry.share[amd_resource]
     if not profile:
         return geometry.share.get("nvidia_com_gpu", Fraction(1, geometry.replicas)) * geometry.replicas
     profile_share = geometry.share.get(_resource_of_device(profile))
@@ -462,6 +465,8 @@ def _is_allocated_through(geometry: Geometry, device_index: int, resource: str) 
     if "neuron" in resource:
         return True
     profile = geometry.devices[device_index].profile
+    if resource.startswith("amd_com_"):
+        return resource in {"amd_com_gpu", f"amd_com_{profile}"}
     is_mixed = bool(profile) and _resource_of_device(profile) in geometry.share
     return _resource_of_device(profile) == resource if is_mixed else not resource.startswith("nvidia_com_mig_")
 

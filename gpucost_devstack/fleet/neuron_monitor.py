@@ -13,7 +13,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """Series of all cores in use, labeled with their pod as the Kubernetes integration does."""
     pods_of = pods_by_node(scenario)
     for node in scenario.nodes:
-        if node.model or not node.geometries:
+        if node.vendor != "neuron" or not node.geometries:
             continue
         scraping = Scraping("neuron-monitor", f"{node.name}:8000", lifetime=node.lifetime)
         samples_by_core: dict[tuple[str, int], list[tuple[int, str]]] = {}

@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from gpucost_devstack.fleet import claim_collector, dcgm_exporter, hami, karpenter, kube_state_metrics, neuron_monitor
+from gpucost_devstack.fleet import (
+    accelerator_exporters,
+    claim_collector,
+    dcgm_exporter,
+    hami,
+    karpenter,
+    kube_state_metrics,
+    neuron_monitor,
+)
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scraping import Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -62,6 +70,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     yield from dcgm_exporter.series(scenario)
     yield from hami.series(scenario)
     yield from neuron_monitor.series(scenario)
+    yield from accelerator_exporters.series(scenario)
     yield from karpenter.series(scenario)
     yield from claim_collector.series(scenario)
     targets = [instance.scraping for instance in scenario.ksm]

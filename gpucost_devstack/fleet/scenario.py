@@ -76,15 +76,22 @@ class Node:
     name: str
     instance_type: str
     gpus: int | Fraction
-    """Physical GPUs, or Neuron devices."""
+    """Physical GPUs, or devices of another vendor."""
     model: str
-    """DCGM's `modelName`."""
+    """The model in the exporter's labels: DCGM's `modelName`, AMD's `card_model`."""
     geometries: Sequence[Geometry]
     lifetime: Interval = FOREVER
     provider_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     labels_from: Minutes = FOREVER[0]
     """From when GPU Feature Discovery's labels exist. On a booting node they come late."""
+    vendor: str = "nvidia"
+    """`nvidia`, `neuron`, or a vendor of `accelerator_exporters`."""
+
+    @property
+    def has_dcgm(self) -> bool:
+        """Whether dcgm-exporter runs on the node, if it is installed."""
+        return bool(self.model) and self.vendor == "nvidia"
 
     @property
     def clique(self) -> str:
@@ -260,6 +267,20 @@ class Hami:
 
 
 @dataclass(frozen=True)
+class AcceleratorExporter:
+    """The exporters of the vendors other than NVIDIA and AWS, one on every node of theirs."""
+
+    gaps: Sequence[Interval] = ()
+    """Intervals in which they are not scraped."""
+    label_style: str = "exported"
+    """`exported` (honorLabels false) or `honor` (idle devices carry the exporter's own pod)."""
+    prefix: str = ""
+    """`MetricsFieldPrefix` of AMD's exporter."""
+    has_serial_numbers: bool = True
+    """Whether AMD's exporter knows them. In virtual machines it does not."""
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A cluster during an interval."""
 
@@ -272,6 +293,8 @@ class Scenario:
     hami: Hami | None = None
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
+    accelerators: AcceleratorExporter | None = field(default_factory=AcceleratorExporter)
+    """The exporters of other vendors; None if they are missing."""
     start: Minutes = -70
     end: Minutes = 130
     hours: Sequence[int] = (0,)

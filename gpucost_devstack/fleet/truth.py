@@ -175,7 +175,8 @@ class _TrueHourBuilder:
 
     def _utilization_source(self, allocation: PodAllocation) -> str:
         expected = self._scenario.utilization_source_by_pod.get(allocation.pod.name)
-        has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
+        exporters = self._scenario.dcgm if allocation.node.has_dcgm else self._scenario.accelerators
+        has_no_exporter = exporters is None and allocation.node.vendor != "neuron"
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"
         if allocation.is_fraction:

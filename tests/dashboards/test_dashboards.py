@@ -12,6 +12,7 @@ import requests
 import yaml
 
 from authoring.grafana.__main__ import files, main
+from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
@@ -162,7 +163,7 @@ def test_collectors_keep_every_queried_metric() -> None:
     kept = "|".join(
         (
             series.dcgm_exporter_pattern(dashboards=True),
-            series.neuron_monitor_pattern(dashboards=True),
+            *(series.accelerator_pattern(accelerator, dashboards=True) for accelerator in ACCELERATORS),
             series.karpenter_pattern(),
             "kube_.+",
         )

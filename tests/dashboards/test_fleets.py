@@ -19,6 +19,7 @@ SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
 SAMPLE = (
     "mig-stranded", "mig-above-one", "mig-labels-old", "time-sliced-renamed", "mps", "sharer-of-two-devices",
     "shared-labels-honor", "ksm-sharded", "no-node-labels", "left-behind-for-hours", "signal-device-only",
+    "amd-whole", "amd-cpx-mixed", "amd-cpx-labeled", "amd-whole-and-partitions", "mixed-vendors",
 )  # fmt: skip
 """One cluster of each kind; `make heavy` tests all of them."""
 LIMITS = {
@@ -28,6 +29,7 @@ LIMITS = {
     "slices of several profiles": ("two-profiles-in-a-pod",),
     "DRA claims": ("claims",),
     "only sources node or cluster": ("node-average",),
+    "partitions named amd.com/gpu": ("amd-cpx-single", "amd-qpx-single", "amd-dpx-single"),
 }
 """Clusters that static rules cannot measure exactly, by the limit in docs/how-to/grafana.md."""
 UNMEASURED = (
@@ -76,12 +78,12 @@ def _expectations(steady: SteadyMinute) -> list[dict[str, Any]]:
 
 
 def _visible_use(look: SteadyMinute) -> dict[str, Any]:
-    """Return the used GPUs that rules can measure: not of Neuron."""
+    """Return the used GPUs that rules can measure: only NVIDIA's."""
     resources = {
         pod.name: "".join(resource for container in pod.requests.values() for resource in container)
         for pod in look.scenario.pods
     }
-    return {pod: gpus for pod, gpus in look.used().items() if "neuron" not in resources[pod]}
+    return {pod: gpus for pod, gpus in look.used().items() if resources[pod].startswith(("nvidia", "gpu_nvidia"))}
 
 
 def test_rules_are_exact_on_steady_clusters(tmp_path: Path) -> None:

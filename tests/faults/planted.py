@@ -22,6 +22,7 @@ PARTITION_TESTS = (
     "tests/storage/test_stored_usage.py",
 )
 FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", "tests/system/test_gpu_fractions.py")
+VENDOR_TESTS = ("tests/system/test_vendors.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -78,6 +79,11 @@ FAULTS = (
         'return Fraction(int(match["compute"]), gpu.compute_slices)',
     ),
     Fault("a MIG slice is free", f"{PACKAGE}/core/metering/gpu_shares.py", 'return GpuShare(share / replicas, "mig-profile", replicas)', 'return GpuShare(share / replicas / 1000, "mig-profile", replicas)'),
+    Fault("a partition of an AMD GPU counts as the GPU", f"{PACKAGE}/core/metering/gpu_shares.py", 'return GpuShare(Fraction(1, parts), "partition")', 'return GpuShare(Fraction(1), "partition")', VENDOR_TESTS),
+    Fault("the activity of an AMD GPU is that of its first partition", f"{PACKAGE}/sources/prometheus/devices.py", "(signal.works_under_mig if is_partition else signal.works_on_whole_gpus)", "(is_partition or signal.works_on_whole_gpus)", VENDOR_TESTS),
+    Fault("the activities of an AMD partition's dies are added", f"{PACKAGE}/sources/prometheus/devices.py", "sum(by_time[time], Decimal(0)) / len(by_time[time])", "sum(by_time[time], Decimal(0))", VENDOR_TESTS),
+    Fault("the pod of Gaudi's exporter holds its devices", f"{PACKAGE}/core/metering/accelerators.py", 'labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),', 'labels=DeviceLabels(device=("UUID", "Serial")),', VENDOR_TESTS),
+    Fault("every engine of an Intel GPU is its utilization", f"{PACKAGE}/core/metering/accelerators.py", 'matchers=(("hw_gpu_task", "all"), ("com_intel_subdevice_id", "")),', "", VENDOR_TESTS),
     Fault("Neuron devices and their cores are added", f"{PACKAGE}/core/metering/gpu_shares.py", "neuron = max(neuron, devices)", "neuron += devices"),
     Fault(
         "pods hold GPUs of a terminated node",

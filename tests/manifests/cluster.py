@@ -28,6 +28,9 @@ LABELS = {
     "kube-state-metrics": ("app.kubernetes.io/name", "kube-state-metrics", "http"),
     "dcgm-exporter": ("app", "nvidia-dcgm-exporter", "metrics"),
     "neuron-monitor": ("app", "neuron-monitor", "prometheus"),
+    "amd-device-metrics-exporter": ("app.kubernetes.io/name", "metrics-exporter", ""),
+    "gaudi-metric-exporter": ("app.kubernetes.io/name", "metric-exporter-ds", "habana-metrics"),
+    "xpumd": ("app.kubernetes.io/name", "xpumd", "http"),
     "karpenter": ("app.kubernetes.io/name", "karpenter", "http-metrics"),
 }
 """Label, its value, and port name of each exporter's pods in its chart."""
@@ -35,6 +38,9 @@ NAMESPACES = {
     "kube-state-metrics": "kube-system",
     "dcgm-exporter": "gpu-operator",
     "neuron-monitor": "neuron-monitor",
+    "amd-device-metrics-exporter": "kube-amd-gpu",
+    "gaudi-metric-exporter": "monitoring",
+    "xpumd": "xpumd",
     "karpenter": "kube-system",
 }
 """Namespace of each exporter in its chart."""

@@ -5,8 +5,9 @@ etc/default-counters.csv, Karpenter's metrics reference and neuron-monitor's use
 simulated fleet.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from gpucost_devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.scenario import Scenario
@@ -118,6 +119,19 @@ def samples_at(series: Iterable[SimulatedSeries], minute: int) -> Iterator[tuple
         value = next((value for time, value in candidate.samples if time == minute * 60_000), None)
         if value is not None and candidate.metric != "up":
             yield candidate, value.lstrip("@")
+
+
+def answer_once(series: Sequence[SimulatedSeries], base: datetime) -> Callable[[str], bytes]:
+    """Answer all samples at the first scrape, with their times, and nothing later."""
+    zero = int(base.timestamp() * 1000)
+    lines = []
+    for single_series in series:
+        labels = format_labels(exposed_labels(single_series))
+        for time, text in single_series.samples:
+            sample = zero // 1000 + int(text[1:]) if text.startswith("@") else text
+            lines.append(f"{single_series.metric}{{{labels}}} {sample} {zero + time}\n")
+    left = ["".join(lines).encode()]
+    return lambda _: left.pop() if left else b""
 
 
 def exposed_labels(series: SimulatedSeries) -> dict[str, str]:

@@ -35,7 +35,7 @@ from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.template import REPOSITORY
 from tests.manifests import articles, prometheus_operator
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
-from tests.manifests.exposition import Target, exposed_labels, targets
+from tests.manifests.exposition import Target, answer_once, targets
 from tests.manifests.rendered import configuration, parameters_text
 from tests.prometheus_clients import SentQuery, recording_client
 from tests.system import fleet_truth
@@ -195,7 +195,7 @@ def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
             if single_series.metric != "up":
                 by_instance.setdefault((exporter, single_series.labels["instance"]), []).append(single_series)
     answers = [
-        (exporter, instance.rpartition(":")[0], _answer_once(instance_series))
+        (exporter, instance.rpartition(":")[0], answer_once(instance_series, BASE))
         for (exporter, instance), instance_series in by_instance.items()
     ]
     block = configuration(render_manifests(dashboards=False), "collection/prometheus-agent.yaml")
@@ -216,19 +216,6 @@ def _add_operator_labels(configuration: Any) -> None:
     for label in ("namespace", "pod"):
         source = "__meta_kubernetes_namespace" if label == "namespace" else "__meta_kubernetes_pod_name"
         job["relabel_configs"].append({"source_labels": [source], "target_label": label})
-
-
-def _answer_once(series: Sequence[SimulatedSeries]) -> Callable[[str], bytes]:
-    """Answer all samples at the first scrape, and nothing later."""
-    zero = int(BASE.timestamp() * 1000)
-    lines = []
-    for single_series in series:
-        labels = ",".join(f'{name}="{value}"' for name, value in exposed_labels(single_series).items())
-        for time, value in single_series.samples:
-            sample_value = zero // 1000 + int(value[1:]) if value.startswith("@") else value
-            lines.append(f"{single_series.metric}{{{labels}}} {sample_value} {zero + time}\n")
-    left = ["".join(lines).encode()]
-    return lambda _: left.pop() if left else b""
 
 
 @pytest.fixture(scope="module")

@@ -484,6 +484,9 @@ def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
         "kube-state-metrics": ["kube-system"],
         "dcgm-exporter": ["gpus|gpu-operator"],
         "neuron-monitor": ["neuron-monitor|kube-system"],
+        "amd-device-metrics-exporter": ["kube-amd-gpu"],
+        "gaudi-metric-exporter": ["monitoring"],
+        "xpumd": ["xpumd"],
     }
 
 

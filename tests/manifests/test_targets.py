@@ -70,7 +70,7 @@ def unknown_fields(values: Any) -> list[str]:
 def test_values_have_only_keys_of_the_chart_and_its_crds() -> None:
     values = stack_values()
     assert unknown_fields(values) == []
-    assert len(values["prometheus"]["additionalPodMonitors"]) == 3
+    assert len(values["prometheus"]["additionalPodMonitors"]) == 6
     for path, name in (
         (("prometheus", "prometheusSpec"), "externalLabel"),
         (("prometheus", "prometheusSpec", "remoteWrite", 0), "write_relabel_configs"),

@@ -3,7 +3,8 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.core.metering.accelerators import NEURON_SIGNAL
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries

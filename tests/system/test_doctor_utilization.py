@@ -216,6 +216,51 @@ def test_neuron_without_metrics_is_a_finding(examined: Examine) -> None:
     assert named(examined(cluster), "Neuron").status == "found"
 
 
+def amd() -> Recent:
+    cluster = bare()
+    labels = {name: text for name, text in LABELS.items() if not name.startswith("nvidia")}
+    labels["node_kubernetes_io_instance_type"] = "mi300x.8"
+    cluster.node("mi300x", capacity={"amd_com_gpu": 8}, labels=labels)
+    cluster.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
+    return cluster
+
+
+def amd_device(cluster: Recent, **labels: str) -> None:
+    scraped = {"job": "amd-device-metrics-exporter", "instance": "mi300x:5000", "hostname": "mi300x"}
+    of_gpu = {"gpu_id": "0", "serial_number": "S0", "gpu_partition_id": "0", "gpu_compute_partition_type": "spx"}
+    cluster.add("gpu_gfx_activity", value=40, **scraped | of_gpu | labels)
+
+
+def test_exporter_of_amd_gpus_is_missing_on_their_nodes(examined: Examine) -> None:
+    cluster = amd()
+    idle = named(examined(cluster), "AMD GPU")
+    assert (idle.status, "nodes have AMD GPU devices (mi300x)" in (idle.finding or "")) == ("missing", True)
+    pod(cluster, "train", node="mi300x", resource="amd_com_gpu", units=1)
+    report = examined(cluster)
+    only(report, "AMD GPU", says="pods hold amd_com_gpu", change="device-metrics-exporter-charts", status="missing")
+    assert sources(report) == [(None, "none", Decimal(1))]
+    amd_device(cluster, pod="train", namespace="team")
+    report = examined(cluster)
+    assert faults(report) == {}
+    assert sources(report) == [("gpu_gfx_activity", "pod", Decimal(1))]
+
+
+def test_amd_devices_without_pods_and_nodes_are_findings(examined: Examine) -> None:
+    cluster = amd()
+    pod(cluster, "train", node="mi300x", resource="amd_com_gpu", units=1)
+    amd_device(cluster)
+    only(examined(cluster), "pods of AMD GPU", says="no device series is labeled", change="pod-resources")
+    cluster = amd()
+    pod(cluster, "train", node="mi300x", resource="amd_com_gpu", units=1)
+    amd_device(cluster, hostname="elsewhere", pod="train", namespace="team")
+    only(examined(cluster), "nodes of AMD GPU", says="name no node", change="__meta_kubernetes_pod_node_name")
+
+
+def test_vendors_without_nodes_have_no_findings(examined: Examine) -> None:
+    names = {check.name for check in examined(healthy()).checks}
+    assert not {name for name in names if "AMD" in name or "Gaudi" in name or "Intel" in name}
+
+
 def test_cluster_with_dra_claims_only_can_be_attributed(examined: Examine) -> None:
     claim = {"namespace": "team", "pod": "d-0", "uid": "uid-d-0", "claim_name": "gpu", "resourceclaim_name": "c"}
     cluster = healthy().without("kube_pod_container_resource_requests")

@@ -89,7 +89,7 @@ interface Pod {
 }
 
 const SIGNALS =
-  "DCGM_FI_PROF_GR_ENGINE_.+|DCGM_FI_PROF_SM_.+|DCGM_FI_DEV_GPU_UTIL.*|dcgm_.+util.*|neuroncore_utilization_ratio";
+  "DCGM_FI_PROF_GR_ENGINE_.+|DCGM_FI_PROF_SM_.+|DCGM_FI_DEV_GPU_UTIL.*|dcgm_.+util.*|neuroncore_utilization_ratio|(amd_)?gpu_gfx_.+";
 
 /** Queries that show the samples of a pod: its requests, and its devices' utilization. */
 export function queriesOf({ namespace, pod, resource }: Pod): { title: string; query: string }[] {

@@ -1,6 +1,15 @@
 """All checks: pure functions from facts to findings, in the order in which they are shown."""
 
-from gpucost_cli.doctor.checks import allocation_metrics, devices, gpu_fractions, jobs, nodes, signals, sources
+from gpucost_cli.doctor.checks import (
+    accelerators,
+    allocation_metrics,
+    devices,
+    gpu_fractions,
+    jobs,
+    nodes,
+    signals,
+    sources,
+)
 from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
 
 __all__ = ["CHECKS", "Check", "CheckContext", "run_checks"]
@@ -35,7 +44,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     devices.check_claim_labels,
     gpu_fractions.check_vgpus,
     gpu_fractions.check_reservations,
-    devices.check_neuron_utilization,
+    accelerators.check_accelerators,
 )
 
 

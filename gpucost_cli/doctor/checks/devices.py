@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from gpucost.core.metering.accelerators import NVIDIA
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
-from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Facts, GpuHolder, ObservedDevice
-from gpucost_cli.doctor.signals import NEURON_SIGNAL
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, first_few
+from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, Facts, GpuHolder, ObservedDevice
 
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
@@ -97,7 +97,7 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
     fewer: dict[str, str] = {}
     has_slots = False
     for name, node in facts.gpu_nodes.items():
-        devices = [device for device in facts.devices_by_node.get(name, ()) if device.signal != NEURON_SIGNAL.name]
+        devices = [device for device in facts.devices_by_node.get(name, ()) if device.vendor == NVIDIA]
         reported, expected = (
             len({device.uuid for device in devices}),
             GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE_LABEL), 0),
@@ -232,28 +232,6 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
             "KUBERNETES_VIRTUAL_GPUS, with which it does not report claims",
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
-
-
-def check_neuron_utilization(context: CheckContext) -> Iterable[Check]:
-    """Check whether the utilization of AWS Neuron devices is measured."""
-    facts = context.facts
-    held = [name for name in facts.resources if name.startswith(NEURON_RESOURCE)]
-    if held:
-        yield context.check(
-            "Neuron requests", REQUESTS, "recommended", series=sum(facts.resources[name] for name in held)
-        )
-    if facts.has_series_of_any(NEURON_SIGNAL.name):
-        yield context.check("Neuron", NEURON_SIGNAL.name, "recommended")
-        return
-    fault = None
-    if held:
-        fault = Fault(
-            f"pods hold {first_few(held)}, and {NEURON_SIGNAL.name} has no series: their utilization is unmeasured",
-            "install neuron-monitor with its Prometheus exporter: helm install neuron-helm-chart "
-            "oci://public.ecr.aws/neuron/neuron-helm-chart --set neuronMonitor.enabled=true",
-        )
-    status: Status = "missing" if held else context.status_without_need
-    yield context.check("Neuron", NEURON_SIGNAL.name, "recommended", fault, status=status, series=0)
 
 
 def _signal(facts: Facts) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
@@ -10,7 +11,7 @@ from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (
     REQUESTS, NODE_INFO, CAPACITY, "kube_pod_labels", "kube_namespace_labels",
-    *SIGNALS, GPU_MEMORY_METRIC, NEURON_SIGNAL.name,
+    *SIGNALS, GPU_MEMORY_METRIC, *(signal.name for signal in ACCELERATOR_SIGNALS),
     "karpenter_nodepools_limit", "karpenter_nodepool_limit",
 )  # fmt: skip
 """Metrics from which the jobs of all sources are read."""

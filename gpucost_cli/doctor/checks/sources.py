@@ -1,5 +1,6 @@
 """Checks of the cluster's selector and of how its exporters are scraped."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -7,6 +8,7 @@ from itertools import combinations
 
 from gpucost.core.hours import format_timestamp, to_epoch_ms
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
+from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
@@ -209,9 +211,7 @@ def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
 
 
 def _is_known(resource: str) -> bool:
-    return resource in {"nvidia_com_gpu", "nvidia_com_gpu_shared"} or resource.startswith(
-        ("nvidia_com_mig_", "aws_amazon_com_neuron")
-    )
+    return re.fullmatch(queries.GPU_RESOURCES, resource) is not None
 
 
 def _label_values(rows: Sequence[Mapping[str, str]]) -> str:

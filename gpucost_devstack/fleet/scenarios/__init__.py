@@ -13,13 +13,14 @@ from gpucost_devstack.fleet.scenarios import (
     slices,
     sources,
     units_owners_and_claims,
+    vendors,
 )
 
 
 def all_scenarios() -> list[Scenario]:
     """All scenarios. Names are unique."""
     modules = (
-        sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, partitions, mixes,
-        processes,
+        sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, partitions, vendors,
+        mixes, processes,
     )  # fmt: skip
     return [scenario for module in modules for scenario in module.scenarios()]

@@ -10,17 +10,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gpucost_devstack.fleet.builders import (
+    amd_node,
     gpu_node,
     mig_mixed_geometry,
     mig_single_geometry,
     neuron_node,
     time_sliced_geometry,
+    whole_device_node,
     whole_gpus_geometry,
 )
 from gpucost_devstack.fleet.hardware import resource_of_profile
 from gpucost_devstack.fleet.scenario import (
     FOREVER,
     GPU,
+    AcceleratorExporter,
     Exporter,
     Geometry,
     Interval,
@@ -34,9 +37,17 @@ from gpucost_devstack.fleet.scraping import Scraping
 
 SEEDS = range(24)
 _GPU_SHARING_CHOICES = ("whole", "single", "mixed", "sliced", "renamed", "mps", "neuron")
+_VENDOR_CHOICES = ("amd", "amd", "cpx", "qpx", "partly", "gaudi", "intel", "neuron", "whole")
 NEURON_CORE = "aws_amazon_com_neuroncore"
 CLAIMED_GPU = "gpu_nvidia_com"
 """GPUs of the DRA driver `gpu.nvidia.com`, in the spelling of kube-state-metrics."""
+_AMD_MODES = {
+    "amd": ["spx_nps1"] * 8,
+    "cpx": ["cpx_nps4"] * 8,
+    "qpx": ["qpx_nps1"] * 8,
+    "partly": ["cpx_nps1", *["spx_nps1"] * 7],
+}
+"""Partition modes of the GPUs of an AMD node."""
 _UP_SERIES_CHOICES = ("kept", "kept", "kept", "absent in gaps", "dropped")
 _MIG_LAYOUT_CHOICES = [
     ["3g.40gb", "2g.20gb", "1g.10gb"],
@@ -54,15 +65,29 @@ def scenarios() -> Iterator[Scenario]:
     """All scenarios of this module."""
     yield from (random_cluster(seed) for seed in SEEDS)
     yield from (random_cluster_with_claims(seed) for seed in SEEDS[::4])
+    yield from (random_cluster_of_vendors(seed) for seed in SEEDS[::3])
 
 
 def random_cluster(seed: int) -> Scenario:
     """The cluster of a seed."""
-    generator = random.Random(seed)
-    nodes = [_random_node(generator, f"n{number}") for number in range(generator.randint(1, 4))]
+    return _random_cluster(random.Random(seed), f"mix-{seed}", seed, _GPU_SHARING_CHOICES)
+
+
+def random_cluster_of_vendors(seed: int) -> Scenario:
+    """The cluster of a seed with nodes of several vendors. Intel's exporter names no pods, so theirs are unmeasured."""
+    generator = random.Random(f"vendors {seed}")
+    scenario = _random_cluster(generator, f"mix-vendors-{seed}", seed, _VENDOR_CHOICES)
+    gaps = [_random_interval(generator, -10, 60, generator.choice([3, 10, 25]))] if generator.random() < 0.4 else []
+    exporter = AcceleratorExporter(gaps, generator.choice(["exported", "honor"]), generator.choice(["", "amd_"]))
+    unmapped = {pod.name: "none" for pod in scenario.pods if pod.node is not None and pod.node.vendor == "intel"}
+    return replace(scenario, accelerators=exporter, utilization_source_by_pod=unmapped)
+
+
+def _random_cluster(generator: random.Random, name: str, seed: int, choices: Sequence[str]) -> Scenario:
+    nodes = [_random_node(generator, f"n{number}", choices) for number in range(generator.randint(1, 4))]
     pods = [pod for gpu_node in nodes for pod in _PodGenerator(generator, gpu_node).pods()]
     scenario = Scenario(
-        f"mix-{seed}",
+        name,
         [*nodes, Node("cpu", "m7g.large", 0, "", ())],  # kube-state-metrics itself runs somewhere
         pods,
         _random_kube_state_metrics(generator),
@@ -118,14 +143,29 @@ def _pods_with_claims(generator: random.Random, node: Node) -> Iterator[Pod]:
         index += len(indices)
 
 
-def _random_node(generator: random.Random, name: str) -> Node:
+def _random_node(generator: random.Random, name: str, choices: Sequence[str]) -> Node:
     lifetime: Interval = FOREVER
     if generator.random() < 0.3:
         lifetime = generator.choice(
             [(-1e6, _random_minute(generator, 5, 90)), (_random_minute(generator, -30, 55), 1e6)]
         )
     ready = lifetime[0] + (_random_minute(generator, 1, 6) if lifetime[0] > FOREVER[0] else 0)
-    sharing = generator.choice(_GPU_SHARING_CHOICES)
+    sharing = generator.choice(choices)
+    if sharing in _AMD_MODES:
+        naming = generator.choice(["single", "mixed"]) if sharing != "partly" else "mixed"
+        # The node labeller names the partitions, which nothing else does while the exporter is not scraped.
+        labels = {"amd_com_gpu_product_name": "AMD_Instinct_MI300X_OAM"}
+        if sharing != "partly":
+            labels["amd_com_compute_memory_partition"] = _AMD_MODES[sharing][0]
+        return amd_node(
+            name, 8, _AMD_MODES[sharing], naming=naming, advertised=(ready, 1e6), lifetime=lifetime, labels=labels,
+            provider_id=f"aws:///eu-central-1a/i-{name}",
+        )  # fmt: skip
+    if sharing in {"gaudi", "intel"}:
+        resource = {"gaudi": "habana_ai_gaudi", "intel": "gpu_intel_com_i915"}[sharing]
+        return whole_device_node(
+            name, sharing, resource, 8, lifetime=lifetime, provider_id=f"aws:///eu-central-1a/i-{name}"
+        )
     if sharing == "neuron":
         return neuron_node(
             name, "trn1.32xlarge", 16, 2, lifetime=lifetime, provider_id=f"aws:///eu-central-1a/i-{name}"
@@ -199,6 +239,8 @@ class _PodGenerator:
             if resource_of_profile(profile) in geometry.units
             else next(iter(geometry.units))
         )
+        if f"amd_com_{profile}" in geometry.units:
+            resource = f"amd_com_{profile}"
         if not profile and GPU in geometry.units:
             resource = GPU
         if NEURON_CORE in geometry.units:

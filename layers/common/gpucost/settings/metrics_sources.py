@@ -35,5 +35,11 @@ class MetricsSourcesSettings(Section):
     """Labels of trusted series of dcgm-exporter (`DCGM_*`)."""
     neuron_monitor: SourceMatchers | None = None
     """Labels of trusted series of neuron-monitor (`neuron*`)."""
+    amd_device_metrics_exporter: SourceMatchers | None = None
+    """Labels of trusted series of AMD's device-metrics-exporter (`gpu_gfx_*`, `amd_gpu_*`)."""
+    gaudi_metric_exporter: SourceMatchers | None = None
+    """Labels of trusted series of Intel's gaudi-metric-exporter (`habanalabs_*`)."""
+    xpumd: SourceMatchers | None = None
+    """Labels of trusted series of xpumd, the daemon of Intel's XPU Manager (`hw_gpu_*`)."""
     karpenter: SourceMatchers | None = None
     """Labels of trusted series of Karpenter (`karpenter_*`)."""

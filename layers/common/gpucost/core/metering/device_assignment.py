@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.accelerators import NEURON, NVIDIA, vendor_of
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, LabeledPod
 from gpucost.core.metering.gpu_shares import (
     FRACTION,
@@ -15,6 +16,7 @@ from gpucost.core.metering.gpu_shares import (
     NEURON_CORE,
     SHARED_SUFFIX,
     is_neuron,
+    partition_type,
 )
 from gpucost.core.metering.usage import PodUsage
 
@@ -145,12 +147,12 @@ def _all_devices(
     Means over the hour belong to the pod if it ran all hour. Single samples belong to it if no other pod held GPUs of
     the node within two scrape intervals, because a sample measures the interval before it.
     """
-    is_whole = holding.resource in {GPU, GPU_SHARED} or is_neuron(holding.resource)
+    is_whole = holding.resource in {GPU, GPU_SHARED} or vendor_of(holding.resource) != NVIDIA
     if (
         not is_whole
         or is_shared_resource(holding)
         or holding.node.mig_profile
-        or holding.gpus != holding.node.physical_gpus
+        or holding.gpus != _gpus_of_node(holding)
     ):
         return []
     compatible = [device for device in devices if not device.is_mig_device and is_compatible(holding, device)]
@@ -175,6 +177,14 @@ def uuids_of_fractions(holding: PodUsage, gpus_of_pod: GpusOfPod) -> frozenset[s
     return uuids if len(uuids) == holding.units else frozenset()
 
 
+def _gpus_of_node(holding: PodUsage) -> Fraction | None:
+    """Return the physical GPUs of a pod's node; None if they are unknown."""
+    node = holding.node
+    if node.physical_gpus is None and vendor_of(holding.resource) != NVIDIA:
+        return node.gpus_of_units(node.capacity, None)
+    return None if node.physical_gpus is None else Fraction(node.physical_gpus)
+
+
 def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
     """Return holdings of MIG slices with the shares that the slices have on the GPUs assigned to them."""
     scaled = list(holdings)
@@ -190,10 +200,16 @@ def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignment
 
 
 def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
-    """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore."""
+    """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore, …"""
     resource = holding.resource
-    if is_neuron(resource) != device.is_neuron:
+    vendor = vendor_of(resource)
+    if vendor != device.vendor:
         return False
+    if vendor != NVIDIA:
+        partition = partition_type(resource)
+        if partition.startswith("spx"):
+            return not device.is_mig_device
+        return not partition or partition in {series.mig_profile for series in device.series}
     if resource.startswith(MIG_PREFIX):
         requested = resource.removeprefix(MIG_PREFIX).removesuffix(SHARED_SUFFIX)
         profiles = {series.mig_profile for series in device.series}
@@ -222,7 +238,7 @@ def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
     """Return the physical GPUs that a device stands for."""
     if holding.share.source == FRACTION:
         return holding.node.gpu_fraction
-    if device.is_neuron and holding.resource != NEURON_CORE:
+    if device.vendor == NEURON.vendor and holding.resource != NEURON_CORE:
         return holding.share.gpus_per_unit / holding.node.cores_per_device()
     count = replicas_per_device(holding, device)
     return holding.share.gpus_per_unit if count == 1 else holding.share.gpus_per_unit * count

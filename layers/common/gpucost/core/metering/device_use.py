@@ -1,4 +1,4 @@
-"""The use of one GPU, MIG device or NeuronCore over an hour, from the samples of exporters."""
+"""The use of one GPU, partition or NeuronCore over an hour, from the samples of exporters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,6 @@ DeviceKey = tuple[str, str, str]
 LabeledPod = tuple[str, str, str]
 """Namespace, pod and, if the exporter reports it, uid of the pod with which a series is labeled."""
 UNLABELED: LabeledPod = ("", "", "")
-NEURON_MODEL = "NeuronCore"
-"""The model name of the series of neuron-monitor."""
 ZERO = Fraction(0)
 
 
@@ -62,7 +60,7 @@ class DeviceHour:
         self.key = key
         self.node, _, mig_instance = key
         self.is_mig_device = mig_instance != ""
-        """Whether it is a MIG device."""
+        """Whether it is a MIG device, or a partition of an AMD GPU."""
         self.series = series
         self.is_continuous = all(copy.samples is None for copy in series)
         """Whether every series has a sample at every scrape, so that only sums are known and needed."""
@@ -71,9 +69,9 @@ class DeviceHour:
         self._continuous_times = continuous_times
 
     @property
-    def is_neuron(self) -> bool:
-        """Whether it is a NeuronCore."""
-        return self.series[0].model == NEURON_MODEL
+    def vendor(self) -> str:
+        """The vendor in the catalog of accelerators."""
+        return self.series[0].vendor
 
     @cached_property
     def labeled_pods(self) -> frozenset[LabeledPod]:

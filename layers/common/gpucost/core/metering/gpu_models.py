@@ -1,7 +1,8 @@
-"""GPU models: their memory, and their MIG profiles with the share of each.
+"""GPU models: their memory, their MIG profiles with the share of each, and the partitions of AMD GPUs.
 
 Sources of the profiles: NVIDIA's MIG user guide, and `deployments/systemd/config-default.yaml` of NVIDIA/mig-parted, as
-of v0.15.0 unless a comment names another version.
+of v0.15.0 unless a comment names another version. Source of the partitions: AMD's guide to compute and memory
+partitions (MI300 series: one to eight partitions).
 """
 
 import re
@@ -57,6 +58,29 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("a30",), 4, 4, {"1g.6gb": 1, "2g.12gb": 2, "4g.24gb": 4}),
     MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
 )
+
+_PARTITIONS_PER_GPU = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
+_COMPUTE_DIES = {"mi300a": 6, "mi300x": 8, "mi325x": 8, "mi350x": 8, "mi355x": 8}
+"""Accelerator compute dies (XCD) of AMD GPUs. In mode CPX, each is a partition."""
+USUAL_COMPUTE_DIES = 8
+
+
+def partitions_per_gpu(partition: str, model: str) -> int | None:
+    """Return into how many partitions a mode divides an AMD GPU.
+
+    Args:
+        partition: compute and memory mode, such as `cpx_nps4`; the memory mode does not matter.
+        model: the GPU's name in any spelling.
+
+    Returns:
+        None for CPX on a model that is not in the catalog.
+    """
+    compute = partition.partition("_")[0]
+    if compute in _PARTITIONS_PER_GPU:
+        return _PARTITIONS_PER_GPU[compute]
+    name = model.lower()
+    return next((dies for part, dies in _COMPUTE_DIES.items() if part in name), None)
+
 
 _BYTES_PER_MIB = 1024**2
 

@@ -7,7 +7,14 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 from gpucost.core.amounts import quantize
-from gpucost.core.metering.gpu_models import compute_share, memory_gb, profile_share
+from gpucost.core.metering.accelerators import AMD, accelerator_of_vendor, vendor_of
+from gpucost.core.metering.gpu_models import (
+    USUAL_COMPUTE_DIES,
+    compute_share,
+    memory_gb,
+    partitions_per_gpu,
+    profile_share,
+)
 from gpucost.core.metering.instance_types import NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import GPU_MEMORY_LABEL, mig_replicas, parse_whole_number
 
@@ -19,6 +26,8 @@ NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
 NEURON_CORE = "aws_amazon_com_neuroncore"
 FRACTION = "fraction"
 """The source of shares that a scheduler allocates to pods by cores and memory (HAMi)."""
+AMD_GPU = "amd_com_gpu"
+"""A whole AMD GPU, or any partition of one if the device plugin names resources by the strategy `single`."""
 DRA_GPU_DRIVER = "gpu.nvidia.com"
 """The DRA driver whose ResourceClaims dcgm-exporter reports; its GPUs are not in the capacity of nodes."""
 
@@ -39,8 +48,8 @@ class GpuShare:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether the share is estimated, because the MIG profile is not in the catalog."""
-        return self.source in {"mig-compute-slices", "node-average"}
+        """Whether the share is estimated, because the MIG profile or the AMD GPU is not in the catalog."""
+        return self.source in {"mig-compute-slices", "node-average", "partition-name"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class GpuNode:
     gpu_model: str = ""
     mig_profile: str = ""
     """The profile of all slices if they are advertised as `nvidia.com/gpu` (MIG strategy single)."""
+    partition: str = ""
+    """How all AMD GPUs of the node are partitioned, such as `cpx_nps4`; "" if they are whole or differ."""
     replicas: int = 1
     """Replicas per GPU under time-slicing or MPS."""
     physical_gpus: int | Fraction | None = None
@@ -188,6 +199,9 @@ class GpuNode:
         """Return which part of one of the node's devices one unit of a resource stands for."""
         if resource.startswith(MIG_PREFIX):
             return self._mig_share(resource)
+        partition = partition_type(resource) or (self.partition if resource == AMD_GPU else "")
+        if partition:
+            return self._partition_share(partition, resource)
         if is_neuron(resource):
             return GpuShare(Fraction(1, self.cores_per_device() if resource == NEURON_CORE else 1), "neuron")
         if resource == GPU and any(name.startswith(MIG_PREFIX) for name in self.capacity):
@@ -213,6 +227,16 @@ class GpuNode:
             return GpuShare(Fraction(1, slices_per_gpu), "settings")
         return GpuShare(Fraction(1), "whole")
 
+    def _partition_share(self, partition: str, resource: str) -> GpuShare:
+        """Return the share of a partition of an AMD GPU."""
+        parts = partitions_per_gpu(partition, self.gpu_model)
+        if parts is not None:
+            return GpuShare(Fraction(1, parts), "partition")
+        units = self.capacity.get(resource)
+        if self.devices and units and len(self.capacity) == 1 and units >= self.devices:
+            return GpuShare(Fraction(self.devices) / Fraction(units), "partition")
+        return GpuShare(Fraction(1, USUAL_COMPUTE_DIES), "partition-name")
+
     def _mig_share(self, resource: str) -> GpuShare:
         profile = resource.removeprefix(MIG_PREFIX)
         replicas = 1
@@ -230,6 +254,14 @@ class GpuNode:
         return GpuShare(min(Fraction(1), (self.devices or 1) / units) if units else Fraction(1), "node-average")
 
 
+@cache
+def partition_type(resource: str) -> str:
+    """Return the partitions of AMD GPUs that a resource names, such as `cpx_nps4`; "" for other resources."""
+    return (
+        resource.removeprefix(AMD.resource_prefix) if vendor_of(resource) == AMD.vendor and resource != AMD_GPU else ""
+    )
+
+
 def is_neuron(resource: str) -> bool:
     """Whether a resource is an AWS Neuron device or core."""
     return resource.startswith("aws_amazon_com_neuron")
@@ -244,6 +276,7 @@ def to_kubernetes_resource(resource: str) -> str:
         return "nvidia.com/gpumem-percentage"
     if resource.startswith(GPU):
         return "nvidia.com/gpu" + resource.removeprefix(GPU).replace("_", ".")
-    if is_neuron(resource):
-        return "aws.amazon.com/" + resource.removeprefix("aws_amazon_com_")
+    accelerator = accelerator_of_vendor(vendor_of(resource))
+    if accelerator is not None:
+        return f"{accelerator.domain}/{resource.removeprefix(accelerator.resource_prefix)}"
     return resource

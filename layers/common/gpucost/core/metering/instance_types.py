@@ -35,7 +35,7 @@ class InstanceType(NamedTuple):
 
 
 CATALOG: dict[str, InstanceType] = {name: InstanceType.from_row(row) for name, row in INSTANCE_TYPES.items()}
-"""All instance types with accelerators. GPUs of AMD, Habana and Qualcomm are listed, but not metered."""
+"""All instance types with accelerators. AMD's and Habana's count as advertised by nodes. Qualcomm's are not metered."""
 CATALOG_DAY = DAYS[mode(row[-1] for row in INSTANCE_TYPES.values())]
 """The day of the source that has most of the types (YYYY-MM-DD)."""
 

@@ -19,8 +19,8 @@ POD_LABELS_METRIC = "kube_pod_labels"
 INTERRUPTIBLE_LABEL = "gpucost/interruptible"
 """The pod label that says whether a workload may be interrupted. It reaches the ledger if `cost_labels` lists it."""
 
-NVIDIA_LABEL_PREFIX = "label_nvidia_com_"
-"""The prefix of the exported names of GPU feature discovery's labels."""
+GPU_LABEL_PREFIXES = ("label_nvidia_com_", "label_amd_com_")
+"""Prefixes of the exported names of the labels of GPU feature discovery and of AMD's node labeller."""
 
 
 @cache
@@ -123,11 +123,20 @@ GPU_MEMORY_LABEL = NodeLabel(
     "GPU memory", ("nvidia.com/gpu.memory",), "share of a pod that requests memory of a GPU (HAMi, KAI Scheduler)",
     "the memory of the GPU model's data sheet counts, or what such a pod holds is unobserved",
 )  # fmt: skip
+AMD_PRODUCT_LABEL = NodeLabel(
+    "AMD GPU model", ("amd.com/gpu.product-name",), "AMD GPU model",
+    "the model of AMD GPUs is not known from it", ("beta.amd.com/gpu.product-name",),
+)  # fmt: skip
+AMD_PARTITION_LABEL = NodeLabel(
+    "AMD partitions", ("amd.com/compute-memory-partition",),
+    "share of an AMD partition that is named `amd.com/gpu`, if the exporter does not report it",
+    "such a partition counts as a whole GPU where the exporter does not report partitions",
+)  # fmt: skip
 
 NODE_LABELS = (
     INSTANCE_TYPE_LABEL, ZONE_LABEL, ZONE_ID_LABEL, REGION_LABEL, OPERATING_SYSTEM_LABEL, NODE_POOL_LABEL,
     CAPACITY_TYPE_LABEL, RESERVATION_ID_LABEL, GPU_PRODUCT_LABEL, GPU_COUNT_LABEL, GPU_REPLICAS_LABEL,
-    GPU_SHARING_LABEL, GPU_MEMORY_LABEL,
+    GPU_SHARING_LABEL, GPU_MEMORY_LABEL, AMD_PRODUCT_LABEL, AMD_PARTITION_LABEL,
 )  # fmt: skip
 """The labels in the allow-list of every cluster; that of NVLink domains is only needed with `nvlink_domains`."""
 

@@ -7,9 +7,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.accelerators import AMD, NVIDIA, accelerator_of_vendor, vendor_of
 from gpucost.core.metering.gpu_shares import MIG_PREFIX, GpuNode, is_neuron
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
+    AMD_PARTITION_LABEL,
+    AMD_PRODUCT_LABEL,
     CAPACITY_TYPE_LABEL,
     GPU_COUNT_LABEL,
     GPU_PRODUCT_LABEL,
@@ -83,8 +86,9 @@ def describe_node(
         zone_id=ZONE_ID_LABEL.value_in(labels),
         capacity_type=capacity_type(labels),
         node_pool=NODE_POOL_LABEL.value_in(labels),
-        gpu_model=model or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
+        gpu_model=model or _gpu_model(labels, devices, capacity),
         mig_profile=profile,
+        partition=_partition(labels, devices),
         replicas=1 if sharing == "none" else max(1, parse_whole_number(replicas)),
         physical_gpus=gpus_by_instance_type.get(instance_type)
         or neuron_devices
@@ -98,12 +102,31 @@ def describe_node(
     )
 
 
+def _gpu_model(labels: Mapping[str, str], devices: Sequence[DeviceSeries], capacity: Mapping[str, Decimal]) -> str:
+    """Return the GPU model of a node without the label of GPU feature discovery."""
+    reported = next((device.model for device in devices if device.model), "")
+    labeled = AMD_PRODUCT_LABEL.value_in(labels)
+    if labeled or reported:
+        return labeled.replace("_", "-") or re.sub(r"\s+", "-", reported)
+    accelerators = (accelerator_of_vendor(vendor_of(name)) for name in capacity)
+    return next((accelerator.model for accelerator in accelerators if accelerator is not None), "")
+
+
+def _partition(labels: Mapping[str, str], devices: Iterable[DeviceSeries]) -> str:
+    """Return how all AMD GPUs of a node are partitioned; "" if they are whole, or differ."""
+    profiles = {device.mig_profile for device in devices if device.vendor == AMD.vendor}
+    if profiles:
+        return profiles.pop() if len(profiles) == 1 else ""
+    profile = AMD_PARTITION_LABEL.value_in(labels)
+    return "" if profile.startswith("spx") else profile
+
+
 def _mig_layouts(devices: Iterable[DeviceSeries]) -> dict[str, list[str]]:
     """Return the resources of MIG devices, by UUID of their GPU."""
     profiles = {
         (device.uuid, device.mig_instance): device.mig_profile
         for device in devices
-        if device.mig_instance and device.mig_profile
+        if device.mig_instance and device.mig_profile and device.vendor == NVIDIA
     }
     layouts: dict[str, list[str]] = {}
     for (uuid, _), profile in sorted(profiles.items()):

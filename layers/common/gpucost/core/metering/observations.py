@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.accelerators import NVIDIA
 
 MARGIN_BEFORE_HOUR_MS = 300_000
 """How long before the hour samples are counted: more than the usual scrape intervals (15 to 120 s)."""
@@ -125,11 +126,13 @@ class NodeObservation:
 
 
 class DeviceSeries(NamedTuple):
-    """One series of a utilization signal: a GPU, MIG device or NeuronCore, and the pod in its labels, if any."""
+    """One series of a utilization signal: a GPU, a partition of one or a NeuronCore, and its pod's labels, if any."""
 
     node: str
     uuid: str
+    """Identifies the physical device."""
     mig_instance: str
+    """The MIG device, or the partition of an AMD GPU; "" for a whole device."""
     mig_profile: str
     model: str
     namespace: str
@@ -154,6 +157,7 @@ class DeviceSeries(NamedTuple):
     """The name in its ResourceSlice of the device that the claim allocates."""
     dra_driver: str = ""
     """The DRA driver of the claim's device."""
+    vendor: str = NVIDIA
 
 
 class OfferedDevice(NamedTuple):

@@ -1,8 +1,8 @@
-"""The catalog of utilization signals: their names, scales, exporter versions and whether they work under MIG.
+"""The catalog of NVIDIA's utilization signals: their names, scales, exporter versions and whether they work under MIG.
 
-Sources: dcgm-exporter's `etc/default-counters.csv` and METRICS.md (ratios 0.0 to 1.0), DCGM's `dcgm_fields.h`
-(percent fields; the names of the field naming standard that exporter 4.9 uses), exporter 1.x (lower case), the Neuron
-Monitor user guide.
+Other vendors' signals are in `accelerators`. Sources: dcgm-exporter's `etc/default-counters.csv` and METRICS.md (ratios
+0.0 to 1.0), DCGM's `dcgm_fields.h` (percent fields; the names of the field naming standard that exporter 4.9 uses),
+exporter 1.x (lower case).
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,14 @@ class Signal:
     scale: Decimal
     """The value of full use."""
     works_under_mig: bool
+    """Whether partitions of a device (MIG devices, parts of AMD GPUs) have it."""
     exporter_versions: str
     """The exporter versions that report it."""
+    works_on_whole_gpus: bool = True
+    averaged_over: str = ""
+    """The label of a device's parts. Each has a series, and the device's utilization is their mean."""
+    matchers: tuple[tuple[str, str], ...] = ()
+    """Labels and values of the series that stand for the whole device, if others of the same name do not."""
 
 
 SIGNALS: dict[str, Signal] = {
@@ -53,9 +59,6 @@ SIGNALS: dict[str, Signal] = {
         Signal("dcgm_gpu_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.x"),
     )
 }
-NEURON_SIGNAL = Signal(
-    "neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True, exporter_versions="neuron-monitor"
-)
 VGPU_SIGNALS = (
     Signal(
         "hami_container_device_utilization_ratio", "container", _PERCENT, works_under_mig=True,

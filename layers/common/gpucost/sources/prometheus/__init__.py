@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gpucost.core.metering.signals import NEURON_SIGNAL, signals_by_preference
+from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
+from gpucost.core.metering.signals import signals_by_preference
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.client import PrometheusClient
@@ -38,7 +39,7 @@ def metrics_reader(
         connect(cluster, deadline, budget, secret_value, make_client),
         Queries(
             cluster.selector,
-            [[*preferred, NEURON_SIGNAL], *fallbacks],
+            [[*preferred, *ACCELERATOR_SIGNALS], *fallbacks],
             trusted_series=TrustedSeries.from_settings(cluster.sources),
         ),
         cluster=cluster.name,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.intervals import IntervalMs, Scrapes
-from gpucost.core.metering.device_use import NEURON_MODEL
+from gpucost.core.metering.accelerators import NVIDIA, Accelerator, accelerator_of_signal, accelerator_of_vendor
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
-from gpucost.core.metering.signals import NEURON_SIGNAL, Signal
+from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
@@ -29,6 +29,9 @@ class _DeviceSeriesRow:
     key: DeviceKey
     target: ScrapeTarget
     pod: tuple[str, str]
+    profile: str
+    model: str
+    vendor: str = NVIDIA
     sample_count: int = 0
     sample_sum: Decimal = Decimal(0)
     has_implausible_peak: bool = False
@@ -140,13 +143,21 @@ class DeviceTable:
         return samples
 
     def add_raw_samples(self, series: Iterable[Series], hour: IntervalMs) -> None:
-        """Add raw samples."""
+        """Add raw samples; all series of a device's parts together."""
         window = IntervalMs(hour.start - _LOOKBACK_DELTA_MS, hour.end)
+        parts: dict[int, list[tuple[tuple[int, Decimal], ...]]] = {}
         for labels, samples in series:
             name = labels["__name__"]
             if self._is_meaningful(name, labels):
-                row = self._find_or_add_row(name, labels)
-                row.raw_samples = tuple((time, parse_number(value)) for time, value in samples if window.contains(time))
+                in_window = tuple((time, parse_number(value)) for time, value in samples if window.contains(time))
+                averaged_over = self._signals[name].averaged_over
+                if not averaged_over:
+                    self._find_or_add_row(name, labels).raw_samples = in_window
+                    continue
+                of_device = {label: labels[label] for label in labels if label != averaged_over}
+                row = self._find_or_add_row(name, of_device)
+                parts.setdefault(id(row), []).append(in_window)
+                row.raw_samples = _mean_of_parts(parts[id(row)])
 
     def series(self, nodes: Container[str] | None = None) -> Iterable[DeviceSeries]:
         """The series for metering, of some nodes or of all. Of devices with raw samples, only series that have them."""
@@ -158,8 +169,15 @@ class DeviceTable:
                 yield self._series(row)
 
     def _is_meaningful(self, name: str, labels: Labels) -> bool:
-        """Whether a series is meaningful: some signals are absent or always 0 under MIG."""
-        return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
+        """Whether a series is meaningful: some signals are absent, always 0 or another device's on partitions."""
+        accelerator = accelerator_of_signal(name)
+        if accelerator is None:
+            return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
+        signal = self._signals[name]
+        is_partition = accelerator.labels.identify(labels).partition != ""
+        return (signal.works_under_mig if is_partition else signal.works_on_whole_gpus) and all(
+            labels.get(label, "") == expected for label, expected in signal.matchers
+        )
 
     def _find_or_add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
         if not self._by_labels:  # built when needed: in most hours no row is looked up
@@ -167,12 +185,38 @@ class DeviceTable:
         return self._by_labels.get(_series_key(name, labels)) or self._add_row(name, labels)
 
     def _add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
-        device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
-        row = _DeviceSeriesRow(self._signals[name], labels, device, scrape_target(labels), labeled_pod(labels))
+        accelerator = accelerator_of_signal(name)
+        if accelerator is None:
+            row = _DeviceSeriesRow(
+                self._signals[name],
+                labels,
+                (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", "")),
+                scrape_target(labels),
+                labeled_pod(labels),
+                labels.get("GPU_I_PROFILE") or labels.get("dra_mig_profile", ""),
+                labels.get("modelName", ""),
+            )
+        else:
+            row = self._row_of(accelerator, name, labels)
         self._rows.append(row)
         if self._by_labels:
             self._by_labels[_series_key(name, labels)] = row
         return row
+
+    def _row_of(self, accelerator: Accelerator, name: str, labels: Labels) -> _DeviceSeriesRow:
+        device, pod_labels = accelerator.labels.identify(labels), accelerator.labels.pod
+        return _DeviceSeriesRow(
+            self._signals[name],
+            labels,
+            (self._node(labels), device.uuid, device.partition),
+            scrape_target(labels),
+            labeled_pod(labels)
+            if pod_labels is None
+            else (labels.get(pod_labels[0], ""), labels.get(pod_labels[1], "")),
+            device.profile,
+            device.model or accelerator.series_model,
+            accelerator.vendor,
+        )
 
     def _node(self, labels: Labels) -> str:
         if labels.get("instance_id"):
@@ -184,15 +228,17 @@ class DeviceTable:
         node, uuid, mig_instance = row.key
         namespace, pod = row.pod
         claim = row.labels.get("dra_claim_name", "") if pod else ""
+        accelerator = accelerator_of_vendor(row.vendor) if row.vendor != NVIDIA else None
+        uid_label = "pod_uid" if accelerator is None else accelerator.labels.pod_uid
         return DeviceSeries(
             node=node,
             uuid=uuid,
             mig_instance=mig_instance,
-            mig_profile=row.labels.get("GPU_I_PROFILE") or row.labels.get("dra_mig_profile", ""),
-            model=NEURON_MODEL if row.signal == NEURON_SIGNAL else row.labels.get("modelName", ""),
+            mig_profile=row.profile,
+            model=row.model,
             namespace=namespace,
             pod=pod,
-            uid=row.labels.get("pod_uid", "") if pod else "",
+            uid=row.labels.get(uid_label, "") if pod else "",
             slot=row.labels.get("vgpu") or container_name(row.labels),
             resource_claim=claim,
             scrape_target=row.target,
@@ -203,6 +249,7 @@ class DeviceTable:
             samples=row.raw_samples,
             claimed_name=row.labels.get("dra_device_name", "") if claim else "",
             dra_driver=row.labels.get("dra_driver_name", "") if claim else "",
+            vendor=row.vendor,
         )
 
 
@@ -211,6 +258,15 @@ def _series_key(name: str, labels: Labels) -> _SeriesKey:
     return name, frozenset(
         (label, value) for label, value in labels.items() if label not in {STATISTIC_LABEL, "__name__"}
     )
+
+
+def _mean_of_parts(parts: Sequence[Sequence[tuple[int, Decimal]]]) -> tuple[tuple[int, Decimal], ...]:
+    """The mean of the samples of a device's parts, by the time of their scrape."""
+    by_time: dict[int, list[Decimal]] = {}
+    for samples in parts:
+        for time, utilization in samples:
+            by_time.setdefault(time, []).append(utilization)
+    return tuple((time, sum(by_time[time], Decimal(0)) / len(by_time[time])) for time in sorted(by_time))
 
 
 def labeled_pod(labels: Labels) -> tuple[str, str]:
@@ -256,8 +312,5 @@ def batches_of_label_values(samples: Mapping[str, int], max_samples: int, max_na
 
 
 def _uuid(labels: Labels) -> str:
-    core = labels.get("neuroncore")
-    if core is not None:
-        return f"neuroncore-{core}"
     uuid = labels.get("UUID") or labels.get("uuid") or vgpu_uuid(labels)
     return uuid or f"{scrape_target(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"

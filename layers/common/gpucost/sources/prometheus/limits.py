@@ -12,12 +12,16 @@ from decimal import Decimal
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.queries import union
 
-_RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
+KUBERNETES_GPU_RESOURCES = "|".join(
+    ("nvidia[.]com/.+", *(accelerator.kubernetes_resource_pattern for accelerator in ACCELERATORS))
+)
+"""A regular expression of GPU resources, as Kubernetes, Karpenter and resource quotas write them."""
 _REQUESTS_PREFIX = "requests."
 MAX_LIMIT = Decimal(10**9)
 """Units of a limit or quota; larger values are ignored as implausible."""
@@ -42,13 +46,15 @@ class NodePoolLimitsReader(ClusterReader):
     def _query(self) -> str:
         def pools(metric: str) -> str:
             selectors = [
-                self._queries.series_selector(f"karpenter_{pool}_{metric}", f'resource_type=~"{_RESOURCES}"')
+                self._queries.series_selector(
+                    f"karpenter_{pool}_{metric}", f'resource_type=~"{KUBERNETES_GPU_RESOURCES}"'
+                )
                 for pool in ("nodepools", "nodepool")
             ]
             return " or ".join(_last_value(selector, "nodepool, resource_type") for selector in selectors)
 
         def quotas(kind: str) -> str:
-            resources = f'resource=~"requests[.]({_RESOURCES})"'
+            resources = f'resource=~"requests[.]({KUBERNETES_GPU_RESOURCES})"'
             selector = self._queries.series_selector("kube_resourcequota", resources, f'type="{kind}"')
             return _last_value(selector, "namespace, exported_namespace, resourcequota, resource")
 

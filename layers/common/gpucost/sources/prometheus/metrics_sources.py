@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
+from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.settings.metrics_sources import MetricsSourcesSettings
 
-MetricsSource = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter", "kube_dra_exporter"]
-METRICS_SOURCES: tuple[MetricsSource, ...] = ("kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter")
+MetricsSource = str
+"""The name of a source, such as `kube_state_metrics`."""
+METRICS_SOURCES: tuple[MetricsSource, ...] = tuple(MetricsSourcesSettings.model_fields)
 """The sources of which settings can select series."""
 KUBE_STATE_METRICS: MetricsSource = "kube_state_metrics"
 _PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
@@ -18,9 +19,8 @@ _PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
     ("kube_resourceclaim_status_reserved_for_pod", "kube_dra_exporter"),
     ("kube_", "kube_state_metrics"),
     ("dcgm_", "dcgm_exporter"),
-    ("neuron", "neuron_monitor"),
-    ("execution_", "neuron_monitor"),
     ("karpenter_", "karpenter"),
+    *((prefix, accelerator.metrics_source) for accelerator in ACCELERATORS for prefix in accelerator.metric_prefixes),
 )
 
 

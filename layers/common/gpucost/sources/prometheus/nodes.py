@@ -6,6 +6,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.accelerators import NVIDIA, vendor_of
 from gpucost.core.metering.implausible_samples import (
     SUSPECT_PREFIX,
     format_sample_value,
@@ -14,7 +15,7 @@ from gpucost.core.metering.implausible_samples import (
     sources_contradict,
 )
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NVIDIA_LABEL_PREFIX
+from gpucost.core.metering.kubernetes_labels import GPU_LABEL_PREFIXES, INSTANCE_TYPE_LABEL
 from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory_labels, differing_labels
@@ -33,7 +34,7 @@ from gpucost.sources.prometheus.tables import (
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 ExpectedSamples = Mapping[ScrapeTarget, int]
 NODE_METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
-_GPU_LABELS = (NVIDIA_LABEL_PREFIX, *INSTANCE_TYPE_LABEL.exported_names)
+_GPU_LABELS = (*GPU_LABEL_PREFIXES, *INSTANCE_TYPE_LABEL.exported_names)
 """Labels that describe a node's GPUs. Changes of other labels are ignored."""
 _NOT_A_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
@@ -150,12 +151,15 @@ class NodeTable:
 
     def with_gpus(self) -> set[str]:
         """Names of nodes with NVIDIA GPUs, by capacity or by instance type."""
-        return {
-            node.name
-            for node in self._nodes.values()
-            if any(name.startswith("nvidia") and resource.sums for name, resource in node.capacity.items())
-            or any(_has_instance_type(labels, self._gpus_by_instance_type) for labels in node.labels.values())
-        }
+        names = set()
+        for node in self._nodes.values():
+            vendors = {vendor_of(name) for name, resource in node.capacity.items() if resource.sums}
+            has_gpu_type = any(
+                _has_instance_type(labels, self._gpus_by_instance_type) for labels in node.labels.values()
+            )
+            if NVIDIA in vendors or (has_gpu_type and not vendors):
+                names.add(node.name)
+        return names
 
     def needing_raw_samples(self, covers_hour: CoversHour, expected: ExpectedSamples) -> list[str]:
         """Names of GPU nodes that started, ended or changed within the hour, by samples, labels or capacity."""
@@ -387,14 +391,14 @@ def _labels_between(spans: Sequence[LabelSpan], first: int, last: int) -> dict[s
     """
     overlapping = [span for span in spans if span.time.start <= last and span.time.end >= first]
     overlapping.sort(key=lambda span: (min(span.time.end, last) - max(span.time.start, first), span.time.end))
-    has_gpu_labels = any(name.startswith(NVIDIA_LABEL_PREFIX) for span in overlapping for name in span.labels)
+    has_gpu_labels = any(name.startswith(GPU_LABEL_PREFIXES) for span in overlapping for name in span.labels)
     labels: dict[str, str] = {}
     for span in sorted(spans, key=lambda span: span.time.end):
         labels.update(
             {
                 name: value
                 for name, value in span.labels.items()
-                if not (has_gpu_labels and name.startswith(NVIDIA_LABEL_PREFIX))
+                if not (has_gpu_labels and name.startswith(GPU_LABEL_PREFIXES))
             }
         )
     for span in overlapping:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpucost.core.hours import HOUR_MS
+from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.kubernetes_labels import (
@@ -40,7 +41,12 @@ NO_STATISTIC_LABEL = ""
 """The statistic of series without the label."""
 _TARGET_LABELS = "job, instance, prometheus_replica, __replica__"
 """The labels by which `tables.scrape_target` identifies a target."""
-GPU_RESOURCES = "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|aws_amazon_com_neuron.*"
+GPU_RESOURCES = "|".join(
+    (
+        "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+",
+        *(accelerator.resource_pattern for accelerator in ACCELERATORS),
+    )
+)
 _POD_RESOURCES = f"{GPU_RESOURCES}|{'|'.join(sorted(FRACTION_RESOURCES))}"
 """What pods request. Nodes may advertise cores and memory of GPUs, too, but these are no further GPUs."""
 REQUESTS = "kube_pod_container_resource_requests"
@@ -258,25 +264,31 @@ class Queries:
         """
         matchers = [f"{label}=~{any_of_values(nodes)}"] if nodes else []
         statistics: dict[str, str] = {}
+        of_accelerators: dict[str, str] = {}
         for signal, series in self._signals(rank, matchers):
             is_first = signal == self.signals[rank][0]
-            statistics[NO_STATISTIC_LABEL if is_first else f"sum {signal.name}"] = (
-                f"sum_over_time({series}{_HOUR_RANGE})"
-            )
+            of_vendor = statistics if accelerator_of_signal(signal.name) is None else of_accelerators
+            sums, peaks = f"sum_over_time({series}{_HOUR_RANGE})", f"max_over_time({series}{_HOUR_RANGE})"
+            if signal.averaged_over:
+                sums = f"avg without ({signal.averaged_over}) ({sums})"
+                peaks = f"max without ({signal.averaged_over}) ({peaks})"
+            of_vendor[NO_STATISTIC_LABEL if is_first else f"sum {signal.name}"] = sums
             counts = f"count_over_time({series}{_HOUR_RANGE})"
-            statistics[f"{COUNTS} {signal.name}"] = f'count_values by ({_TARGET_LABELS}) ("{SAMPLES}", {counts})'
-            statistics[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR_RANGE}) > {signal.scale})"
-        return union(statistics)
+            of_vendor[f"{COUNTS} {signal.name}"] = f'count_values by ({_TARGET_LABELS}) ("{SAMPLES}", {counts})'
+            of_vendor[f"peak {signal.name}"] = f"({peaks} > {signal.scale})"
+        # In parentheses, so that `or` combines the many series of NVIDIA's GPUs with the others once.
+        return f"{union(statistics)} or ({union(of_accelerators)})" if of_accelerators else union(statistics)
 
     def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
         """The number of samples in the hour of each series of one rank's signals, of some exporters or of all."""
         matchers = [f"instance=~{any_of_values(instances)}"] if instances else []
-        return union(
-            {
-                f"count {signal.name}": f"count_over_time({series}{_HOUR_RANGE})"
-                for signal, series in self._signals(rank, matchers)
-            }
-        )
+        statistics: dict[str, str] = {}
+        for signal, series in self._signals(rank, matchers):
+            counts = f"count_over_time({series}{_HOUR_RANGE})"
+            if signal.averaged_over:
+                counts = f"max without ({signal.averaged_over}) ({counts})"
+            statistics[f"count {signal.name}"] = counts
+        return union(statistics)
 
     def vgpus(self) -> str:
         """HAMi's allocations of fractions of GPUs to pods, and what it divides of each GPU, each at its last sample."""
@@ -310,12 +322,13 @@ class Queries:
 
     def _signals(self, rank: int, matchers: Sequence[str]) -> Iterable[tuple[Signal, str]]:
         for signal in self.signals[rank]:
+            of_devices = [f"{label}={quote(text)}" for label, text in signal.matchers]
             if signal.name.isupper() or signal in VGPU_SIGNALS:
                 label = _UUID_LABELS.get(signal.name, "UUID")
-                yield signal, self.series_selector(signal.name, *matchers, shard_by=label)
+                yield signal, self.series_selector(signal.name, *of_devices, *matchers, shard_by=label)
             # No label of these series is evenly distributed: all of them are in one shard.
             elif self.shard == ALL_SERIES or self.shard.includes_others:
-                yield signal, self.series_selector(signal.name, *matchers)
+                yield signal, self.series_selector(signal.name, *of_devices, *matchers)
 
     # The following methods return selectors for `PrometheusClient.raw_samples`.
 

@@ -186,7 +186,8 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
 def _exporter_of(labels: tables.Labels) -> MetricsSource | None:
     if vgpu_uuid(labels):
         return None  # the settings select no series of HAMi
-    return "neuron_monitor" if "neuroncore" in labels else "dcgm_exporter"
+    _, _, signal = labels.get(STATISTIC_LABEL, NO_STATISTIC_LABEL).partition(" ")
+    return metrics_source_of(signal) or "dcgm_exporter"
 
 
 def _samples_of_allocation(stat: str, series: Series) -> float | None:

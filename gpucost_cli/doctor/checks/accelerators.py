@@ -1,0 +1,91 @@
+"""Checks of the exporters of AWS's, AMD's and Intel's accelerators."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from gpucost.core.metering.accelerators import ACCELERATORS, Accelerator, vendor_of
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
+from gpucost_cli.doctor.facts import REQUESTS, ObservedDevice
+
+
+def check_accelerators(context: CheckContext) -> Iterable[Check]:
+    """Check for each vendor whether the utilization of its devices is measured."""
+    for accelerator in ACCELERATORS:
+        yield from _check_vendor(context, accelerator)
+
+
+def _check_vendor(context: CheckContext, accelerator: Accelerator) -> Iterable[Check]:
+    facts, name = context.facts, accelerator.display_name
+    held = [resource for resource in facts.resources if re.fullmatch(accelerator.resource_pattern, resource)]
+    if held:
+        yield context.check(
+            f"{name} requests", REQUESTS, "recommended", series=sum(facts.resources[resource] for resource in held)
+        )
+    reported = [signal.name for signal in accelerator.signals if facts.has_series_of_any(signal.name)]
+    if reported:
+        yield context.check(name, reported[0], "recommended")
+        yield from _check_devices(context, accelerator, reported[0])
+        return
+    signal = accelerator.signals[0].name
+    nodes = sorted(
+        node.name for node in facts.nodes.values() if any(vendor_of(key) == accelerator.vendor for key in node.capacity)
+    )
+    fault = None
+    if held:
+        finding = f"pods hold {first_few(held)}, and {signal} has no series: their utilization is unmeasured"
+        fault = Fault(finding, accelerator.install)
+    elif nodes and accelerator.reports_idle_devices:
+        finding = f"nodes have {name} devices ({first_few(nodes)}), and {signal} has no series"
+        fault = Fault(finding, accelerator.install)
+    elif accelerator.reports_idle_devices:
+        return  # the cluster has no devices of this vendor
+    status: Status = "missing" if fault else context.status_without_need
+    yield context.check(name, signal, "recommended", fault, status=status, series=0)
+
+
+def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str) -> Iterable[Check]:
+    """Check whether the devices' labels name their nodes and pods, and whether every node has devices."""
+    facts, name = context.facts, accelerator.display_name
+    devices = [device for device in facts.devices if device.vendor == accelerator.vendor]
+    if not devices or not accelerator.reports_idle_devices:
+        return
+    series = len({device.key for device in devices})
+    without_node = [device for device in devices if not facts.node_of(device)]
+    if facts.nodes:
+        fault = None
+        if without_node:
+            fault = Fault(
+                f"the labels of {_count(without_node)} devices name no node of kube-state-metrics",
+                f"scrape configuration of {accelerator.exporter}: relabel_configs: {{source_labels: "
+                "[__meta_kubernetes_pod_node_name], target_label: node}",
+            )
+        yield context.check(f"nodes of {name}", signal, "recommended", fault, series=series - _count(without_node))
+    holders = [holder for holder in facts.holders if vendor_of(holder.resource) == accelerator.vendor]
+    claimed = [device for device in devices if facts.is_labeled_with_holder(device)]
+    if holders and accelerator.pod_labels_from:
+        fault = None
+        if not claimed:
+            fault = Fault(
+                f"{len(holders)} pods hold {name} devices, and no device series is labeled with any of them",
+                f"{accelerator.exporter}: {accelerator.pod_labels_from}",
+            )
+        yield context.check(f"pods of {name}", signal, "recommended", fault, series=_count(claimed))
+    if not without_node:
+        names = [
+            node.name
+            for node in facts.nodes.values()
+            if any(vendor_of(key) == accelerator.vendor for key in node.capacity)
+        ]
+        without = [node for node in names if not facts.devices_by_node.get(node)]
+        fault = None
+        if without:
+            fault = Fault(
+                f"{len(without)} of {len(names)} nodes with {name} devices have no series ({first_few(without)})",
+                f"{accelerator.exporter} DaemonSet: tolerations: [{{operator: Exists}}], and a node selector that "
+                "matches these nodes",
+            )
+        yield context.check(f"{name} on every node", signal, "recommended", fault, series=len(names) - len(without))
+
+
+def _count(devices: Sequence[ObservedDevice]) -> int:
+    return len({device.key for device in devices})

@@ -1,0 +1,249 @@
+"""The catalog of accelerator vendors: resources, exporters with their signals, and the labels of device series.
+
+A vendor is one entry. Sources: ROCm/device-metrics-exporter 1.5.2 (`gpuagent_gpu_metrics.go`, docs/configuration) and
+ROCm/k8s-device-plugin 1.31 (docs/user-guide/configuration.md); HabanaAI/gaudi-metric-exporter 1.24.0-1007
+(`exporter.go`, `kube.go`); intel/xpumanager 2.0.0 (`xpumd/receiver/intelxpu`) and intel-device-plugins-for-kubernetes
+0.36 (cmd/gpu_plugin/README.md); the Neuron Monitor user guide.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from gpucost.core.metering.signals import SIGNALS, Signal
+
+_RATIO, _PERCENT = SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"].scale, SIGNALS["DCGM_FI_DEV_GPU_UTIL"].scale
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceIdentity:
+    """A device in the labels of its series. A partition is a MIG device, or a part of an AMD GPU."""
+
+    uuid: str
+    partition: str
+    profile: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLabels:
+    """The labels of an exporter's device series."""
+
+    device: tuple[str, ...]
+    """Labels that identify a physical device on its node; the first that is not blank counts."""
+    device_prefix: str = ""
+    """Written before it."""
+    model: tuple[str, ...] = ()
+    pod: tuple[str, str] | None = None
+    """The labels of the pod's namespace and name; None for `namespace` and `pod`, or `exported_…` of both."""
+    pod_uid: str = "pod_uid"
+    partition: str = ""
+    """The index of a partition of the device."""
+    partition_profile: tuple[str, ...] = ()
+    """Labels that together name how the device is divided."""
+    whole_profiles: tuple[str, ...] = ("",)
+    """The values of the first of `partition_profile` on devices that are not divided."""
+    ordinal: str = ""
+    """The device's number on its node, where the labels of `device` are blank."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All labels that are read, except those of pods."""
+        single = tuple(name for name in (self.partition, self.ordinal) if name)
+        return (*self.device, *self.model, *self.partition_profile, *single, *(name for name in self.pod or () if name))
+
+    def identify(self, labels: Mapping[str, str]) -> DeviceIdentity:
+        """Return the device of a series."""
+        uuid = next((labels[name] for name in self.device if labels.get(name)), "")
+        model = next((labels[name] for name in self.model if labels.get(name)), "")
+        partition = profile = ""
+        if self.partition_profile and labels.get(self.partition_profile[0], "") not in self.whole_profiles:
+            profile = "_".join(labels[name] for name in self.partition_profile if labels.get(name))
+            partition = labels.get(self.partition, "")
+        if not uuid and self.ordinal and labels.get(self.ordinal):
+            # Partitions have numbers of their own, which say nothing about the physical device.
+            if partition:
+                return DeviceIdentity("", f"{labels[self.ordinal]}/{partition}", profile, model)
+            uuid = labels[self.ordinal]
+        return DeviceIdentity(f"{self.device_prefix}{uuid}" if uuid else "", partition, profile, model)
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """A vendor's accelerators in Kubernetes and in Prometheus."""
+
+    vendor: str
+    """Its name in the code and in `DeviceSeries`."""
+    display_name: str
+    """Its name in messages."""
+    domain: str
+    """The domain of its resources."""
+    resources: str
+    """A regular expression of the resources' names behind the domain, as kube-state-metrics writes them."""
+    metrics_source: str
+    """The exporter, as the setting `sources` names it."""
+    exporter: str
+    """The exporter's name in messages, and the job that the rendered collectors give it."""
+    install: str
+    """How to install the exporter."""
+    signals: tuple[Signal, ...]
+    """Utilization signals; a device has at most one of them."""
+    labels: DeviceLabels
+    pod_labels_from: str = ""
+    """How the exporter gets the labels of pods; "" if it has none, or if they are optional."""
+    reports_idle_devices: bool = True
+    """Whether devices that no process uses have series."""
+    model: str = ""
+    """The model where neither labels nor series name it."""
+    series_model: str = ""
+    """The model of every series, where its labels do not name one."""
+    metric_prefixes: tuple[str, ...] = field(default=())
+    """Prefixes of the exporter's metrics, in lower case."""
+
+    @property
+    def resource_prefix(self) -> str:
+        """The domain as kube-state-metrics writes it."""
+        return re.sub(r"[^a-z0-9]", "_", self.domain) + "_"
+
+    @property
+    def resource_pattern(self) -> str:
+        """A regular expression of the resources, as kube-state-metrics writes them."""
+        return self.resource_prefix + self.resources
+
+    @property
+    def kubernetes_resource_pattern(self) -> str:
+        """A regular expression of the resources, as Kubernetes, Karpenter and resource quotas write them."""
+        return self.domain.replace(".", "[.]") + "/" + self.resources
+
+
+NVIDIA = "nvidia"
+NEURON = Accelerator(
+    vendor="neuron",
+    display_name="Neuron",
+    domain="aws.amazon.com",
+    resources="neuron.*",
+    metrics_source="neuron_monitor",
+    exporter="neuron-monitor",
+    install=(
+        "install neuron-monitor with its Prometheus exporter: helm install neuron-helm-chart "
+        "oci://public.ecr.aws/neuron/neuron-helm-chart --set neuronMonitor.enabled=true"
+    ),
+    signals=(
+        Signal(
+            "neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True,
+            exporter_versions="neuron-monitor",
+        ),
+    ),
+    labels=DeviceLabels(("neuroncore",), "neuroncore-"),
+    reports_idle_devices=False,
+    series_model="NeuronCore",
+    metric_prefixes=("neuron", "execution_"),
+)  # fmt: skip
+AMD = Accelerator(
+    vendor="amd",
+    display_name="AMD GPU",
+    domain="amd.com",
+    resources="(gpu|(spx|dpx|tpx|qpx|cpx)_nps[0-9]+)",
+    metrics_source="amd_device_metrics_exporter",
+    exporter="amd-device-metrics-exporter",
+    install=(
+        "install AMD's device-metrics-exporter: helm install metrics-exporter device-metrics-exporter-charts "
+        "--repo https://rocm.github.io/device-metrics-exporter --namespace kube-amd-gpu --create-namespace"
+    ),
+    signals=(
+        # On a partitioned GPU, partition 0 has the activity of the whole GPU, and the others have none.
+        Signal("gpu_gfx_activity", "graphics engine", _PERCENT, works_under_mig=False, exporter_versions="1.0+ (AMD)"),
+        Signal(
+            "gpu_gfx_busy_instantaneous", "graphics engine", _PERCENT, works_under_mig=True,
+            exporter_versions="1.4+ (AMD)", works_on_whole_gpus=False, averaged_over="xcc_index",
+        ),
+        # `MetricsFieldPrefix` of the exporter's example ConfigMap.
+        Signal(
+            "amd_gpu_gfx_activity", "graphics engine", _PERCENT, works_under_mig=False, exporter_versions="1.4+ (AMD)"
+        ),
+        Signal(
+            "amd_gpu_gfx_busy_instantaneous", "graphics engine", _PERCENT, works_under_mig=True,
+            exporter_versions="1.4+ (AMD)", works_on_whole_gpus=False, averaged_over="xcc_index",
+        ),
+    ),
+    labels=DeviceLabels(
+        # Partitions have the serial number of their GPU. In virtual machines, it is blank.
+        device=("serial_number", "gpu_uuid"),
+        model=("card_series", "card_model"),
+        partition="gpu_partition_id",
+        partition_profile=("gpu_compute_partition_type", "gpu_memory_partition_type"),
+        whole_profiles=("", "none", "spx"),
+        ordinal="gpu_id",
+        pod_uid="pod_uuid",
+    ),
+    pod_labels_from="mount the host's /var/lib/kubelet/pod-resources (kubelet.podResourceAPISocketPath)",
+    metric_prefixes=("gpu_gfx_", "amd_gpu_"),
+)  # fmt: skip
+GAUDI = Accelerator(
+    vendor="gaudi",
+    display_name="Gaudi",
+    domain="habana.ai",
+    resources="gaudi",
+    metrics_source="gaudi_metric_exporter",
+    exporter="gaudi-metric-exporter",
+    install=(
+        "install Intel's gaudi-metric-exporter: deploy/manifests of https://github.com/HabanaAI/gaudi-metric-exporter, "
+        "with the host's /var/lib/kubelet/pod-resources mounted"
+    ),
+    signals=(
+        Signal("habanalabs_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.23+ (Gaudi)"),
+    ),
+    labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),
+    pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
+    model="Intel-Gaudi",
+    series_model="Intel-Gaudi",
+    metric_prefixes=("habanalabs_",),
+)
+INTEL_GPU = Accelerator(
+    vendor="intel",
+    display_name="Intel GPU",
+    domain="gpu.intel.com",
+    resources="(i915|xe)",
+    metrics_source="xpumd",
+    exporter="xpumd",
+    install=(
+        "install xpumd of Intel's XPU Manager 2: helm install xpumd "
+        "oci://ghcr.io/intel/xpumanager/charts/xpumd --set gpuAccess=plugin"
+    ),
+    # Each group of engines has a series; `all` is the whole GPU, and tiles are sub-devices.
+    signals=(
+        Signal(
+            "hw_gpu_utilization_ratio", "device", _RATIO, works_under_mig=False, exporter_versions="2.0+ (Intel)",
+            matchers=(("hw_gpu_task", "all"), ("com_intel_subdevice_id", "")),
+        ),
+    ),
+    labels=DeviceLabels(device=("pci_bdf", "hw_id"), pod=("", "")),  # its series have no labels of pods
+    metric_prefixes=("hw_gpu_",),
+)  # fmt: skip
+ACCELERATORS = (NEURON, AMD, GAUDI, INTEL_GPU)
+"""All vendors but NVIDIA, whose signals the settings choose."""
+
+NEURON_SIGNAL = NEURON.signals[0]
+_BY_SIGNAL = {signal.name: accelerator for accelerator in ACCELERATORS for signal in accelerator.signals}
+_BY_VENDOR = {accelerator.vendor: accelerator for accelerator in ACCELERATORS}
+ACCELERATOR_SIGNALS = tuple(signal for accelerator in ACCELERATORS for signal in accelerator.signals)
+
+
+def accelerator_of_signal(signal: str) -> Accelerator | None:
+    """Return the vendor of a signal; None for NVIDIA's."""
+    return _BY_SIGNAL.get(signal)
+
+
+def accelerator_of_vendor(vendor: str) -> Accelerator | None:
+    """Return the catalog's entry of a vendor; None for NVIDIA."""
+    return _BY_VENDOR.get(vendor)
+
+
+@cache
+def vendor_of(resource: str) -> str:
+    """Return the vendor of a resource, named as in kube-state-metrics."""
+    return next(
+        (accelerator.vendor for accelerator in ACCELERATORS if re.fullmatch(accelerator.resource_pattern, resource)),
+        NVIDIA,
+    )
