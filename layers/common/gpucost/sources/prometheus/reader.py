@@ -17,7 +17,7 @@ from gpucost.core.metering.observations import (
     ScrapeTarget,
     VirtualGpus,
 )
-from gpucost.core.metering.signals import PROCESS_FAMILY, VGPU_SIGNALS
+from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, VGPU_SIGNALS
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
@@ -433,7 +433,9 @@ class PrometheusReader:
         if not hosts:
             return
         rank = next(
-            rank for rank, signals in enumerate(self._queries.signals) if PROCESS_FAMILY in {s.family for s in signals}
+            rank
+            for rank, signals in enumerate(self._queries.signals)
+            if any(signal.family == PROCESS_FAMILY and signal.name in SIGNALS for signal in signals)
         )
         if rank in by_rank:
             yield from by_rank[rank].series(hosts)
