@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from gpucost_devstack.fleet.power import gpu_powers, readers
 from gpucost_devstack.fleet.scenario import Device, Exporter, Minutes, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -40,6 +41,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         if exporter is None:
             continue
         pods = pods_of.get(id(node), [])
+        powers = gpu_powers(scenario, exporter, node)
         samples_by_series: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = {}
         times = scraping.successful_times(scenario.start, scenario.end)
         for scrape_range in _constant_ranges(times, _edges(exporter, node, pods)):
@@ -52,6 +54,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                 holders = [pod for pod in pods if _is_mapped(pod, device_index, minute, exporter)]
                 use = demand(scenario, node, device_index, minute, pods)
                 use = min(use, Fraction(1)) if exporter.clamps_to_full_use else use
+                meters = readers(exporter, powers.get(device.gpu))
                 full_values = _exposed_signals(exporter, node, device, minute).items()
                 values = {signal: "NaN" if is_nan else _text(use * full) for signal, full in full_values}
                 for scrapes, label_sets in _label_sets(exporter, node, device, holders, scraping, scrape_range):
@@ -59,6 +62,11 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                         for signal, value in values.items():
                             key = (("__name__", signal), *sorted(labels.items()))
                             samples_by_series.setdefault(key, []).extend((times[number], value) for number in scrapes)
+                        for metric, read in meters.items():
+                            key = (("__name__", metric), *sorted(labels.items()))
+                            samples_by_series.setdefault(key, []).extend(
+                                (times[number], read(Fraction(times[number], MINUTE_MS))) for number in scrapes
+                            )
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)

@@ -74,6 +74,12 @@ class Line(NamedTuple):
     """Use of a shared device beyond the pod's part: for information, not part of any sum."""
     shared_from: str = ""
     """The shared business unit whose cost this line distributes; "" for a unit's direct cost."""
+    energy_kwh: int | None = None
+    """What the line's GPUs drew while the pod held them, as far as it was measured; None where it was not."""
+    energy_gpu_hours: int | None = None
+    """The part of the allocated GPU-hours whose energy was measured."""
+    co2e_kg: int | None = None
+    """Location-based emissions of the energy; None without energy or emission factor."""
 
     def costs(self) -> Costs:
         """Return what the line adds to a sum.
@@ -90,6 +96,10 @@ class Line(NamedTuple):
             unmeasured_usd=self.unmeasured_usd or 0,
             unmeasured_gpu_hours=self.unmeasured_gpu_hours,
             unpriced_gpu_hours=self.allocated_gpu_hours if self.allocated_usd is None else 0,
+            energy_kwh=self.energy_kwh or 0,
+            energy_gpu_hours=self.energy_gpu_hours or 0,
+            co2e_kg=self.co2e_kg or 0,
+            energy_without_factor_kwh=(self.energy_kwh or 0) if self.co2e_kg is None else 0,
         )
 
     def figures(self) -> dict[str, Any]:
@@ -100,7 +110,7 @@ class Line(NamedTuple):
         }
 
 
-LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith("_gpu_hours")) + tuple(
+LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith(("_gpu_hours", "_kwh", "_kg"))) + tuple(
     name for name in Costs.names() if name.endswith("_usd")
 )
 """The fields of a line that are fixed-point amounts."""

@@ -19,6 +19,7 @@ from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
 LINES_SCHEMA_VERSION = 2
 _FIELD_NAMES = Line._fields
+_ENERGY_FIELDS = {"energy_kwh", "energy_gpu_hours", "co2e_kg"}
 _DECIMAL_FIELDS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
 
@@ -35,8 +36,11 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
         lines: the business unit's lines.
         expires_at: expiry in seconds since the epoch.
     """
-    columns = zip(_FIELD_NAMES, zip(*lines, strict=True), strict=True)
-    document = {"rows": len(lines), "columns": {name: _column(cells) for name, cells in columns}}
+    columns = {name: _column(cells) for name, cells in zip(_FIELD_NAMES, zip(*lines, strict=True), strict=True)}
+    document = {
+        "rows": len(lines),
+        "columns": {name: column for name, column in columns.items() if _is_stored(name, column)},
+    }
     chunks = compressed_documents.pack(document)
     return [
         {
@@ -129,6 +133,11 @@ _FLOATS: dict[str, Callable[[Any], float | None]] = {
     **dict.fromkeys(_DECIMAL_FIELDS, _ratio),
     **dict.fromkeys(LINE_AMOUNTS, _amount),
 }
+
+
+def _is_stored(name: str, column: Any) -> bool:
+    """Whether a column is stored; energy is not where no line has any."""
+    return column is not None or name not in _ENERGY_FIELDS
 
 
 def _column(cells: Sequence[Any]) -> Any:

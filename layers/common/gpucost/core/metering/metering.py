@@ -14,6 +14,7 @@ from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, adve
 from gpucost.core.metering.claims import gpus_for_claims, merge_claimed_devices, share_claimed_devices
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
+from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
 from gpucost.core.metering.exporter_conflicts import (
     contradiction_notes,
     contradictory_devices,
@@ -26,7 +27,7 @@ from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sam
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver
 
 MAX_BRIDGED_GAP_MS = 300_000
@@ -84,6 +85,16 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window)
     resolver.measure()
     notes += _unusable_utilization_notes(observation, resolver)
+    energy_of_nodes: dict[NodeKey, NodeEnergy] = {}
+    if observation.energy:
+        energy_of_nodes = attribute_energy(
+            gpu_energies(observation.energy, observation.utilization_scrapes, window),
+            holdings,
+            assignments,
+            lifecycles,
+            times_of_unknown_holders(holdings, assignments, reader.disputed_holdings, lifecycles, unobserved),
+            window,
+        )
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -101,6 +112,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             rules,
             notes,
             gpus_for_claims(lifecycles, devices),
+            energy_of_nodes,
         ),
         notes=suspect_first(notes),
     )
@@ -209,6 +221,7 @@ def _usage_of_nodes(
     rules: MeteringRules,
     notes: list[str],
     for_claims: Mapping[NodeKey, AdvertisedGpus],
+    energy_of_nodes: Mapping[NodeKey, NodeEnergy],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[PodUsage]] = {}
@@ -231,6 +244,7 @@ def _usage_of_nodes(
                         lifecycle, advertised, node_holdings, unobserved, rules.slices_per_gpu, disputed.get(key, ())
                     )
                 )
+                usages[-1].energy = energy_of_nodes.get(key)
                 excess = usages[-1].excess_gpu_ms
                 if excess >= NOTEWORTHY_GPU_MS:
                     notes.append(

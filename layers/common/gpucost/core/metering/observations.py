@@ -132,6 +132,22 @@ class DeviceSeries(NamedTuple):
     """Times and values of the samples; None if there is a sample at every scrape, so that sum and count suffice."""
 
 
+class EnergySeries(NamedTuple):
+    """One series of a GPU's energy counter, or of its power where there is no counter.
+
+    A MIG device's series, and each copy of a shared device's, has the value of the whole GPU.
+    """
+
+    node: str
+    uuid: str
+    scrape_target: ScrapeTarget
+    is_counter: bool
+    increase: Decimal | None
+    """A counter's increase over the hour in joules; None if only single samples tell it."""
+    samples: tuple[tuple[int, Decimal], ...] | None = None
+    """Times and values in joules, or in watts of a series that is no counter; from before the hour to its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """All observations of one cluster-hour."""
@@ -150,3 +166,5 @@ class Observation:
     collects_capacity: bool = False
     """Whether the capacity of nodes is collected, even if none advertises GPUs."""
     notes: tuple[str, ...] = ()
+    energy: tuple[EnergySeries, ...] = ()
+    """The energy of GPUs; empty if it is not measured."""

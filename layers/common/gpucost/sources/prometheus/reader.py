@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
-from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
+from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, EnergySeries, Observation, ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
+from gpucost.sources.prometheus.energy import EnergyTable
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
@@ -156,6 +157,7 @@ class PrometheusReader:
             hour,
             dict(exporters.around_hour(hour)),
         )
+        energy = self._energy(rows["devices"], devices, nodes.by_instance_id(), hour)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
         claiming = [
             pods.with_owner_and_labels(pod)
@@ -176,6 +178,7 @@ class PrometheusReader:
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
+            energy=energy,
         )
 
     def _extend_across_gaps(
@@ -328,6 +331,17 @@ class PrometheusReader:
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for selector in self._queries.device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR), window)
+
+    def _energy(
+        self, rows: RowsByStatistic, devices: Sequence[DeviceSeries], names: Mapping[str, str], hour: datetime
+    ) -> tuple[EnergySeries, ...]:
+        """The energy of GPUs; nothing more is queried where no exporter measures it."""
+        table = EnergyTable(rows, names)
+        for label, samples in table.needing_raw_samples(devices).items():
+            for values in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+                selector = self._queries.energy_selector(label, values)
+                table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR))
+        return tuple(table.series())
 
     def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
         """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`)."""
