@@ -78,7 +78,7 @@ class _EnergyBuilder:
         energy.unattributed += tolerance
         for index in shares:
             key = on_node[index].pod.id, on_node[index].resource
-            if minutes_in(overlap((on_node[index].start, on_node[index].end), *spans[:1])) and self._has_labels(node):
+            if self._has_labels(node):
                 energy.lines[key] = energy.lines.get(key, ZERO_AMOUNT) + tolerance
         for start, end in (piece for span in spans for piece in split_at(span, edges)):
             drawn = ToleratedAmount(power.joules(start, end) / JOULES_PER_KWH)
@@ -111,7 +111,7 @@ class _EnergyBuilder:
     def _tolerance(self, node: Node, power: GpuPower, holders: Sequence[PodAllocation]) -> Fraction:
         """The most kWh by which scrapes may misplace a GPU's energy: full power in the time of every change."""
         interval = self._bounds.device_interval(node)
-        near = (self._window[0] - max(interval, _LOOKBACK_MINUTES), self._window[1] + interval)
+        near = (self._window[0] - max(interval, Fraction(_LOOKBACK_MINUTES)), self._window[1] + interval)
         minutes = ZERO
         for holder in holders:
             minutes += self._bounds.start_bound(holder) + self._bounds.end_bound(holder, interval)

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
-from gpucost_cli.doctor.signals import Signal, signals_by_family, usual_scale
+from gpucost_cli.doctor.signals import ENERGY_COUNTER, ENERGY_METRICS, Signal, signals_by_family, usual_scale
 
 _TOLERANCE_UNDER_MIG = Decimal(2)
 """Under MIG, profiling ratios can be somewhat above 1 (NVIDIA/DCGM#152), unlike percentages of a busy GPU."""
@@ -94,6 +94,25 @@ def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
             f"dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
         )
     yield context.check("signal under MIG", usable[0].name, "recommended", fault)
+
+
+def check_energy(context: CheckContext) -> Iterable[Check]:
+    """Check whether the energy of GPUs is measured: by a counter, or by their power."""
+    facts = context.facts
+    if not facts.gpu_devices:
+        return
+    if not context.settings.energy.enabled:
+        yield context.check("energy", ENERGY_COUNTER, "optional", status="not needed", series=0)
+        return
+    metric = next((name for name in ENERGY_METRICS if facts.has_series_of_any(name)), None)
+    fault = None
+    if metric is None:
+        fault = Fault(
+            "neither the energy nor the power of GPUs has series: energy and emissions are unknown",
+            f"dcgm-exporter: counters (-f, or Helm's customMetrics): {ENERGY_COUNTER}, counter, energy in mJ",
+        )
+    note = None if metric == ENERGY_COUNTER else "energy is computed from power; a gap in its samples is unknown"
+    yield context.check("energy", metric or ENERGY_COUNTER, "optional", fault, note=note if metric else None)
 
 
 def _missing_signal(configured: Signal, fallbacks: list[Signal]) -> Fault:

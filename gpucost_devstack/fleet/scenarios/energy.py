@@ -11,7 +11,7 @@ from gpucost_devstack.fleet.builders import (
 )
 from gpucost_devstack.fleet.hardware import resource_of_profile
 from gpucost_devstack.fleet.power import ENERGY_COUNTER, POWER_GAUGE
-from gpucost_devstack.fleet.scenario import GPU, Exporter, Interval, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import FOREVER, GPU, Exporter, Interval, Node, Pod, Scenario
 from gpucost_devstack.fleet.scenarios.sharing import constant_use, container_request
 from gpucost_devstack.fleet.scraping import Scraping
 
@@ -90,7 +90,7 @@ def _shared_gpu_scenarios() -> Iterator[Scenario]:
             [index],
             constant_use(f"0.{index + 2}"),
             requests=container_request(resource_of_profile(devices[index].profile)),
-            **({"bound_at": 15} if index == 3 else {}),
+            bound_at=15 if index == 3 else FOREVER[0],
         )
         for index in (0, 2, 3)
     ]

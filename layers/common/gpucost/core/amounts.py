@@ -162,6 +162,8 @@ class Costs(Amounts, frozen=True, gc=False):
     """What the GPUs drew while they were allocated, as far as it was measured."""
     energy_gpu_hours: int = 0
     """Allocated GPU-hours whose energy was measured; 0 where the energy is unknown."""
+    unused_energy_kwh: int = 0
+    """The energy of lines without any use in their hour: of GPUs that were held and idle all the time."""
     co2e_kg: int = 0
     """Location-based emissions of this energy."""
     energy_without_factor_kwh: int = 0
@@ -175,7 +177,7 @@ class Costs(Amounts, frozen=True, gc=False):
         """Return the amounts as published: money is None without a price, and energy where it was not measured."""
         amounts = super().published_amounts()
         if not self.energy_gpu_hours:
-            return (*amounts[:-4], None, None, None, None)
+            return (*amounts[:-5], *[None] * 5)
         if 0 < self.energy_without_factor_kwh == self.energy_kwh:
             return (*amounts[:-2], None, amounts[-1])
         return amounts
@@ -209,7 +211,9 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
     device_energy_gpu_hours: int = 0
     """GPU-hours whose energy was measured, held or not; 0 where the energy is unknown."""
     device_co2e_kg: int = 0
+    """Emissions of the energy of all GPUs: those of lines + idle + unattributed."""
     idle_co2e_kg: int = 0
+    unattributed_co2e_kg: int = 0
     device_energy_without_factor_kwh: int = 0
     """Energy in regions without an emission factor: not part of any `_co2e_kg`."""
 
@@ -221,9 +225,9 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
         """Return the amounts as published: money is None without a price, and energy where it was not measured."""
         amounts = super().published_amounts()
         if not self.device_energy_gpu_hours:
-            return (*amounts[:-7], *[None] * 7)
+            return (*amounts[:-8], *[None] * 8)
         if 0 < self.device_energy_without_factor_kwh == self.device_energy_kwh:
-            return (*amounts[:-3], None, None, amounts[-1])
+            return (*amounts[:-4], None, None, None, amounts[-1])
         return amounts
 
     def idle(self) -> "Idle":

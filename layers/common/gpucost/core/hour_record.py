@@ -87,6 +87,7 @@ class Line(NamedTuple):
         Unobserved use adds to unmeasured and not to effective. A line without a price adds its GPU-hours to unpriced
         and no money.
         """
+        is_unused = self.effective_gpu_hours == 0 and not self.unmeasured_gpu_hours
         return Costs(
             allocated_gpu_hours=self.allocated_gpu_hours,
             effective_gpu_hours=self.effective_gpu_hours or 0,
@@ -98,6 +99,7 @@ class Line(NamedTuple):
             unpriced_gpu_hours=self.allocated_gpu_hours if self.allocated_usd is None else 0,
             energy_kwh=self.energy_kwh or 0,
             energy_gpu_hours=self.energy_gpu_hours or 0,
+            unused_energy_kwh=(self.energy_kwh or 0) if is_unused else 0,
             co2e_kg=self.co2e_kg or 0,
             energy_without_factor_kwh=(self.energy_kwh or 0) if self.co2e_kg is None else 0,
         )

@@ -187,6 +187,7 @@ def _with_energy(
         device_energy_gpu_hours=to_fixed_point(Fraction(node.measured_gpu_ms, HOUR_MS)),
         device_co2e_kg=emitted,
         idle_co2e_kg=emissions[-2],
+        unattributed_co2e_kg=emissions[-1],
         device_energy_without_factor_kwh=total if factor is None else 0,
     )
 
