@@ -132,12 +132,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
         nodes=None
         if accounts is None
         else tuple(
-            NodeUsage(
-                nodes[row[0]],
-                IntervalMs(row[1], row[2]),
-                **dict(zip(_NODE_AMOUNTS, map(Fraction, row[3:]), strict=True)),
-            )
-            for row in _rows(accounts)
+            NodeUsage(nodes[row[0]], IntervalMs(row[1], row[2]), *map(Fraction, row[3:])) for row in _rows(accounts)
         ),
         notes=tuple(document["notes"]),
     )

@@ -122,11 +122,11 @@ def _draws_of_counter(samples: Sequence[tuple[int, Fraction]], window: IntervalM
     draws: list[_Draw] = []
     lengths = sorted(later - time for (time, _), (later, _) in pairwise(samples))
     for (time, value), (later_time, later_value) in pairwise(samples):
-        if later_time <= window.start or time >= window.end:
+        if not window.start < later_time <= window.end:
             continue
         joules = later_value - value if later_value >= value else later_value
         if 1000 * joules <= MAX_WATTS * (later_time - time):
-            draws.append(_Draw(IntervalMs(max(time, window.start), min(later_time, window.end)), joules))
+            draws.append(_Draw(IntervalMs(max(time, window.start), later_time), joules))
     if draws and 2 * (window.end - draws[-1].time.end) <= 3 * lengths[len(lengths) // 2]:
         draws[-1] = _Draw(IntervalMs(draws[-1].time.start, window.end), draws[-1].joules)
     return draws

@@ -3,7 +3,7 @@
 Amounts are exact `Fraction`s of physical-GPU milliseconds; `gpucost.core.pricing.rating` adds prices and rounds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
@@ -125,7 +125,7 @@ class NodeUsage:
     unobserved_gpu_ms: Fraction = Fraction(0)
     excess_gpu_ms: Fraction = Fraction(0)
     """Held in excess of the physical GPUs: the metrics contradict each other."""
-    energy: NodeEnergy | None = None
+    energy: NodeEnergy | None = field(default=None, kw_only=True)
     """The energy of its GPUs; None if it was not measured."""
 
     @property
