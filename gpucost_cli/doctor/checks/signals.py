@@ -97,22 +97,21 @@ def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
 
 
 def check_energy(context: CheckContext) -> Iterable[Check]:
-    """Check whether the energy of GPUs is measured: by a counter, or by their power."""
+    """Check whether the energy of GPUs is measured: by a counter, or by their power. It need not be."""
     facts = context.facts
     if not facts.gpu_devices:
         return
-    if not context.settings.energy.enabled:
-        yield context.check("energy", ENERGY_COUNTER, "optional", status="not needed", series=0)
-        return
     metric = next((name for name in ENERGY_METRICS if facts.has_series_of_any(name)), None)
-    fault = None
-    if metric is None:
-        fault = Fault(
-            "neither the energy nor the power of GPUs has series: energy and emissions are unknown",
-            f"dcgm-exporter: counters (-f, or Helm's customMetrics): {ENERGY_COUNTER}, counter, energy in mJ",
+    if metric is None or not context.settings.energy.enabled:
+        reason = (
+            f"energy and emissions are unknown: add {ENERGY_COUNTER} to dcgm-exporter's counters to measure them"
+            if context.settings.energy.enabled
+            else "the settings turn energy off (energy.enabled: false)"
         )
-    note = None if metric == ENERGY_COUNTER else "energy is computed from power; a gap in its samples is unknown"
-    yield context.check("energy", metric or ENERGY_COUNTER, "optional", fault, note=note if metric else None)
+        yield context.check("energy", ENERGY_COUNTER, "optional", note=reason, status="not needed", series=0)
+        return
+    note = "energy is computed from power, and unknown in gaps of its samples" if metric != ENERGY_COUNTER else None
+    yield context.check("energy", metric, "optional", note=note)
 
 
 def _missing_signal(configured: Signal, fallbacks: list[Signal]) -> Fault:
