@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
+from authoring.emission_factors import parse_factors, render_table
 from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import HourRecord, Line
@@ -15,7 +17,8 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.energy import gpu_energies
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import EnergySeries, Observation
-from gpucost.core.pricing.emissions import KG_PER_KWH, Emissions
+from gpucost.core.pricing.emission_factor_table import KG_PER_KWH
+from gpucost.core.pricing.emissions import Emissions
 from gpucost.core.pricing.node_costs import Pricing
 from tests.core.generated_observations import cluster_observations, metering_rules
 from tests.core.single_node_cluster import MINUTE, START, device, node, observation
@@ -206,3 +209,17 @@ def test_energy_of_lines_idle_and_unattributed_add_up(observed: Observation, met
     assert _sum(lines, "co2e_kg") + emitted_without_pods == capacity.device_co2e_kg
     assert min(capacity.idle_energy_kwh, capacity.unattributed_energy_kwh) >= 0
     assert all(line.energy_gpu_hours is None or line.energy_gpu_hours <= line.allocated_gpu_hours for line in lines)
+
+
+def test_table_is_read_from_its_source() -> None:
+    """Tons per kWh become kg, and a region may refer to the grid of its NERC region."""
+    regions = "  PUE_AVG: 1.135,\n    [AWS_REGIONS.US_EAST_1]: US_NERC_REGIONS_EMISSIONS_FACTORS.SERC,\n"
+    regions += "    [AWS_REGIONS.EU_WEST_3]: 0.0000511,\n    [AWS_REGIONS.UNKNOWN]: 0.00039278188, // average\n"
+    pue, factors = parse_factors(regions, "  RFC: 0.000410608,\n  SERC: 0.000379069,\n")
+    assert pue == Decimal("1.135")
+    assert factors == {"us-east-1": Decimal("0.379069"), "eu-west-3": Decimal("0.0511")}
+    table: dict[str, Any] = {}
+    exec(render_table("abc", "2024-03-25", pue, factors), table)
+    assert table["KG_PER_KWH"] == {"eu-west-3": "0.0511", "us-east-1": "0.379069"}
+    with pytest.raises(ValueError, match="not those of Cloud Carbon Footprint"):
+        parse_factors("", "")
