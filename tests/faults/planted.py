@@ -149,7 +149,7 @@ FAULTS = (
     Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods_with_claims(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
     Fault("each pod of a shared claim is credited with all of its use", f"{PACKAGE}/core/metering/claims.py", '"sharing", count)', '"whole")', CLAIM_TESTS),
     Fault("energy: copies of a GPU's counter are added up", f"{PACKAGE}/core/metering/energy.py", "Fraction(max(increases))", "Fraction(sum(increases))", ENERGY_TESTS),
-    Fault("energy: a counter that started again is subtracted", f"{PACKAGE}/core/metering/energy.py", "later_value - value if later_value >= value else later_value", "abs(later_value - value)", ENERGY_TESTS),
+    Fault("energy: a counter that started again is subtracted", f"{PACKAGE}/core/metering/energy.py", "later_joules - joules_then if later_joules >= joules_then else later_joules", "abs(later_joules - joules_then)", ENERGY_TESTS),
     Fault("energy: a pod gets the whole hour of its GPU", f"{PACKAGE}/core/metering/energy.py", "joules, measured_ms = energy.during(piece)", "joules, measured_ms = energy.during(time)", ENERGY_TESTS),
     Fault("energy: each sharer of a GPU gets all of it", f"{PACKAGE}/core/metering/energy.py", "joules * holder.gpus / held_gpus", "joules", ENERGY_TESTS),
     Fault("energy: an idle GPU is not attributed", f"{PACKAGE}/core/metering/energy.py", "        if not present:\n", "        if False:\n", ENERGY_TESTS),

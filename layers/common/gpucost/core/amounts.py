@@ -215,7 +215,7 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
     idle_co2e_kg: int = 0
     unattributed_co2e_kg: int = 0
     device_energy_without_factor_kwh: int = 0
-    """Energy in regions without an emission factor: not part of any `_co2e_kg`."""
+    """Energy in regions without an emission factor: not part of any emissions."""
 
     def has_price(self) -> bool:
         """Whether any capacity has a price."""

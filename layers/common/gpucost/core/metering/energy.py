@@ -1,6 +1,6 @@
 """Energy: what each pod's GPUs drew while it held them, from the energy counters or the power of GPUs.
 
-No exporter measures the power of a pod or of a MIG device: each series has the value of the whole GPU. So a GPU's
+No exporter measures the power of a pod or of a MIG device: each series is that of the whole GPU. So a GPU's
 energy of a time is divided among those that hold a part of it at that time, in proportion to what they hold.
 """
 
@@ -28,14 +28,14 @@ from gpucost.core.metering.usage import NodeEnergy, PodUsage
 
 ENERGY_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 """Millijoules since the driver was loaded (DCGM 4.6.0, dcgm_fields.h: "Total energy consumption for the GPU in mJ since
-the driver was last reloaded"). DCGM reads it of the GPU only. In MIG mode, dcgm-exporter 4.6.0 copies a GPU's value to
-each MIG device (`monitorAllGPUInstances`; its issues 257 and 317), and under virtual GPUs to each sharer."""
+the driver was last reloaded"). DCGM reads it of the GPU only. In MIG mode, dcgm-exporter 4.6.0 copies a GPU's figure to
+each MIG device (its issues 257 and 317), and under virtual GPUs to each sharer."""
 POWER_GAUGES = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS")
 """Watts, of the GPU only. The second is DCGM 4.6's new name of the field."""
 JOULES_PER_COUNT = Decimal("0.001")
 JOULES_PER_KWH = 3_600_000
 MAX_WATTS = 10_000
-"""More than any GPU draws. What exceeds it is not energy: two exporters read one counter at different times, or a
+"""More than any GPU draws. What exceeds it is not energy: exporters read a counter at different times, or a
 sample is wrong."""
 ZERO = Fraction(0)
 GpuKey = tuple[str, str]
@@ -112,19 +112,19 @@ def _joined_samples(copies: Sequence[EnergySeries]) -> list[tuple[int, Fraction]
     by_source: dict[str, dict[int, Fraction]] = {}
     for copy in copies:
         samples = by_source.setdefault(copy.scrape_target.split("/", 1)[0], {})
-        for time, value in copy.samples or ():
-            if value.is_finite() and value >= 0:
-                samples[time] = max(samples.get(time, ZERO), Fraction(value))
+        for time, reading in copy.samples or ():
+            if reading.is_finite() and reading >= 0:
+                samples[time] = max(samples.get(time, ZERO), Fraction(reading))
     return sorted(max((by_source[source] for source in sorted(by_source)), key=len, default={}).items())
 
 
 def _draws_of_counter(samples: Sequence[tuple[int, Fraction]], window: IntervalMs) -> list[_Draw]:
     draws: list[_Draw] = []
     lengths = sorted(later - time for (time, _), (later, _) in pairwise(samples))
-    for (time, value), (later_time, later_value) in pairwise(samples):
+    for (time, joules_then), (later_time, later_joules) in pairwise(samples):
         if not window.start < later_time <= window.end:
             continue
-        joules = later_value - value if later_value >= value else later_value
+        joules = later_joules - joules_then if later_joules >= joules_then else later_joules
         if 1000 * joules <= MAX_WATTS * (later_time - time):
             draws.append(_Draw(IntervalMs(max(time, window.start), later_time), joules))
     if draws and 2 * (window.end - draws[-1].time.end) <= 3 * lengths[len(lengths) // 2]:
@@ -154,7 +154,7 @@ def attribute_energy(
 ) -> dict[NodeKey, NodeEnergy]:
     """Add their GPUs' energy to holdings, and return that of each node.
 
-    A GPU's energy is idle while no pod holds it, if all pods with GPUs of the node have known devices then.
+    A GPU's energy is idle while no pod holds it, if the devices of all pods on the node are clear then.
 
     Args:
         energies: of every GPU.
@@ -170,12 +170,13 @@ def attribute_energy(
             holders_of.setdefault(device.key[:2], []).append(_holder(holdings[index], device, devices))
     nodes: dict[NodeKey, NodeEnergy] = {}
     for gpu, energy in energies.items():
-        name = gpu[0]
+        name = _node_of_gpu(gpu, holders_of.get(gpu, ()), lifecycles)
+        holders = [holder for holder in holders_of.get(gpu, ()) if holder.holding.node.name == name]
         presences = [(lifecycle.node.provider_id, lifecycle.present) for lifecycle in lifecycles.get(name, ())]
         for provider_id, present in presences or [("", window)]:
             key = name, provider_id
             node = nodes.setdefault(key, NodeEnergy())
-            _attribute(energy, holders_of.get(gpu, ()), present, unknown_holders.get(key, ()), node)
+            _attribute(energy, holders, present, unknown_holders.get(key, ()), node)
     return {key: node for key, node in nodes.items() if node.measured_gpu_ms}
 
 
@@ -197,6 +198,12 @@ def _holder(holding: PodUsage, device: DeviceHour, devices: Sequence[DeviceHour]
     labels = set(labeled_pods_of_holding(holding, device))
     labeled = union(sample.time for sample in device.samples if not labels.isdisjoint(sample.utilization_by_pod))
     return _Holder(holding, holding.share.gpus_per_unit, [time.overlap(holding.held) for time in labeled])
+
+
+def _node_of_gpu(gpu: GpuKey, holders: Sequence[_Holder], lifecycles: Mapping[str, Sequence[NodeLifecycle]]) -> str:
+    """Return the name of a GPU's node; that of its pods if its exporter does not name a node."""
+    names = {holder.holding.node.name for holder in holders}
+    return names.pop() if gpu[0] not in lifecycles and len(names) == 1 else gpu[0]
 
 
 def _attribute(

@@ -143,7 +143,7 @@ class EnergySeries(NamedTuple):
     scrape_target: ScrapeTarget
     is_counter: bool
     increase: Decimal | None
-    """A counter's increase over the hour in joules; None if only single samples tell it."""
+    """A counter's increase over the hour in joules; None if single samples are needed."""
     samples: tuple[tuple[int, Decimal], ...] | None = None
     """Times and values in joules, or in watts of a series that is no counter; from before the hour to its end."""
 

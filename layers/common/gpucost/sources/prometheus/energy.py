@@ -30,10 +30,10 @@ class EnergyTable:
         self._raw: dict[_GpuKey, list[EnergySeries]] = {}
         for statistic, statistic_rows in rows.items():
             if statistic == ENERGY:
-                self._increases += [(self._key(labels), labels, value) for labels, value in statistic_rows]
+                self._increases += [(self._key(labels), labels, increase) for labels, increase in statistic_rows]
             elif statistic.startswith(f"{ENERGY} "):
                 self._sample_counts += [
-                    (self._key(labels), labels, to_sample_count(value)) for labels, value in statistic_rows
+                    (self._key(labels), labels, to_sample_count(count)) for labels, count in statistic_rows
                 ]
 
     def needing_raw_samples(self, devices: Iterable[DeviceSeries]) -> dict[str, dict[str, int]]:
@@ -50,9 +50,9 @@ class EnergyTable:
         usual = ((key, labels, _USUAL_SAMPLES) for key, labels, _ in self._increases)
         for key, labels, count in (*self._sample_counts, *usual):
             if key in keys:
-                label, value = device_matcher(labels)
-                by_value = samples.setdefault(label, {})
-                by_value[value] = by_value.get(value, 0) + count
+                label, name = device_matcher(labels)
+                by_name = samples.setdefault(label, {})
+                by_name[name] = by_name.get(name, 0) + count
         return samples
 
     def add_raw_samples(self, series: Iterable[Series]) -> None:
@@ -60,17 +60,17 @@ class EnergyTable:
         for labels, samples in series:
             is_counter = labels["__name__"] == ENERGY_COUNTER
             factor = JOULES_PER_COUNT if is_counter else Decimal(1)
-            values = tuple((time, parse_number(value) * factor) for time, value in samples)
+            readings = tuple((time, parse_number(text) * factor) for time, text in samples)
             key = self._key(labels)
             self._raw.setdefault(key, []).append(
-                EnergySeries(*key, scrape_target(labels), is_counter, increase=None, samples=values)
+                EnergySeries(*key, scrape_target(labels), is_counter, increase=None, samples=readings)
             )
 
     def series(self) -> Sequence[EnergySeries]:
         """The series for metering. Of GPUs with raw samples, only series that have them."""
         increases = [
-            EnergySeries(*key, scrape_target(labels), is_counter=True, increase=value * JOULES_PER_COUNT)
-            for key, labels, value in self._increases
+            EnergySeries(*key, scrape_target(labels), is_counter=True, increase=increase * JOULES_PER_COUNT)
+            for key, labels, increase in self._increases
             if key not in self._raw
         ]
         return [*increases, *(copy for copies in self._raw.values() for copy in copies)]
