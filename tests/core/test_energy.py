@@ -95,7 +95,7 @@ def test_time_before_the_first_and_after_the_last_sample_is_unknown() -> None:
     assert drawn([]) == (0, 0)
 
 
-def test_two_jobs_with_one_counter_do_not_look_as_if_it_fell() -> None:
+def test_two_jobs_with_the_same_counter_do_not_look_as_if_it_fell() -> None:
     first = counter(*((minute, 600 * minute) for minute in range(0, 61)))
     late = counter(*((minute + 0.1, 600 * minute - 300) for minute in range(0, 60)), target="e/other")
     assert drawn([first, late]) == (36_000, 60)
@@ -159,7 +159,7 @@ def test_energy_of_an_unknown_region_has_no_emissions() -> None:
     assert capacity_of(record).figures()["device_co2e_kg"] is None
 
 
-def test_emission_factor_of_zero_is_known() -> None:
+def test_emission_factor_of_zero_is_valid() -> None:
     rules = replace(RULES, emissions=Emissions(kg_per_kwh_by_cluster={"c": Decimal(0)}))
     (line,) = attributed(with_energy(increased(KWH)), rules).lines
     assert line.co2e_kg == 0
