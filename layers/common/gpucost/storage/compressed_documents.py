@@ -41,8 +41,9 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
 
 
 def groups_document(groups: CostsByKey[tuple[str, str]]) -> dict[str, Any]:
-    """Return an hour's costs by (business unit, namespace) as JSON types."""
-    return {"groups": [[unit, namespace, *astuple(costs)] for (unit, namespace), costs in groups.items()]}
+    """Return an hour's costs by (business unit, namespace) as JSON types, without amounts that all of them lack."""
+    count = max((len(_amounts(costs)) for costs in groups.values()), default=0)
+    return {"groups": [[unit, namespace, *astuple(costs)[:count]] for (unit, namespace), costs in groups.items()]}
 
 
 def totals_document(totals: Totals | None) -> list[Any] | None:
@@ -90,7 +91,7 @@ def _groups(document: dict[str, Any]) -> CostsByKey[tuple[str, str]]:
     if not document["groups"]:
         return CostsByKey()
     units, namespaces, *columns = zip(*document["groups"], strict=True)
-    added = [[0] * len(units)] * (len(Costs.names()) - len(columns))  # amounts that were added since it was written
+    added = [[0] * len(units)] * (len(Costs.names()) - len(columns))  # amounts that all rows lack
     return CostsByKey(zip(units, namespaces, strict=True), [*columns, *added])
 
 
