@@ -6,9 +6,12 @@ All of `doctor` reads the catalog of signals through this module, so that a chan
 from collections.abc import Sequence
 from decimal import Decimal
 
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.signals import NEURON_SIGNAL, PROCESS_FAMILY, SIGNALS, Signal, signals_by_preference
 
 __all__ = [
+    "ENERGY_COUNTER",
+    "ENERGY_METRICS",
     "NEURON_SIGNAL",
     "Signal",
     "all_signal_names",
@@ -17,6 +20,9 @@ __all__ = [
     "signals_by_rank",
     "usual_scale",
 ]
+
+ENERGY_METRICS = (ENERGY_COUNTER, *POWER_GAUGES)
+"""The metrics of energy, in order of preference."""
 
 
 def signals_by_rank(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
+from tests.system.timeline import Timeline
 
 
 def test_missing_signal_and_its_fallback_are_findings(examined: Examine) -> None:
@@ -301,3 +303,22 @@ def test_reserved_gpus_without_labels_or_annotations_are_findings(examined: Exam
     sharer = {"namespace": "team", "pod": "quarter", "uid": "uid-quarter"}
     cluster.add("kube_pod_annotations", annotation_gpu_fraction="0.25", **sharer, **KSM)
     assert not [check for check in examined(cluster).checks if check.status == "faulty"]
+
+
+def test_doctor_says_how_energy_is_measured(examined: Examine) -> None:
+    def energy(cluster: Timeline) -> tuple[str, str, str]:
+        check = named(examined(cluster), "energy")
+        return check.metric, check.status, check.finding or ""
+
+    assert energy(healthy()) == (
+        ENERGY_COUNTER,
+        "not needed",
+        f"energy and emissions are unknown: add {ENERGY_COUNTER} to dcgm-exporter's counters to measure them",
+    )
+    power = healthy()
+    power.families[POWER_GAUGES[0]] = [line.replace(GR, POWER_GAUGES[0]) for line in power.families[GR]]
+    metric, status, finding = energy(power)
+    assert (metric, status) == (POWER_GAUGES[0], "found")
+    assert "unknown in gaps" in finding
+    power.families[ENERGY_COUNTER] = [line.replace(GR, ENERGY_COUNTER) for line in power.families[GR]]
+    assert energy(power) == (ENERGY_COUNTER, "found", "")

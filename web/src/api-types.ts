@@ -766,6 +766,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Business Unit */
             business_unit: string;
         };
@@ -852,6 +877,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
         };
         /**
          * CostRow
@@ -900,6 +950,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /**
              * Idle Gpu Hours
              * @description Share of idle GPU-hours; null if not known
@@ -1196,6 +1271,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number | null;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Capacity Gpu Hours */
             capacity_gpu_hours: number | null;
             /** Unallocated Gpu Hours */
@@ -1218,6 +1318,46 @@ export interface components {
             residual_usd: number | null;
             /** Unpriced Capacity Gpu Hours */
             unpriced_capacity_gpu_hours: number | null;
+            /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
             /**
              * Start
              * Format: date-time
@@ -1315,6 +1455,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number | null;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Capacity Gpu Hours */
             capacity_gpu_hours: number | null;
             /** Unallocated Gpu Hours */
@@ -1337,6 +1502,46 @@ export interface components {
             residual_usd: number | null;
             /** Unpriced Capacity Gpu Hours */
             unpriced_capacity_gpu_hours: number | null;
+            /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
         };
         /**
          * ForecastResponse
@@ -1496,6 +1701,21 @@ export interface components {
              */
             unmeasured_gpu_hours: number;
             /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
              * Allocated Usd
              * @description Cost of the allocated GPU-hours
              * @example 61.714285714286
@@ -1638,6 +1858,31 @@ export interface components {
              */
             unpriced_gpu_hours: number;
             /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
+            /**
              * Idle Gpu Hours
              * @description Share of idle GPU-hours; null if not known
              */
@@ -1717,6 +1962,21 @@ export interface components {
              * @description Allocated GPU-hours without a utilization measurement
              */
             unmeasured_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
             /**
              * Allocated Usd
              * @description Cost of the allocated GPU-hours
@@ -1988,6 +2248,46 @@ export interface components {
             /** Unpriced Capacity Gpu Hours */
             unpriced_capacity_gpu_hours: number;
             /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
+            /**
              * Billed Usd
              * @description Amount on the bill for this instance, if its cost is a blended price
              */
@@ -2089,6 +2389,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number | null;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
         };
         /**
          * OpenCostAllocation
@@ -2314,6 +2639,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /**
              * Start
              * Format: date-time
@@ -2942,6 +3292,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Cluster */
             cluster: string;
             /** Namespace */
@@ -3172,6 +3547,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Cluster */
             cluster: string;
             /** Namespace */

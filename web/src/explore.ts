@@ -40,7 +40,9 @@ export type Measure =
   | "unmeasured_usd"
   | "cost_usd"
   | "allocated_gpu_hours"
-  | "effective_gpu_hours";
+  | "effective_gpu_hours"
+  | "energy_kwh"
+  | "co2e_kg";
 
 export const MEASURES: Readonly<Record<Measure, string>> = {
   allocated_usd: "Allocated cost",
@@ -50,6 +52,8 @@ export const MEASURES: Readonly<Record<Measure, string>> = {
   cost_usd: "Cost with idle",
   allocated_gpu_hours: "GPU-hours",
   effective_gpu_hours: "Used GPU-hours",
+  energy_kwh: "Energy (kWh)",
+  co2e_kg: "Emissions (kg CO2e)",
 };
 
 export const isMoney = (measure: Measure) => measure.endsWith("_usd");

@@ -181,6 +181,14 @@ function Shown(props: ViewData) {
         <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
         <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
         <Stat name="Utilization" value={percent(utilization(total))} note="of measured GPU-hours" />
+        {total.energy_kwh !== null && (
+          <Stat
+            name="Energy (kWh)"
+            value={roundHours(total.energy_kwh)}
+            note={`${roundHours(total.co2e_kg)} kg CO2e`}
+            testId="energy"
+          />
+        )}
       </dl>
       <UnpricedNote totals={total} />
       <Section

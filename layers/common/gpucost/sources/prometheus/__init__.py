@@ -40,6 +40,7 @@ def metrics_reader(
             cluster.selector,
             [[*preferred, NEURON_SIGNAL], *fallbacks],
             trusted_series=TrustedSeries.from_settings(cluster.sources),
+            measures_energy=settings.energy.enabled,
         ),
         cluster=cluster.name,
         clock=clock,

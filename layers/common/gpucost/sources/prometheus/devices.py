@@ -167,18 +167,12 @@ class DeviceTable:
         return self._by_labels.get(_series_key(name, labels)) or self._add_row(name, labels)
 
     def _add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
-        device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
+        device = (node_name(labels, self._nodes), gpu_uuid(labels), labels.get("GPU_I_ID", ""))
         row = _DeviceSeriesRow(self._signals[name], labels, device, scrape_target(labels), labeled_pod(labels))
         self._rows.append(row)
         if self._by_labels:
             self._by_labels[_series_key(name, labels)] = row
         return row
-
-    def _node(self, labels: Labels) -> str:
-        if labels.get("instance_id"):
-            return self._nodes.get(labels["instance_id"], labels["instance_id"])
-        names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
-        return next((name for name in names if name in self._nodes), names[0] if names else "")
 
     def _series(self, row: _DeviceSeriesRow) -> DeviceSeries:
         node, uuid, mig_instance = row.key
@@ -255,7 +249,21 @@ def batches_of_label_values(samples: Mapping[str, int], max_samples: int, max_na
         yield batch
 
 
-def _uuid(labels: Labels) -> str:
+def node_name(labels: Labels, nodes: Mapping[str, str]) -> str:
+    """The name of a device's node.
+
+    Args:
+        labels: of the device's series.
+        nodes: names of nodes, by name and by EC2 instance id.
+    """
+    if labels.get("instance_id"):
+        return nodes.get(labels["instance_id"], labels["instance_id"])
+    names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
+    return next((name for name in names if name in nodes), names[0] if names else "")
+
+
+def gpu_uuid(labels: Labels) -> str:
+    """What identifies a GPU or NeuronCore on its node."""
     core = labels.get("neuroncore")
     if core is not None:
         return f"neuroncore-{core}"
