@@ -150,7 +150,7 @@ def test_energy_that_was_not_measured_is_null() -> None:
     assert {figures[name] for name in figures if "energy" in name or "co2e" in name} == {None}
 
 
-def test_energy_of_a_gpu_without_samples_is_null_beside_others() -> None:
+def test_energy_of_a_gpu_without_samples_is_null() -> None:
     record = attributed(with_energy(increased(KWH, "GPU-1")))
     assert [line.energy_kwh for line in record.lines] == [None]
     assert capacity_of(record).device_energy_kwh == capacity_of(record).idle_energy_kwh == 10**12
