@@ -418,6 +418,13 @@ export interface components {
              * @description Ids of the active silences that match the alert
              */
             silenced_by: string[];
+            /**
+             * Summary
+             * @description The last notification in a sentence; null if there was none
+             */
+            summary: string | null;
+            /** @description The last notification, with the newest figures; null while pending, or if it was muted */
+            notification: components["schemas"]["AlertEvent"] | null;
         };
         /**
          * AlertEvent
@@ -670,7 +677,7 @@ export interface components {
             /**
              * Known Until
              * Format: date-time
-             * @description End of the hours whose cost counts as spent
+             * @description End of the newest hour that all clusters have published. Later hours are projected
              */
             known_until: string;
             /**
@@ -1382,7 +1389,7 @@ export interface components {
             hours_unknown: number;
             /**
              * Projected Usd
-             * @description Cost at the period's end; null with less than two weeks of history
+             * @description Cost at the period's end by the pattern of past weeks; null with less than two weeks of history
              */
             projected_usd: number | null;
             /** Low Usd */
@@ -1397,6 +1404,11 @@ export interface components {
             interval_percent: number;
             /** @description How often the actual cost was between low and high; null if the history is too short */
             backtest: components["schemas"]["BacktestFigures"] | null;
+            /**
+             * Run Rate Usd
+             * @description Cost at the period's end if hours without figures cost as much as the others, as budget alerts and /v1/budgets project it; null with less than a day of hours, or without half of them
+             */
+            run_rate_usd: number | null;
             /**
              * Budget Usd
              * @description From the settings' budget rules; three months' for a quarter
@@ -1529,7 +1541,9 @@ export interface components {
         };
         /**
          * HourRowModel
-         * @description The state of one cluster-hour. `missing` means that it was never published.
+         * @description The state of one cluster-hour.
+         *
+         *     `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
          */
         HourRowModel: {
             /** Cluster */
@@ -1543,7 +1557,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "complete" | "provisional" | "incomplete" | "missing";
+            status: "complete" | "provisional" | "incomplete" | "pending" | "missing";
             coverage: components["schemas"]["HourCoverage"] | null;
             /** Version */
             version: number | null;
@@ -3224,11 +3238,11 @@ export interface operations {
     business_unit: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -3312,11 +3326,11 @@ export interface operations {
     workloads: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3404,11 +3418,11 @@ export interface operations {
     trend: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3490,11 +3504,11 @@ export interface operations {
     costs: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -3606,11 +3620,11 @@ export interface operations {
     business_units: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3680,11 +3694,11 @@ export interface operations {
     waste: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3762,11 +3776,11 @@ export interface operations {
     hours: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3836,11 +3850,11 @@ export interface operations {
     nodes: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3914,11 +3928,11 @@ export interface operations {
     restatements: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4017,11 +4031,11 @@ export interface operations {
     fleet: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -4093,11 +4107,11 @@ export interface operations {
     lines: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4183,11 +4197,11 @@ export interface operations {
     node_pools: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4257,11 +4271,11 @@ export interface operations {
     quotas: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4573,7 +4587,7 @@ export interface operations {
                 start?: string | null;
                 /** @description End of the history, exclusive; at most 100 days after start */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
             };
             header?: never;
