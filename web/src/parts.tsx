@@ -200,20 +200,30 @@ export function Help({ term }: { term: Term }) {
   const id = useId();
   const mark = useRef<HTMLButtonElement>(null);
   const box = useRef<HTMLSpanElement>(null);
-  const place = () => {
+  const [isOpen, setIsOpen] = useState(false);
+  useLayoutEffect(() => {
     const [from, to] = [mark.current?.getBoundingClientRect(), box.current];
-    if (from === undefined || to === null) return;
+    if (!isOpen || from === undefined || to === null) return;
     const { clientWidth, clientHeight } = document.documentElement;
     to.style.left = `${Math.max(8, Math.min(from.left, clientWidth - to.offsetWidth - 8))}px`;
     to.style.top = `${from.bottom + to.offsetHeight > clientHeight ? from.top - to.offsetHeight : from.bottom}px`;
-  };
+  }, [isOpen]);
   return (
     <span class="help">
-      <button type="button" ref={mark} popoverTarget={id} aria-label={`What does ${term} mean?`}>
-        ?
-      </button>
-      <span id={id} ref={box} popover="auto" role="note" onToggle={place} data-testid="help">
-        <strong>{term}</strong>: {GLOSSARY[term]} <a href={linkTo(route, "glossary")}>All terms</a>
+      <button type="button" ref={mark} popoverTarget={id} aria-label={`What does ${term} mean?`} />
+      <span
+        id={id}
+        ref={box}
+        popover="auto"
+        role="note"
+        onToggle={(event) => setIsOpen(event.newState === "open")}
+        data-testid="help"
+      >
+        {isOpen && (
+          <>
+            <strong>{term}</strong>: {GLOSSARY[term]} <a href={linkTo(route, "glossary")}>All terms</a>
+          </>
+        )}
       </span>
     </span>
   );
