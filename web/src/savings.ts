@@ -46,8 +46,10 @@ export function countsText(rows: readonly Pick<Recommendation, "kind" | "part_of
     .join(" + ");
 }
 
-/** Recommendations that differ only in the name of their workload and in numbers, largest saving first. */
-export function grouped<Row extends Pick<Recommendation, "kind" | "state" | "summary" | "subject" | "saving">>(
+/** Open recommendations that differ only in the name of their workload and in numbers, largest saving first.
+ *
+ * Others stay single: each has its own history. */
+export function grouped<Row extends Pick<Recommendation, "id" | "kind" | "state" | "summary" | "subject" | "saving">>(
   rows: readonly Row[],
 ): Row[][] {
   const groups = new Map<string, Row[]>();
@@ -55,7 +57,7 @@ export function grouped<Row extends Pick<Recommendation, "kind" | "state" | "sum
     const { workload, namespace, business_unit } = row.subject;
     const name = `${namespace ?? ""}/${workload ?? ""}`;
     const pattern = workload === null ? row.summary : row.summary.replace(name, "…").replace(/[\d.]+/g, "#");
-    const key = [row.kind, row.state, business_unit, namespace, pattern].join("\n");
+    const key = row.state === "open" ? [row.kind, business_unit, namespace, pattern].join("\n") : row.id;
     groups.set(key, [...(groups.get(key) ?? []), row]);
   }
   const sum = (group: readonly Row[]) => group.reduce((usd, { saving }) => usd + saving.usd, 0);

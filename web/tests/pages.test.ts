@@ -54,6 +54,8 @@ test("recommendations that differ only in workload and numbers are a group", () 
     });
   const rows = [about("a", 10), about("x", 15, "notebooks"), about("b", 7)];
   expect(grouped(rows)).toEqual([[rows[0], rows[2]], [rows[1]]]);
+  const verified = rows.map((row, index) => ({ ...row, id: `${index}`, state: "verified" as const }));
+  expect(grouped(verified)).toHaveLength(3);
 });
 
 test("verified savings leave out open rows and rows that others include", () => {
