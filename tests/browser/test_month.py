@@ -24,7 +24,7 @@ from gpucost.features.recommendations.model import (
 )
 from tests.browser.layout_checks import check_layouts
 from tests.browser.site import Site, deployment, numbers
-from tests.browser.tabs import Tabs, settled
+from tests.browser.tabs import Tabs, settled, violations
 from tests.records import line, record
 
 SETTINGS = """
@@ -350,6 +350,55 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
         if state == "withdrawn":
             expect(cards).to_contain_text("used more than 30% since")
     assert page.locator("main img, main b").count() == 0
+
+
+def test_savings_say_how_their_counts_add_up_and_what_a_pool_changes(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "savings?zone=utc")
+    expect(page.get_by_test_id("counts")).to_contain_text("4 open: 3 savings + 1 that adds GPUs.")
+    expect(page.get_by_role("region", name="Recommendations").get_by_role("heading", level=3)).to_have_text(
+        ["Savings", "Added GPUs"]
+    )
+    card = page.get_by_test_id("savings").locator("> li").filter(has_text="Add a node to pool gpu")
+    card.get_by_text("Evidence, risk and commands").click()
+    facts = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
+    assert facts["Nodes"] == "1 now, 0 after, in the newest day"
+    assert "GPUs" not in facts
+
+
+def test_help_mark_opens_the_glossarys_sentence(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "overview?window=48h")
+    page.get_by_role("button", name="What does cluster-hour mean?").last.click()
+    note = page.get_by_test_id("help").filter(visible=True)
+    expect(note).to_contain_text("cluster-hour: One cluster and one UTC hour")
+    assert violations(page) == []
+    note.get_by_role("link", name="All terms").click()
+    settled(page)
+    expect(page.locator("main dt").first).to_have_text("allocated")
+    expect(page.locator("main")).to_contain_text("The part of a node's price that the price split policy gives")
+    check_layouts(page)
+
+
+def test_hour_that_has_just_ended_is_being_computed_and_not_missing(visit: Callable[..., Page], site: Site) -> None:
+    """The page shows what the API says of the newest hour. Which hour that is depends on the clock."""
+    period = f"start={at(END - 3 * HOUR)}&end={at(END)}&cluster=east"
+    page = visit(site, f"health?{period}&zone=utc")
+    response = site.ask(f"hours?{period}")
+
+    def make_pending(route: Route) -> None:
+        *rows, newest = response["rows"]
+        pending = {**newest, "status": "pending", "version": None, "coverage": None, "notes": []}
+        route.fulfill(body=simplejson.dumps({**response, "rows": [*rows, pending]}), content_type="application/json")
+
+    page.route("**/v1/hours*", make_pending)
+    page.reload()
+    settled(page)
+    assert page.get_by_test_id("hours-missing").inner_text() == "0"
+    expect(page.get_by_role("region", name="Coverage by hour and source")).to_contain_text("being computed")
+    expect(page.get_by_role("region", name="What to check")).not_to_contain_text("no result")
+    page.get_by_test_id("coverage-strip").get_by_role("application").focus()
+    for _ in range(2):  # the first key selects the first hour
+        page.keyboard.press("End")
+    expect(page.locator(".readout").first).to_contain_text("being computed: the hour has just ended")
 
 
 def test_savings_are_filtered_by_kind_and_unit(visit: Callable[..., Page], site: Site) -> None:

@@ -184,7 +184,8 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
         assert page.get_by_test_id(name).inner_text() == usd(answer[f"{name}_usd"])
     workloads = demo.ask(f"/v1/business-units/vision-research/workloads?{day(demo)}")["rows"]
     assert [
-        (row["Workload"].split("\n")[0], row["Allocated"], row["Waste"].split(" ")[0]) for row in cells(page, "workloads")
+        (row["Workload"].split("\n")[0], row["Allocated"], row["Waste"].split(" ")[0])
+        for row in cells(page, "workloads")
     ] == [
         (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"]))
         for row in sorted(workloads, key=lambda row: -row["waste_usd"])
