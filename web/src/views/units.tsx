@@ -37,7 +37,7 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   return (
     <Table
       name="units"
-      caption="Costs by business unit"
+      caption={`Costs by business unit. Waste change: vs ${period.name}`}
       sort="-waste_usd"
       rows={units.rows}
       rowKey={unitOf}
@@ -50,7 +50,7 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
           (row: CostRow) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
           percent,
         ),
-        figureColumn("change", `Waste vs ${period.name}`, against, change),
+        figureColumn("change", "Waste change", against, change),
         {
           key: "trend",
           title: "Waste trend",
