@@ -418,6 +418,13 @@ export interface components {
              * @description Ids of the active silences that match the alert
              */
             silenced_by: string[];
+            /**
+             * Summary
+             * @description The last notification in a sentence; null if there was none
+             */
+            summary: string | null;
+            /** @description The last notification, with the newest figures; null while pending, or if it was muted */
+            notification: components["schemas"]["AlertEvent"] | null;
         };
         /**
          * AlertEvent
@@ -670,7 +677,7 @@ export interface components {
             /**
              * Known Until
              * Format: date-time
-             * @description End of the hours whose cost counts as spent
+             * @description End of the newest hour that all clusters have published. Later hours are projected
              */
             known_until: string;
             /**
@@ -1587,7 +1594,7 @@ export interface components {
             hours_unknown: number;
             /**
              * Projected Usd
-             * @description Cost at the period's end; null with less than two weeks of history
+             * @description Cost at the period's end by the pattern of past weeks; null with less than two weeks of history
              */
             projected_usd: number | null;
             /** Low Usd */
@@ -1602,6 +1609,11 @@ export interface components {
             interval_percent: number;
             /** @description How often the actual cost was between low and high; null if the history is too short */
             backtest: components["schemas"]["BacktestFigures"] | null;
+            /**
+             * Run Rate Usd
+             * @description Cost at the period's end if hours without figures cost as much as the others, as budget alerts and /v1/budgets project it; null with less than a day of hours, or without half of them
+             */
+            run_rate_usd: number | null;
             /**
              * Budget Usd
              * @description From the settings' budget rules; three months' for a quarter
@@ -1749,7 +1761,9 @@ export interface components {
         };
         /**
          * HourRowModel
-         * @description The state of one cluster-hour. `missing` means that it was never published.
+         * @description The state of one cluster-hour.
+         *
+         *     `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
          */
         HourRowModel: {
             /** Cluster */
@@ -1763,7 +1777,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "complete" | "provisional" | "incomplete" | "missing";
+            status: "complete" | "provisional" | "incomplete" | "pending" | "missing";
             coverage: components["schemas"]["HourCoverage"] | null;
             /** Version */
             version: number | null;
@@ -3636,11 +3650,11 @@ export interface operations {
     business_unit: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -3724,11 +3738,11 @@ export interface operations {
     workloads: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3816,11 +3830,11 @@ export interface operations {
     trend: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3902,11 +3916,11 @@ export interface operations {
     costs: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -4022,11 +4036,11 @@ export interface operations {
     business_units: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4096,11 +4110,11 @@ export interface operations {
     waste: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4178,11 +4192,11 @@ export interface operations {
     hours: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4252,11 +4266,11 @@ export interface operations {
     nodes: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4330,11 +4344,11 @@ export interface operations {
     restatements: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4433,11 +4447,11 @@ export interface operations {
     fleet: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -4509,11 +4523,11 @@ export interface operations {
     lines: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4603,11 +4617,11 @@ export interface operations {
     node_pools: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4677,11 +4691,11 @@ export interface operations {
     quotas: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4993,7 +5007,7 @@ export interface operations {
                 start?: string | null;
                 /** @description End of the history, exclusive; at most 100 days after start */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
             };
             header?: never;

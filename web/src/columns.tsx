@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { CostRow, Line, NodeRow } from "./api";
 import { PART_COLORS } from "./charts/colors";
-import { type Figure, isMeasured, money, percent, ratio, roundHours, utilization } from "./format";
+import { type Figure, isMeasured, money, ratio, roundHours, utilization, utilizationText } from "./format";
 import { type Column, Name } from "./parts";
 import { linkTo, type Route } from "./route";
 
@@ -102,7 +102,7 @@ function Bar({ row }: { row: CostRow }) {
         <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
         <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
       </span>
-      {percent(utilization(row))}
+      {utilizationText(row)}
     </>
   );
 }

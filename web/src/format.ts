@@ -70,9 +70,28 @@ interface GpuHours {
 
 const measuredHours = (row: GpuHours) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
 
-/** Effective ÷ measured GPU-hours; null if none were measured. */
+/** Least measured share of GPU-hours for a utilization or a share of waste. Less says nothing about the others. */
+const MIN_MEASURED_SHARE = 0.1;
+
+/** Whether enough of the GPU-hours is measured for a ratio. */
+export function isRepresentative(row: GpuHours): boolean {
+  return measuredHours(row) > 1e-9 && measuredHours(row) >= MIN_MEASURED_SHARE * (row.allocated_gpu_hours ?? 0);
+}
+
+/** Measured share of the allocated GPU-hours, 0 to 1. */
+export function measuredShare(row: GpuHours): number {
+  return ratio(measuredHours(row), row.allocated_gpu_hours) ?? 0;
+}
+
+/** Effective ÷ measured GPU-hours; null if too few were measured. */
 export function utilization(row: GpuHours & { effective_gpu_hours: Figure }): number | null {
-  return measuredHours(row) > 1e-9 ? ratio(row.effective_gpu_hours, measuredHours(row)) : null;
+  return isRepresentative(row) ? ratio(row.effective_gpu_hours, measuredHours(row)) : null;
+}
+
+/** The utilization, or which share was measured if that is too little. */
+export function utilizationText(row: GpuHours & { effective_gpu_hours: Figure }): string {
+  const share = measuredShare(row);
+  return isRepresentative(row) || share <= 1e-9 ? percent(utilization(row)) : `${UNKNOWN} (${percent(share)} measured)`;
 }
 
 /** Whether a utilization measurement exists for a part of the allocated GPU-hours, or nothing was allocated. */

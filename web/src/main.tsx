@@ -12,6 +12,7 @@ import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
 import "./style.css";
 import { Figure } from "./views/figure";
 import { Explore } from "./views/explore";
+import { Glossary } from "./views/glossary";
 import { Health } from "./views/health";
 import { Hour } from "./views/hour";
 import { Nodes } from "./views/nodes";
@@ -27,6 +28,7 @@ const VIEWS = {
   savings: Savings,
   health: Health,
   explore: Explore,
+  glossary: Glossary,
 };
 const VIEW_NAMES = {
   overview: "Overview",
@@ -35,6 +37,7 @@ const VIEW_NAMES = {
   nodes: "Nodes",
   hour: "Hour",
   health: "Data health",
+  glossary: "Glossary",
 };
 const WINDOWS: Record<string, string> = {
   "24h": "Last 24 hours",
@@ -68,7 +71,7 @@ function App({ notice }: { notice: string | undefined }) {
       <header class="top">
         <nav aria-label="Views">
           <strong>GPU cost</strong>
-          {(["overview", "explore", "savings", "nodes", "hour", "health"] as const).map((view) => (
+          {(["overview", "explore", "savings", "nodes", "hour", "health", "glossary"] as const).map((view) => (
             <a key={view} href={linkTo(route, view)} aria-current={route.view === view ? "page" : undefined}>
               {VIEW_NAMES[view]}
             </a>
@@ -129,7 +132,7 @@ function Choices({ route }: { route: Route }) {
   const isFixed = start !== undefined && end !== undefined;
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
-  const hasPeriod = route.view !== "hour" && route.view !== "savings";
+  const hasPeriod = !["hour", "savings", "glossary"].includes(route.view);
   return (
     <div class="choices">
       {hasPeriod && (

@@ -1,11 +1,13 @@
 // Components shared by all views.
 
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
+import { GLOSSARY, type Term } from "./glossary";
 import { changed, type FetchState, go, useRoute } from "./hooks";
+import { linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
 
 export function Section(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
@@ -190,6 +192,41 @@ function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], orde
 /** A name, or "none" if it is empty. */
 export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
+}
+
+/** A mark next to a term. It opens the glossary's sentence, above everything else, so that no table cuts it off. */
+export function Help({ term }: { term: Term }) {
+  const route = useRoute();
+  const id = useId();
+  const mark = useRef<HTMLButtonElement>(null);
+  const box = useRef<HTMLSpanElement>(null);
+  const [isOpen, setIsOpen] = useState(false);
+  useLayoutEffect(() => {
+    const [from, to] = [mark.current?.getBoundingClientRect(), box.current];
+    if (!isOpen || from === undefined || to === null) return;
+    const { clientWidth, clientHeight } = document.documentElement;
+    to.style.left = `${Math.max(8, Math.min(from.left, clientWidth - to.offsetWidth - 8))}px`;
+    to.style.top = `${from.bottom + to.offsetHeight > clientHeight ? from.top - to.offsetHeight : from.bottom}px`;
+  }, [isOpen]);
+  return (
+    <span class="help">
+      <button type="button" ref={mark} popoverTarget={id} aria-label={`What does ${term} mean?`} />
+      <span
+        id={id}
+        ref={box}
+        popover="auto"
+        role="note"
+        onToggle={(event) => setIsOpen(event.newState === "open")}
+        data-testid="help"
+      >
+        {isOpen && (
+          <>
+            <strong>{term}</strong>: {GLOSSARY[term]} <a href={linkTo(route, "glossary")}>All terms</a>
+          </>
+        )}
+      </span>
+    </span>
+  );
 }
 
 /** A view: its title, what selects its content, and the response. */

@@ -1,6 +1,6 @@
 // The URL fragment contains the whole state of the page, so that views can be shared and names are not logged.
 
-export type View = "overview" | "unit" | "nodes" | "hour" | "savings" | "health" | "explore";
+export type View = "overview" | "unit" | "nodes" | "hour" | "savings" | "health" | "explore" | "glossary";
 
 export interface Route {
   view: View;
@@ -10,7 +10,7 @@ export interface Route {
   query: Readonly<Record<string, string>>;
 }
 
-const VIEWS: readonly View[] = ["overview", "unit", "nodes", "hour", "savings", "health", "explore"];
+const VIEWS: readonly View[] = ["overview", "unit", "nodes", "hour", "savings", "health", "explore", "glossary"];
 export const DEFAULT_WINDOW = "24h";
 
 export function readRoute(fragment: string): Route {

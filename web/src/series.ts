@@ -52,6 +52,7 @@ export function completeShare(
   const complete = buckets.starts.map(() => 0);
   let index = 0;
   for (const { hour, status } of hours ?? []) {
+    if (status === "pending") continue; // not expected yet
     const at = Date.parse(hour);
     if (at < (buckets.starts[index] ?? 0)) index = 0;
     while (index < buckets.starts.length - 1 && at >= endOf(buckets, index)) index++;

@@ -15,6 +15,7 @@ import {
   tick,
   utcDay,
   utilization,
+  utilizationText,
   writeClock,
 } from "../src/format";
 
@@ -59,4 +60,12 @@ test("a row is measured if a part of its GPU-hours is", () => {
   expect(isMeasured({ allocated_gpu_hours: 2, unmeasured_gpu_hours: 2 })).toBe(false);
   expect(isMeasured({ allocated_gpu_hours: 2, unmeasured_gpu_hours: 1 })).toBe(true);
   expect(isMeasured({ allocated_gpu_hours: 0, unmeasured_gpu_hours: 0 })).toBe(true);
+});
+
+test("a utilization of too small a measured part is not shown", () => {
+  const row = { allocated_gpu_hours: 100, unmeasured_gpu_hours: 99.8, effective_gpu_hours: 0 };
+  expect(utilization(row)).toBeNull();
+  expect(utilizationText(row)).toBe("– (0.2% measured)");
+  expect(utilizationText({ ...row, unmeasured_gpu_hours: 100 })).toBe("–");
+  expect(utilizationText({ ...row, unmeasured_gpu_hours: 60, effective_gpu_hours: 10 })).toBe("25.0%");
 });

@@ -3,7 +3,17 @@ import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } 
 import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
 import { countsOf, findingsOf, joinPriced, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
-import { commandsOf, findingFor, onOffer, openFor, selected, verifiedTotal } from "../src/savings";
+import {
+  commandsOf,
+  countsText,
+  findingFor,
+  grouped,
+  onOffer,
+  openFor,
+  sectionOf,
+  selected,
+  verifiedTotal,
+} from "../src/savings";
 import { causesOf } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
@@ -30,6 +40,22 @@ test("commitments, costs and included savings are not on offer", () => {
     recommendation({ kind: "pending", saving: { usd: -5 } as Recommendation["saving"] }),
   ];
   expect(onOffer(rows)).toEqual([offered]);
+  expect(rows.map(sectionOf)).toEqual(["savings", "commitments", "included", "savings", "costs"]);
+  const open = rows.filter(({ state }) => state === "open");
+  expect(countsText(open)).toBe("1 saving + 1 commitment + 1 that adds GPUs + 1 included in another");
+});
+
+test("recommendations that differ only in workload and numbers are a group", () => {
+  const about = (workload: string, usd: number, namespace = "dev") =>
+    recommendation({
+      summary: `Stop StatefulSet ${namespace}/${workload} while it is idle: ${100 + usd} of 168 hours`,
+      subject: { business_unit: "research", namespace, workload } as Recommendation["subject"],
+      saving: { usd } as Recommendation["saving"],
+    });
+  const rows = [about("a", 10), about("x", 15, "notebooks"), about("b", 7)];
+  expect(grouped(rows)).toEqual([[rows[0], rows[2]], [rows[1]]]);
+  const verified = rows.map((row, index) => ({ ...row, id: `${index}`, state: "verified" as const }));
+  expect(grouped(verified)).toHaveLength(3);
 });
 
 test("verified savings leave out open rows and rows that others include", () => {
@@ -80,10 +106,10 @@ test("a workload without a recommendation has the finding as reason", () => {
     finding("app", "healthy", "utilization 55% on average, 80% in the busiest hour"),
   ];
   expect(findingFor(findings, { workload: "new", cluster: "west" })).toBe(
-    "none: observed for 65 hours; a recommendation needs 168",
+    "Too little is known: observed for 65 hours; a recommendation needs 168",
   );
   expect(findingFor(findings, { workload: "app", cluster: "west" })).toBe(
-    "none: well used, utilization 55% on average, 80% in the busiest hour",
+    "No safe change found: utilization 55% on average, 80% in the busiest hour",
   );
   expect(findingFor(findings, { workload: "app", cluster: "east" })).toBeNull();
 });
@@ -95,9 +121,17 @@ function hour(number: number, fields: Partial<HourRow> = {}): HourRow {
 }
 
 test("a missing hour is not restated, and a restated hour is not complete", () => {
-  const rows = [hour(1), hour(2), hour(3, { status: "missing" }), hour(4, { status: "incomplete" })];
+  const statuses = ["missing", "incomplete", "pending"] as const;
+  const rows = [hour(1), hour(2), ...statuses.map((status, index) => hour(3 + index, { status }))];
   const restated = restatedOf([hour(2), hour(3), hour(2, { cluster: "east" })]);
-  expect(countsOf(rows, restated)).toEqual({ complete: 1, provisional: 0, restated: 1, incomplete: 1, missing: 1 });
+  expect(countsOf(rows, restated)).toEqual({
+    complete: 1,
+    provisional: 0,
+    restated: 1,
+    incomplete: 1,
+    pending: 1,
+    missing: 1,
+  });
 });
 
 test("notes that differ in numbers only are one group with the newest text", () => {

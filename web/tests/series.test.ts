@@ -54,6 +54,7 @@ describe("buckets", () => {
       { hour: "2026-11-18T22:00:00Z", status: "complete" },
       { hour: "2026-11-18T22:00:00Z", status: "missing" },
       { hour: "2026-11-18T23:00:00Z", status: "provisional" },
+      { hour: "2026-11-18T23:00:00Z", status: "pending" }, // of another cluster, and not expected yet
       { hour: "2026-11-19T00:00:00Z", status: "incomplete" },
     ];
     // The last hour has not ended, so it is not expected and has no row.

@@ -18,7 +18,19 @@ import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
 import { type Compared, comparisonOf, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
-import { change, HOUR, instant, isMeasured, money, percent, ratio, roundHours, utilization } from "../format";
+import {
+  change,
+  HOUR,
+  instant,
+  isMeasured,
+  isRepresentative,
+  measuredShare,
+  money,
+  percent,
+  ratio,
+  roundHours,
+  utilization,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
@@ -168,10 +180,12 @@ function Shown(props: ViewData) {
           name="Waste"
           value={money(isMeasured(total) ? total.waste_usd : null, currency)}
           note={
-            isMeasured(total) ? (
+            isRepresentative(total) ? (
               <>
                 {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
               </>
+            ) : isMeasured(total) ? (
+              <>of the measured part only {why("waste_usd")}</>
             ) : (
               "unknown: utilization was not measured"
             )
@@ -180,7 +194,12 @@ function Shown(props: ViewData) {
         />
         <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
         <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
-        <Stat name="Utilization" value={percent(utilization(total))} note="of measured GPU-hours" />
+        <Stat
+          name="Utilization"
+          value={percent(utilization(total))}
+          note={isRepresentative(total) ? "of measured GPU-hours" : `${percent(measuredShare(total))} measured`}
+          testId="utilization"
+        />
         {total.energy_kwh !== null && (
           <Stat
             name="Energy (kWh)"

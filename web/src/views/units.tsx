@@ -3,7 +3,7 @@
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, measuredColumn, moneyColumn } from "../columns";
 import { type Compared, comparisonOf, relativeChange } from "../compare";
-import { change, type Figure, isMeasured, percent, ratio } from "../format";
+import { change, type Figure, isRepresentative, percent, ratio } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
@@ -25,7 +25,8 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   const series = byUnit(byTime.rows);
   const { currency } = units;
   const comparison = comparisonOf(units.coverage, earlier.units.coverage);
-  const against = (row: CostRow): Figure => relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison);
+  const against = (row: CostRow): Figure =>
+    isRepresentative(row) ? relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison) : null;
   const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
   const trend = (row: CostRow) =>
@@ -36,7 +37,7 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   return (
     <Table
       name="units"
-      caption="Costs by business unit"
+      caption={`Costs by business unit. Waste change: vs ${period.name}`}
       sort="-waste_usd"
       rows={units.rows}
       rowKey={unitOf}
@@ -46,10 +47,10 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
         figureColumn(
           "share",
           "Waste %",
-          (row: CostRow) => (isMeasured(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
+          (row: CostRow) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
           percent,
         ),
-        figureColumn("change", `vs ${period.name}`, against, change),
+        figureColumn("change", "Waste change", against, change),
         {
           key: "trend",
           title: "Waste trend",

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Unpack, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.hour_record import Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 
@@ -154,11 +153,14 @@ class HourCoverage(ResponseModel):
 
 
 class HourRowModel(ResponseModel):
-    """The state of one cluster-hour. `missing` means that it was never published."""
+    """The state of one cluster-hour.
+
+    `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
+    """
 
     cluster: str
     hour: Instant
-    status: Literal["complete", "provisional", "incomplete", "missing"]
+    status: Literal["complete", "provisional", "incomplete", "pending", "missing"]
     coverage: HourCoverage | None
     version: int | None
     settings_version: int | None
@@ -235,11 +237,11 @@ def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:
 
 def _hour_row(row: HourRow) -> dict[str, Any]:
     manifest = row.manifest
-    status: Status | Literal["missing"] = "missing" if manifest is None else manifest.status
+    unpublished: Literal["pending", "missing"] = "pending" if row.is_newest else "missing"
     return {
         "cluster": row.cluster,
         "hour": row.hour,
-        "status": status,
+        "status": unpublished if manifest is None else manifest.status,
         "coverage": None if manifest is None or manifest.coverage is None else asdict(manifest.coverage),
         "version": None if manifest is None else manifest.version,
         "settings_version": None if manifest is None else manifest.settings_version,
