@@ -18,12 +18,12 @@ import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { Scale } from "../charts/scale";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
-import { HOUR, instant, money, moment, percent, ratio, roundHours, tick } from "../format";
+import { HOUR, instant, money, moment, percent, ratio, roundHours } from "../format";
 import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, HatchSwatch, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
 import { linkTo, periodOf } from "../route";
-import { bucketsOf, ticksOf } from "../series";
+import { bucketsOf, timeTicks } from "../series";
 
 interface ViewData {
   clusters: CostsResponse;
@@ -192,7 +192,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
               dataKey={rows}
               hint="Point at an hour, or focus the strip and use the arrow keys."
               labels={["Status", "Allocation", "Utilization"]}
-              ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
+              ticks={(most) => timeTicks(buckets, zone, most)}
               paint={(row, column) => paint(row, at(column), restated)}
               describe={(_row, column) => (
                 <Described row={at(column)} restated={restated} when={moment(buckets.starts[column] ?? 0, zone)} />
