@@ -698,7 +698,7 @@ def test_stranded_gpus_have_a_visible_reason(visit: Callable[..., Page]) -> None
         ("hour/nonsense", "nonsense is not a full hour."),
     ],
 )
-def test_unknown_names_are_not_found(tabs: Tabs, demo: Demo, view: str, names: str) -> None:
+def test_unknown_addresses_are_explained(tabs: Tabs, demo: Demo, view: str, names: str) -> None:
     tabs.expected = ("/v1/forecasts",)
     page = tabs.open(f"{demo.url}/#/{view}")
     shown = page.get_by_test_id("not-found")

@@ -139,11 +139,11 @@ async function fetchJobs(
       ),
     ),
   );
-  const found = kinds.flatMap((kind) => ("response" in kind ? kind.response.rows : []));
+  const kindRows = kinds.flatMap((kind) => ("response" in kind ? kind.response.rows : []));
   const others = new Set(
-    found.filter(({ group }) => group["workload_kind"] !== "Job").map(({ group }) => group["workload"] ?? ""),
+    kindRows.filter(({ group }) => group["workload_kind"] !== "Job").map(({ group }) => group["workload"] ?? ""),
   );
-  return new Set(found.map(({ group }) => group["workload"] ?? "").filter((name) => !others.has(name)));
+  return new Set(kindRows.map(({ group }) => group["workload"] ?? "").filter((name) => !others.has(name)));
 }
 
 async function fetchChart(question: Question, period: Period, whole: CostsResponse, step: Step): Promise<Chart> {
