@@ -46,8 +46,10 @@ export function formulaOf(key: FigureKey, row: Amounts, currency: string): strin
 
 /** Whether the formula's amounts are rounded, so that their last digits need not add up. */
 export function isRounded(key: FigureKey, row: Amounts): boolean {
+  const isSum = key === "waste_usd" || key === "allocated_usd";
   const terms: FigureKey[] =
-    key === "node_cost_usd" ? PARTS.map((part) => part.key) : isOfPods(key) ? KEYS.filter(isOfPods) : [];
+    key === "node_cost_usd" ? PARTS.map((part) => part.key) : isSum ? KEYS.filter(isOfPods) : [];
+  if (terms.length === 0) return false; // no formula
   const isCut = (usd: number) => Math.abs(usd * 1e6 - Math.round(usd * 1e6)) > 1e-4;
   return [key, ...terms].some((term) => isCut(row[term] ?? 0));
 }

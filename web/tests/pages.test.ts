@@ -341,6 +341,7 @@ test("a sum of rounded amounts says so", () => {
     waste_usd: 787.9922642,
   };
   expect(isRounded("waste_usd", rounded)).toBe(true);
+  expect(isRounded("effective_usd", rounded)).toBe(false);
   expect(isRounded("waste_usd", { allocated_usd: 3.5, effective_usd: 1.25, unmeasured_usd: 0, waste_usd: 2.25 })).toBe(
     false,
   );
