@@ -124,7 +124,7 @@ async function fetchJobs(
 ): Promise<ReadonlySet<string>> {
   const names = new Set(rows.map((row) => row.group["workload"] ?? ""));
   if (question.by !== "workload" || groupJobs(rows, names).every(({ jobs }) => jobs === undefined)) return new Set();
-  const { group_by: _by, idle: _idle, ...filters } = costsOf(question);
+  const filters = costsOf({ ...question, measure: "allocated_usd" });
   const kinds = await Promise.all(
     periods.map(({ start, end, cluster }) =>
       settle(
