@@ -111,8 +111,8 @@ def validate_document(document: Any, model: type[Document], text: str, name: str
     if not isinstance(document, dict):
         problem = "are empty" if document is None else "must be a mapping"
         required = [field.alias or key for key, field in model.model_fields.items() if field.is_required()]
-        needed = f"required: {', '.join(required)}; " if required else ""
-        raise SettingsError(f"{name} {problem}. Keys: {needed}allowed: {', '.join(_keys_of(model))}")
+        needed = f"Required keys: {', '.join(required)}. " if required else ""
+        raise SettingsError(f"{name} {problem}. {needed}Allowed keys: {', '.join(_keys_of(model))}")
     try:
         parsed = model.model_validate(document)
         parsed.model_dump_json()
