@@ -27,7 +27,7 @@ from tests.records import amount
 
 POLICIES = [*SPLIT_POLICIES.values(), custom_policy(Decimal(40), Decimal("0.5"), Decimal("0.25"))]
 P4D = InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024)
-SHAPES = {"p4d.24xlarge": P4D, "": InstanceShape("", 2, 7, 60 * 1024)}
+SHAPES = {"p4d.24xlarge": P4D, "p6e-gb200.36xlarge": P4D, "": InstanceShape("", 2, 7, 60 * 1024)}
 AMOUNTS = st.decimals("0", 500, places=12).map(amount)
 BILLED = st.builds(
     BilledHour,

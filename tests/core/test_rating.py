@@ -326,7 +326,7 @@ def test_parts_of_node_sum_to_its_price_exactly(
 ) -> None:
     usage = meter(observation, metering)
     book = PriceBook([Price("rates", "gpu-hour" if is_per_gpu else "node-hour", price)])
-    shapes = dict.fromkeys(["", "p4d.24xlarge"], SHAPES["p4d.24xlarge"])
+    shapes = dict.fromkeys(["", "p4d.24xlarge", "p6e-gb200.36xlarge"], SHAPES["p4d.24xlarge"])
     rated = rate_usage(usage, Pricing(book, ("rates",), policy, shapes))
     for node_hour, node_usage in zip(rated.nodes, usage.nodes or (), strict=True):
         hours = Fraction(node_usage.present.length, HOUR_MS) * (node_usage.gpus if is_per_gpu else 1)

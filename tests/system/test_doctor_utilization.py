@@ -9,6 +9,7 @@ import pytest
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
+from gpucost_cli.doctor.facts import SHARER_ANNOTATIONS
 from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
 from tests.system.timeline import Timeline
@@ -238,7 +239,8 @@ def test_pod_that_outlived_its_node_holds_nothing(examined: Examine) -> None:
 def test_every_metric_that_attribution_queries_is_checked() -> None:
     queried = set(re.findall(r'"(kube_[a-z_]+)"', Path(queries.__file__).read_text()))
     assert len(queried) > 10
-    assert queried <= set(KUBE_METRICS)
+    in_checks_of_fractions = {SHARER_ANNOTATIONS.split()[0]}
+    assert queried - in_checks_of_fractions <= set(KUBE_METRICS)
 
 
 def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:

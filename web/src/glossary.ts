@@ -15,12 +15,12 @@ export const GLOSSARY = {
   idle: "Unallocated, stranded, unobserved, host and residual together: the part of a node's cost that is not allocated.",
   "GPU-hour": "One physical GPU for one hour.",
   "GPU share":
-    "The part of a physical GPU that one requested unit stands for: 1, a MIG profile's share, or 1 ÷ replicas of a time-sliced GPU.",
+    "The part of a physical GPU that one requested unit stands for: 1, a MIG profile's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",
   "cluster-hour":
     "One cluster and one UTC hour, [hour, hour + 1h): the unit in which costs are computed, stored and corrected.",
   coverage: "Scrapes seen in an hour ÷ scrapes expected in it, between 0 and 1, for allocation and for utilization.",
   "utilization source":
-    "Where a line's utilization comes from: pod (the pod's own GPUs), shared (a shared GPU's utilization, split among its pods), node, cluster (averages), or none.",
+    "Where a line's utilization comes from: pod (the pod's own GPUs), process (a shared GPU's utilization, split by what its pods' processes use), shared (the same, split by the replicas that its pods hold), node, cluster (averages), or none.",
   "business unit":
     "The team or department that pays for a set of namespaces or pods, as the settings document defines it.",
   complete: "Every metrics source reached its coverage threshold, and every node has a final price.",

@@ -1,7 +1,7 @@
 // The state of the data: statuses and notes of hours, and what to check.
 
 import type { HourRow, Line } from "./api";
-import { HOUR, percent } from "./format";
+import { counted, HOUR, percent } from "./format";
 import { causesOf } from "./unmeasured";
 
 export type HourStatus = "complete" | "provisional" | "incomplete" | "pending" | "missing" | "restated";
@@ -125,7 +125,7 @@ export function findingsOf(
     if (missing > 0) {
       const reason =
         "Prometheus did not answer, or the cluster was not attributed yet. gpucost backfill computes past hours.";
-      add("Prometheus", `${missing} hours have no result. ${reason}`);
+      add("Prometheus", `${counted(missing, "hour")} ${missing === 1 ? "has" : "have"} no result. ${reason}`);
     }
     const lacking = (check: string, evidence: string, source: "allocation" | "utilization") => {
       const shares = hours.map((row) => row.coverage?.[source] ?? 1).filter((share) => share < 1);

@@ -17,13 +17,13 @@ import {
 import { coverageColor, STATUS_COLORS } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
-import { HOUR, instant, money, moment, percent, ratio, roundHours, tick } from "../format";
+import { HOUR, instant, money, moment, percent, ratio, roundHours } from "../format";
 import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
 import { GLOSSARY, type Term } from "../glossary";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, HatchSwatch, Help, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
 import { linkTo, periodOf } from "../route";
-import { bucketsOf, ticksOf } from "../series";
+import { bucketsOf, timeTicks } from "../series";
 
 interface ViewData {
   clusters: CostsResponse;
@@ -207,7 +207,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
               dataKey={rows}
               hint="Point at an hour, or focus the strip and use the arrow keys."
               labels={["Status", "Allocation", "Utilization"]}
-              ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
+              ticks={(most) => timeTicks(buckets, zone, most)}
               paint={(row, column) => paint(row, at(column), restated)}
               describe={(_row, column) => (
                 <Described row={at(column)} restated={restated} when={moment(buckets.starts[column] ?? 0, zone)} />

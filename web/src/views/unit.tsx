@@ -11,6 +11,7 @@ import {
   type CostRow,
   type CostsResponse,
   type HoursResponse,
+  Problem,
   type RecommendationsResponse,
   type Settled,
 } from "../api";
@@ -19,6 +20,7 @@ import { StackedChart } from "../charts/stacked";
 import { type Compared, comparisonOf, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
 import {
+  axisMoney,
   change,
   HOUR,
   instant,
@@ -33,7 +35,18 @@ import {
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
+import {
+  Optional,
+  DownloadButton,
+  Empty,
+  ErrorMessage,
+  Name,
+  NotFound,
+  Section,
+  Stat,
+  UnpricedNote,
+  View,
+} from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
@@ -144,6 +157,12 @@ function Shown(props: ViewData) {
       </Empty>
     );
   if (total === undefined) {
+    if ("error" in month && month.error instanceof Problem && month.error.status === 404)
+      return (
+        <NotFound>
+          There is no business unit <Name>{route.name}</Name>.
+        </NotFound>
+      );
     return (
       <>
         <Empty>This business unit held no GPUs in this period. Select another period.</Empty>
@@ -278,6 +297,8 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
         totals={total ?? nothing}
         whole={total === undefined ? 0 : total.allocated_usd}
         show={(figure) => money(figure, whole.currency)}
+        axis={(figure) => axisMoney(figure, whole.currency)}
+        hours={hours?.rows}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end, { unit: route.name }))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}

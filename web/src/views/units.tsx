@@ -7,7 +7,7 @@ import { change, type Figure, isRepresentative, percent, ratio } from "../format
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
-import { align, bucketsOf, type Grain, isWhole, completeShare } from "../series";
+import { align, bucketsOf, cutOf, type Grain, isWhole, completeShare } from "../series";
 
 interface Props {
   units: CostsResponse;
@@ -29,10 +29,11 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
     isRepresentative(row) ? relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison) : null;
   const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
+  // A cut day would look like a drop.
   const trend = (row: CostRow) =>
-    align(buckets, series.get(unitOf(row)) ?? []).map((bucket, index) =>
-      bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd,
-    );
+    align(buckets, series.get(unitOf(row)) ?? [])
+      .map((bucket, index) => (bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd))
+      .filter((_, index) => buckets.starts.length < 3 || cutOf(buckets, index) === null);
   if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   return (
     <Table
