@@ -352,7 +352,7 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
     assert page.locator("main img, main b").count() == 0
 
 
-def test_savings_say_how_their_counts_add_up_and_what_a_pool_changes(visit: Callable[..., Page], site: Site) -> None:
+def test_savings_count_adds_up_and_names_each_pool_change(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?zone=utc")
     expect(page.get_by_test_id("counts")).to_contain_text("4 open: 3 savings + 1 that adds GPUs.")
     expect(page.get_by_role("region", name="Recommendations").get_by_role("heading", level=3)).to_have_text(

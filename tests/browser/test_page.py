@@ -112,9 +112,9 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
         "utilization": percent(totals["effective_gpu_hours"], measured),
         "coverage": percent(measured, totals["allocated_gpu_hours"]),
     }
-    known = fleet["coverage"]
+    hours = fleet["coverage"]
     expect(page.get_by_role("region", name="Summary")).to_contain_text(
-        f"Complete cluster-hours {known['hours_complete']} of {known['hours_expected']}"
+        f"Complete cluster-hours {hours['hours_complete']} of {hours['hours_expected']}"
     )
     units = demo.ask(f"/v1/business-units?{day(demo)}")["rows"]
     expected = sorted((row for row in units if row["allocated_usd"]), key=lambda row: -row["waste_usd"])
@@ -322,9 +322,9 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     page = tabs.open(f"{demo.url}/#/overview?{day(demo, 144)}&zone=utc")
     settled(page)
     coverage = demo.ask(f"/v1/fleet?{day(demo, 144)}")["coverage"]
-    known = coverage["hours_complete"] / coverage["hours_expected"]
-    assert 0.49 < known <= 0.5, "an outage may be in these days, but not more"
-    assert page.get_by_test_id("coverage").inner_text() == f"{100 * known:.1f}%"
+    complete = coverage["hours_complete"] / coverage["hours_expected"]
+    assert Decimal("0.49") < complete <= Decimal("0.5"), "an outage may be in these days, but not more"
+    assert page.get_by_test_id("coverage").inner_text() == f"{100 * complete:.1f}%"
     assert {row["Waste change"] for row in cells(page, "units")} == {"–"}, "an incomplete period is not compared"
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
@@ -501,15 +501,15 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     order = {node: (all_empty(expected[node][0]), cost) for node, cost in costs.items()}
     assert [order[full_names[row["Node"]]] for row in shown] == sorted(order.values(), reverse=True)[: len(shown)]
     assert shown[0]["Hours without pods"] == "24 of 24", "a node of the demo is empty"
-    empty = [node for node in expected if expected[node][0] == "24 of 24"]
+    removable = [node for node in expected if expected[node][0] == "24 of 24"]
     now = page.get_by_test_id("remove-now").locator("li")
-    expect(now).to_have_count(len(empty))
+    expect(now).to_have_count(len(removable))
     expect(now.first).to_contain_text(
         f"saves {expected[full_names[shown[0]['Node']]][2]} a month: 24 hours without pods."
     )
     pools: dict[str, Decimal] = {}
     for node, cost in costs.items():
-        if cost and node not in empty:
+        if cost and node not in removable:
             pool = next(row["node_pool"] for row in answer if row["node"] == node)
             pools[pool] = pools.get(pool, Decimal(0)) + cost
     texts = page.get_by_test_id("scale-down").locator("li").all_inner_texts()

@@ -19,10 +19,10 @@ export function readRoute(fragment: string): Route {
   const [view, name] = splitOnce(path, "/");
   const parameters = Object.fromEntries(new URLSearchParams(query));
   if (view === "") return { view: "overview", name: "", query: parameters };
-  const known = VIEWS.find((candidate) => candidate === view);
-  return known === undefined
+  const match = VIEWS.find((candidate) => candidate === view);
+  return match === undefined
     ? { view: "missing", name: decode(path), query: parameters }
-    : { view: known, name: decode(name), query: parameters };
+    : { view: match, name: decode(name), query: parameters };
 }
 
 export function writeRoute(route: Route): string {
