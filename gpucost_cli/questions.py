@@ -125,7 +125,8 @@ def require_terminal_for_all(options: Sequence[str]) -> None:
     if len(options) > 1 and not sys.stdin.isatty():
         *first, last = options
         raise InvalidInputError(
-            f"{', '.join(first)} and {last} are missing, and there is no terminal to ask for them. Pass them"
+            f"{', '.join(first)} and {last} are missing, and there is no terminal to ask for them. Pass them, "
+            "and --yes to accept the defaults of the other questions"
         )
 
 

@@ -18,6 +18,8 @@ from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.json_text import csv_text, dumps
 
+COST_COLUMNS = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %")
+ENERGY_COLUMNS = ("kWh", "kg CO2e")
 _UNKNOWN = "—"
 _NAME_WIDTH = 24
 """Longer names wrap where the terminal is narrow."""
@@ -111,6 +113,8 @@ def _totals_tables(title: str, units: Mapping[str, Costs], totals: Totals, curre
     yield costs_table(title, {unit: costs.figures() for unit, costs in units.items()}, figures, currency)
     if (note := unpriced_note(figures)) is not None:
         yield note
+    if (note := energy_note(figures)) is not None:
+        yield note
     if figures.get("node_cost_usd") is not None:
         yield identity_table(figures, currency)
     else:
@@ -129,6 +133,19 @@ def unpriced_note(totals: Mapping[str, Any]) -> str | None:
     )
 
 
+def energy_note(totals: Mapping[str, Any]) -> str | None:
+    """Return a sentence about the energy of all GPUs, or None if it was not measured."""
+    energy = totals.get("device_energy_kwh")
+    if energy is None:
+        return None
+    emissions = totals["device_co2e_kg"]
+    return (
+        f"energy of all GPUs: {energy:,.3f} kWh, of which {totals['idle_energy_kwh']:,.3f} kWh idle and "
+        f"{totals['unattributed_energy_kwh']:,.3f} kWh not attributed; "
+        + ("emissions unknown" if emissions is None else f"{emissions:,.3f} kg CO2e (location-based)")
+    )
+
+
 def costs_table(
     title: str, units: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any], currency: str = "USD"
 ) -> Table:
@@ -142,12 +159,13 @@ def costs_table(
     """
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     table.add_column("business unit", min_width=13, overflow="fold")
-    for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
+    has_energy = totals.get("energy_kwh") is not None
+    for name in (*COST_COLUMNS, *(ENERGY_COLUMNS if has_energy else ())):
         table.add_column(name, justify="right", no_wrap=True)
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
-        table.add_row(printable(unit), *cost_cells(costs, currency))
+        table.add_row(printable(unit), *cost_cells(costs, currency), *energy_cells(costs, has_energy=has_energy))
     table.add_section()
-    table.add_row("all", *cost_cells(totals, currency), style="bold")
+    table.add_row("all", *cost_cells(totals, currency), *energy_cells(totals, has_energy=has_energy), style="bold")
     return table
 
 
@@ -213,6 +231,12 @@ def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
         money(costs["unmeasured_usd"], currency),
         percent(costs["waste_usd"], costs["allocated_usd"]),
     )
+
+
+def energy_cells(costs: Mapping[str, Any], *, has_energy: bool) -> Sequence[str]:
+    """Format `ENERGY_COLUMNS`; none if no row has energy."""
+    figures = (costs.get("energy_kwh"), costs.get("co2e_kg")) if has_energy else ()
+    return [_UNKNOWN if figure is None else f"{figure:,.3f}" for figure in figures]
 
 
 def _hour_document(record: HourRecord) -> dict[str, Any]:

@@ -68,7 +68,11 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=JWT_ISSUER,
             help="Issuer of the JSON web tokens that the API accepts; empty for IAM (SigV4).",
         ),
-        click.option("--alert-email", type=EMAIL, help="Address that gets the cost alerts; empty for none."),
+        click.option(
+            "--alert-email",
+            type=EMAIL,
+            help="Address that gets the cost alerts; gpucost init also writes a first rule. Empty for none.",
+        ),
         click.option("--stack-name", type=STACK_NAME, help="Name of the CloudFormation stack."),
     ):
         command = option(command)

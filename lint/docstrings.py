@@ -13,8 +13,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 EXCEPTIONS = frozenset(
-    "GenerateKey WriteRequest credential_source kubernetes_sd_config "
-    "label_a_io_cost_center nvidia_com_mig_1g_5gb_me".split()
+    ["GenerateKey", "WriteRequest", "credential_source", "kubernetes_sd_config", "label_a_io_cost_center", "nvidia_com_mig_1g_5gb_me"]
 )
 """Names of OpenCost, Prometheus and the AWS SDKs, and examples of labels and resources."""
 _NAME = re.compile(r"[A-Za-z_]\w*")

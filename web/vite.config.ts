@@ -35,5 +35,6 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rollupOptions: { plugins: [licenses] },
   },
+  server: { fs: { allow: [".", "../docs/reference"] } }, // tests read the glossary
   test: { include: ["tests/**/*.test.ts"], pool: "threads", css: true },
 });

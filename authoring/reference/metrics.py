@@ -10,6 +10,7 @@ from samtranslator.yaml_helper import yaml_parse
 from authoring.reference.markdown import code, page, table
 from authoring.reference.template import alarms_of, metric_of, runbook_section
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS, ACCELERATORS
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.runtime.observability import METRICS_NAMESPACE
 from gpucost.settings_document import parse_settings
@@ -43,6 +44,10 @@ MEANINGS: Mapping[str, str] = {
     "SettingsVersionsUnreadable": "Newer settings documents that cannot be read, so that an older one is in force",
 }
 """What each CloudWatch metric counts; a test compares the names with the code."""
+ENERGY = [
+    (code(ENERGY_COUNTER), "millijoules since the driver was loaded; a counter"),
+    *((code(name), "watts") for name in POWER_GAUGES),
+]
 INTRODUCTION = """
 ## Metrics in CloudWatch
 
@@ -96,6 +101,9 @@ def metrics_page() -> str:
         "### Utilization of GPUs and other accelerators",
         "Any signal of dcgm-exporter can be the settings' `utilization.signal`. Those of others are always read.",
         table(("Metric", "Measures", "Value at full use", "Works on partitions", "Exporter versions"), signals),
+        "### Energy of GPUs",
+        "The [energy](../explanation/energy.md) of a GPU is that of its counter; of its power, if it has no counter.",
+        table(("Metric", "Value"), ENERGY),
         "### Recommendations and dashboards",
         "Attribution does not need these. Recommendations and Grafana dashboards read them.",
         table(("Metric", "Source"), others),
@@ -140,5 +148,9 @@ def other_metrics_read() -> set[str]:
     for pattern in (series.dcgm_exporter_pattern(dashboards=True), *of_accelerators, series.karpenter_pattern()):
         kept |= {name.replace("\\", "") for name in pattern.split("|")}
     kept |= {name for name in dashboard_metrics.queried_metrics() if metrics_source_of(name) in METRICS_SOURCES}
-    described = {family.metric for family in METRIC_FAMILIES} | {*SIGNALS, *(each.name for each in ACCELERATOR_SIGNALS)}
+    described = (
+        {name.strip("`") for name, _ in ENERGY}
+        | {family.metric for family in METRIC_FAMILIES}
+        | {*SIGNALS, *(signal.name for signal in ACCELERATOR_SIGNALS)}
+    )
     return {name for name in kept - described if re.fullmatch(r"\w+", name)}

@@ -123,8 +123,8 @@ _NAME_TENANT = (
     f"({page_path('docs/how-to/clusters/other-servers.md')})"
 )
 _GIVE_CREDENTIALS = (
-    "provide AWS credentials as for the AWS CLI: AWS_PROFILE, aws configure or aws sso login; "
-    "aws sts get-caller-identity shows the identity in use"
+    "provide AWS credentials and a region as for the AWS CLI: AWS_PROFILE and AWS_REGION, aws configure or "
+    "aws sso login; aws sts get-caller-identity shows the identity in use"
 )
 
 

@@ -63,7 +63,7 @@ class FactsCollector:
         start = floor_hour(now) - HOUR
         first = now - STEP * ((now - start) // STEP)
         counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
-        device_query = self._queries.device_counts(signals.all_signal_names())
+        device_query = self._queries.device_counts([*signals.all_signal_names(), *signals.ENERGY_METRICS])
         device_counts = self._client.query_range(device_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)

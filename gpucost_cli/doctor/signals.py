@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, Signal, signals_by_preference
 
 __all__ = [
+    "ENERGY_COUNTER",
+    "ENERGY_METRICS",
     "Signal",
     "accelerator_signal_names",
     "all_signal_names",
@@ -18,6 +21,9 @@ __all__ = [
     "signals_by_rank",
     "usual_scale",
 ]
+
+ENERGY_METRICS = (ENERGY_COUNTER, *POWER_GAUGES)
+"""The metrics of energy, in order of preference."""
 
 
 def signals_by_rank(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:

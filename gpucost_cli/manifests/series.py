@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.accelerators import Accelerator
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
@@ -37,6 +38,7 @@ DCGM_COUNTERS: Sequence[tuple[str, str, str]] = (
     ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB)."),
     ("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB)."),
     ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W)."),
+    (ENERGY_COUNTER, "counter", "Total energy consumption since the driver was loaded (in mJ)."),
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C)."),
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."),
 )
@@ -88,7 +90,8 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
     shown = sorted(
         name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS
     )
-    return _alternation(dict.fromkeys([*SIGNALS, GPU_MEMORY_METRIC, *(shown if dashboards else ())]))
+    needed = [*SIGNALS, GPU_MEMORY_METRIC, ENERGY_COUNTER, *POWER_GAUGES]
+    return _alternation(dict.fromkeys([*needed, *(shown if dashboards else ())]))
 
 
 def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from gpucost_devstack.fleet.power import gpu_powers, readers
 from gpucost_devstack.fleet.scenario import Device, Exporter, Geometry, Minutes, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -41,6 +42,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         if exporter is None:
             continue
         pods = pods_of.get(id(node), [])
+        powers = gpu_powers(scenario, exporter, node)
         samples_by_series: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = {}
         times = scraping.successful_times(scenario.start, scenario.end)
         for scrape_range in _constant_ranges(times, _edges(exporter, node, pods)):
@@ -77,6 +79,12 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                         text = "NaN" if is_nan else _text(labeled_use * full_use)
                         key = (("__name__", signal), *sorted(labels.items()))
                         samples_by_series.setdefault(key, []).extend((times[number], text) for number in scrapes)
+                for metric, read in readers(exporter, powers.get(device.gpu)).items():
+                    for scrapes, labels, _ in copies:
+                        key = (("__name__", metric), *sorted(labels.items()))
+                        samples_by_series.setdefault(key, []).extend(
+                            (times[number], read(Fraction(times[number], MINUTE_MS))) for number in scrapes
+                        )
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)

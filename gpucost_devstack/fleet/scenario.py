@@ -244,6 +244,15 @@ class Exporter:
     """Whether the exporter labels devices with ResourceClaims."""
     labels_partitions: bool = True
     """Whether it labels partitions that are created for claims with pods and claims."""
+    energy_metrics: Sequence[str] = ()
+    """The energy counter and the power gauge, as far as they are exposed."""
+    nodes_without_energy: Sequence[str] = ()
+    """Nodes whose exporter exposes neither."""
+    idle_watts: int = 60
+    full_watts: int = 360
+    """A GPU's power without use and at full use."""
+    driver_loads: Sequence[Minutes] = ()
+    """When the driver is loaded again, so that the energy counter starts at 0."""
 
 
 @dataclass(frozen=True)

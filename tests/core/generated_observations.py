@@ -12,6 +12,7 @@ from gpucost.core.metering.nvlink_domains import MinimumJob
 from gpucost.core.metering.observations import (
     ContainerRequest,
     DeviceSeries,
+    EnergySeries,
     NodeObservation,
     NodeState,
     Observation,
@@ -145,6 +146,20 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
 
 
 @st.composite
+def energy_series(draw: st.DrawFn) -> EnergySeries:
+    """A GPU's counter or power, as an increase or as samples, which may fall, jump or be missing."""
+    is_counter = draw(st.booleans())
+    samples = None
+    increase = draw(st.none() | st.decimals(-1, 40_000_000, places=3)) if is_counter else None
+    if increase is None:
+        first = draw(st.integers(-5, 59))
+        values = st.decimals(0, 2_000_000, places=3)
+        samples = tuple((time, draw(values)) for time in times(first, draw(st.integers(first, 60)))[:6])
+    node, uuid = draw(st.sampled_from(["n0", "n1", "elsewhere"])), f"GPU-{draw(st.integers(0, 3))}"
+    return EnergySeries(node, uuid, draw(st.sampled_from(["d", "e/other"])), is_counter, increase, samples)
+
+
+@st.composite
 def cluster_observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True) -> Observation:
     """A cluster-hour with a gap in scraping and possible contradictions."""
     some_nodes = draw(nodes(changed=changed))
@@ -159,6 +174,7 @@ def cluster_observations(draw: st.DrawFn, *, sampled: bool = False, changed: boo
         nodes=tuple(some_nodes),
         devices=tuple(draw(devices(some_pods, sampled=sampled))),
         utilization_scrapes={"d": scrapes},
+        energy=tuple(draw(st.lists(energy_series(), max_size=4))),
     )
 
 

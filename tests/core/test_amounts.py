@@ -198,6 +198,11 @@ def test_cost_without_price_is_published_as_unknown(costs: Costs) -> None:
     expected = {
         name: figure if has_price or not name.endswith("_usd") else None for name, figure in all_figures.items()
     }
+    energy = ("energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "co2e_kg", "energy_without_factor_kwh")
+    if not all_figures["energy_gpu_hours"]:
+        expected |= dict.fromkeys(energy)
+    elif 0 < all_figures["energy_without_factor_kwh"] == all_figures["energy_kwh"]:
+        expected |= {"co2e_kg": None}
     assert costs.has_price() is has_price
     assert costs.figures() == expected
     assert list(costs.figures()) == list(Costs.names())
@@ -209,9 +214,14 @@ def test_capacity_without_price_is_published_as_unknown(capacity: CapacityCosts)
     all_figures = figures_by_hand(capacity)
     unpriced = all_figures["unpriced_capacity_gpu_hours"]
     has_price = all_figures["node_cost_usd"] != 0 or not 0 < unpriced == all_figures["capacity_gpu_hours"]
-    assert capacity.figures() == {
+    expected = {
         name: figure if has_price or not name.endswith("_usd") else None for name, figure in all_figures.items()
     }
+    if not all_figures["device_energy_gpu_hours"]:
+        expected |= {name: None for name in all_figures if "energy" in name or "co2e" in name}
+    elif 0 < all_figures["device_energy_without_factor_kwh"] == all_figures["device_energy_kwh"]:
+        expected |= {name: None for name in all_figures if "co2e" in name}
+    assert capacity.figures() == expected
 
 
 def test_figures_of_unpriced_and_partly_priced_costs() -> None:
@@ -219,7 +229,8 @@ def test_figures_of_unpriced_and_partly_priced_costs() -> None:
     assert unpriced.figures() == {
         "allocated_gpu_hours": Decimal(2), "effective_gpu_hours": Decimal("0.5"), "allocated_usd": None,
         "effective_usd": None, "waste_usd": None, "unmeasured_usd": None, "unmeasured_gpu_hours": Decimal(0),
-        "unpriced_gpu_hours": Decimal(2),
+        "unpriced_gpu_hours": Decimal(2), "energy_kwh": None, "energy_gpu_hours": None, "unused_energy_kwh": None,
+        "co2e_kg": None, "energy_without_factor_kwh": None,
     }  # fmt: skip
     priced = Costs(allocated_gpu_hours=amount(1), allocated_usd=amount("12.50"), waste_usd=amount("12.50"))
     figures = (unpriced + priced).figures()

@@ -23,6 +23,7 @@ PARTITION_TESTS = (
 )
 FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", "tests/system/test_gpu_fractions.py")
 VENDOR_TESTS = ("tests/system/test_vendors.py",)
+ENERGY_TESTS = ("tests/core/test_energy.py", "tests/system/test_energy.py")
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -207,5 +208,17 @@ FAULTS = (
     Fault("a reservation pod is charged along with its sharers", f"{PACKAGE}/core/metering/holdings.py", "if pod.reserved_group is not None:", "if False:", FRACTION_TESTS),
     Fault("reserved GPUs of unknown pods are unallocated", f"{PACKAGE}/core/metering/gpu_fractions.py", "        if not group:\n            yield reservation.node, DisputedHolding(reservation.time, gpus)\n            continue\n", "", FRACTION_TESTS),
     Fault("pods with fractions of several GPUs hold one", f"{PACKAGE}/sources/prometheus/gpu_reservations.py", "str(len(groups))", '"1"', FRACTION_TESTS),
+    Fault("energy: copies of a GPU's counter are added up", f"{PACKAGE}/core/metering/energy.py", "Fraction(max(increases))", "Fraction(sum(increases))", ENERGY_TESTS),
+    Fault("energy: a counter that started again is subtracted", f"{PACKAGE}/core/metering/energy.py", "later_joules - joules_then if later_joules >= joules_then else later_joules", "abs(later_joules - joules_then)", ENERGY_TESTS),
+    Fault("energy: a pod gets the whole hour of its GPU", f"{PACKAGE}/core/metering/energy.py", "joules, measured_ms = energy.during(piece)", "joules, measured_ms = energy.during(time)", ENERGY_TESTS),
+    Fault("energy: each sharer of a GPU gets all of it", f"{PACKAGE}/core/metering/energy.py", "joules * holder.gpus / held_gpus", "joules", ENERGY_TESTS),
+    Fault("energy: an idle GPU is not attributed", f"{PACKAGE}/core/metering/energy.py", "        if not present:\n", "        if False:\n", ENERGY_TESTS),
+    Fault("energy: a GPU of unknown pods is idle", f"{PACKAGE}/core/metering/energy.py", "if held_gpus < 1 and any(", "if False and any(", ENERGY_TESTS),
+    Fault("energy: power lasts through a gap", f"{PACKAGE}/core/metering/energy.py", "end = next_time if 2 * (next_time - time) <= 5 * interval else time + interval", "end = next_time", ENERGY_TESTS),
+    Fault("energy: millijoules are joules", f"{PACKAGE}/core/metering/energy.py", 'JOULES_PER_COUNT = Decimal("0.001")', 'JOULES_PER_COUNT = Decimal("1")', ENERGY_TESTS),
+    Fault("energy: the sum of an hour counts for pods of a part of it", f"{PACKAGE}/sources/prometheus/energy.py", "if device.samples is not None", "if False", ENERGY_TESTS),
+    Fault("energy: an increase hides that the counter started again", f"{PACKAGE}/sources/prometheus/queries.py", " unless resets({counter}[65m]) > 0)", ")", ENERGY_TESTS),
+    Fault("energy: what was not measured is zero", f"{PACKAGE}/core/pricing/rating.py", "        if pod.energy_joules is None\n", "        if False\n", ENERGY_TESTS),
+    Fault("energy: emissions leave out the data center", f"{PACKAGE}/core/pricing/emissions.py", "Fraction(factor * self.pue)", "Fraction(factor)", ENERGY_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

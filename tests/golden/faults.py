@@ -62,9 +62,9 @@ FAULTS = (
           "efficiency = quantize(Fraction(costs.effective_gpu_hours, measured) / 2) if measured > 0 else None"),
     Fault("recommendations leave the busiest hour at 60%", "months", "features/recommendations/rules/rightsizing.py",
           "LOW, TARGET, HIGH = 0.30, 0.70, 0.90", "LOW, TARGET, HIGH = 0.30, 0.60, 0.90"),
-    Fault("a budget is projected on the hours that passed", "months", "features/alerting/rule_kinds/budget.py",
-          "total += quantized_ratio(spent * hours_of_month, Decimal(hours_with_data))",
-          "total += quantized_ratio(spent * hours_of_month, Decimal(hours_so_far))"),
+    Fault("a budget is projected on the hours that passed", "months", "core/run_rate.py",
+          "total += quantize(_DECIMAL_CONTEXT.divide(spent * period_hours, Decimal(hours_with_data)))",
+          "total += quantize(_DECIMAL_CONTEXT.divide(spent * period_hours, Decimal(hours_so_far)))"),
     Fault("a week's row begins on Sunday", "months", "core/query/periods.py",
           "return day - day.weekday() * DAY\n    return day.replace", "return day - (day.weekday() + 1) % 7 * DAY\n    return day.replace"),
 )  # fmt: skip

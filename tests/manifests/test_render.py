@@ -433,7 +433,7 @@ def test_account_id_needs_no_quotes() -> None:
         ("collection: {scrape_interval_seconds: 10}", "collection.scrape_interval_seconds: must be greater than or eq"),
         ("deployment_stack: 1.5", "deployment_stack: must be text. Put it in quotes"),
         ("deployment_stack: my_stack", "deployment_stack: must be a stack's name: up to 61 letters, digits and -"),
-        ("- account_id", "parameters must be a mapping with the keys cluster, account_id, "),
+        ("- account_id", "parameters must be a mapping. Allowed keys: cluster, account_id, "),
         ("account_id: *id", "parameters are not valid YAML or JSON in line 1: found undefined alias"),
     ],
 )  # fmt: skip

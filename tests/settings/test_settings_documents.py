@@ -132,8 +132,8 @@ def test_duplicate_name_is_refused(section: str, says: str) -> None:
         ("clusters:\n- name:demo\n  selector: {}\n", "line 3", "a space after the colon of every key"),
         ("clusters: []\npricing\ncoverage: {}\n", "line 3", "a colon and a space after every key"),
         ("clusters:\n  - name: demo\n   selector: {}\n", "line 3", "by the same number of spaces"),
-        ("", "settings are empty", "required: clusters; allowed: clusters, pricing"),
-        ("- name: demo", "settings must be a mapping", "required: clusters; allowed: clusters, pricing"),
+        ("", "settings are empty", "Required keys: clusters. Allowed keys: clusters, pricing"),
+        ("- name: demo", "settings must be a mapping", "Required keys: clusters. Allowed keys: clusters, pricing"),
     ],
 )
 def test_unreadable_text_names_the_remedy(text: str, problem: str, hint: str) -> None:

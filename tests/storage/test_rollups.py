@@ -79,7 +79,7 @@ def by_hand(lines: Any, key: Callable[[Line], Any]) -> dict[Any, Costs]:
     for summed_line in lines:
         sum_of_key = sums.setdefault(key(summed_line), dict.fromkeys(Costs.names(), 0))
         for name in Costs.names():
-            if name != "unpriced_gpu_hours":
+            if name in Line._fields:
                 sum_of_key[name] += getattr(summed_line, name) or 0
     return {name: Costs(**amounts) for name, amounts in sums.items()}
 

@@ -14,7 +14,7 @@ from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios.mixes import random_cluster
 from gpucost_devstack.fleet.scenarios.processes import random_cluster_with_processes
 from gpucost_devstack.prometheus import running_prometheus
-from tests.system.fleet_truth import ask, assert_identity, assert_lines
+from tests.system.fleet_truth import ask, assert_energy, assert_identity, assert_lines
 
 AT_ONCE = 20
 """Clusters in one Prometheus."""
@@ -34,7 +34,7 @@ def main(first: int, after: int) -> int:
                 hours = ask(scenarios, url, base, folder)
         for scenario in scenarios:
             for number in scenario.hours:
-                for check in (assert_lines, assert_identity):
+                for check in (assert_lines, assert_identity, assert_energy):
                     try:
                         check(scenario, number, hours[scenario.name, number])
                     except AssertionError as error:

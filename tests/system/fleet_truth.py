@@ -10,7 +10,7 @@ from typing import Any
 
 import simplejson
 
-from gpucost_devstack.fleet import truth
+from gpucost_devstack.fleet import energy_truth, truth
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.truth import ToleratedAmount, TrueLine
 from gpucost_devstack.template import REPOSITORY
@@ -124,6 +124,36 @@ def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
     for line in hour["lines"]:
         parts = (line["effective_usd"] or 0, line["waste_usd"] or 0, line["unmeasured_usd"])
         assert sum(parts) == line["allocated_usd"]
+
+
+def assert_energy(scenario: Scenario, number: int, hour: Any) -> None:
+    """Check that the energy of lines and nodes is true, unknown where it is not measured, and adds up exactly.
+
+    In random clusters, GPUs may be held by pods of which no scrape shows the device, so that energy of others with the
+    same GPU is not attributed. It is never more than the true energy.
+    """
+    true, totals = energy_truth.true_energy(scenario, number), hour["totals"]
+    is_random = scenario.name.startswith("mix-")
+    for line in hour["lines"]:
+        name, key = f"{line['pod']} energy", (line["uid"], in_metrics(line["resource"]))
+        assert (line["energy_kwh"] is None) == (line["energy_gpu_hours"] is None)
+        if key not in true.lines:
+            assert line["energy_kwh"] is None, f"{name} is {line['energy_kwh']}, and not measured"
+        elif not is_random:
+            near(line["energy_kwh"], true.lines[key], name)
+        else:
+            amount = true.lines[key]
+            assert Fraction(line["energy_kwh"] or 0) <= amount.value + amount.tolerance + EXACT, name
+    if totals["device_energy_kwh"] is None:
+        assert true.device.value <= true.device.tolerance, f"no energy; it is {float(true.device.value)}"
+        return
+    near(totals["device_energy_kwh"], true.device, "energy")
+    if not is_random:
+        near(totals["idle_energy_kwh"], true.idle, "idle energy")
+        near(totals["unattributed_energy_kwh"], true.unattributed, "energy that is not attributed")
+    parts = [line["energy_kwh"] or 0 for line in hour["lines"]]
+    parts += [totals["idle_energy_kwh"], totals["unattributed_energy_kwh"]]
+    assert sum(parts) == totals["device_energy_kwh"]
 
 
 def near(text: Any, amount: ToleratedAmount, label: str) -> None:

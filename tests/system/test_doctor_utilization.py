@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
+from gpucost_cli.doctor.facts import SHARER_ANNOTATIONS
 from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
+from tests.system.timeline import Timeline
 
 
 def test_missing_signal_and_its_fallback_are_findings(examined: Examine) -> None:
@@ -281,7 +284,8 @@ def test_pod_that_outlived_its_node_holds_nothing(examined: Examine) -> None:
 def test_every_metric_that_attribution_queries_is_checked() -> None:
     queried = set(re.findall(r'"(kube_[a-z_]+)"', Path(queries.__file__).read_text()))
     assert len(queried) > 10
-    assert queried <= set(KUBE_METRICS)
+    in_checks_of_fractions = {SHARER_ANNOTATIONS.split()[0]}
+    assert queried - in_checks_of_fractions <= set(KUBE_METRICS)
 
 
 def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
@@ -346,3 +350,22 @@ def test_reserved_gpus_without_labels_or_annotations_are_findings(examined: Exam
     sharer = {"namespace": "team", "pod": "quarter", "uid": "uid-quarter"}
     cluster.add("kube_pod_annotations", annotation_gpu_fraction="0.25", **sharer, **KSM)
     assert not [check for check in examined(cluster).checks if check.status == "faulty"]
+
+
+def test_doctor_says_how_energy_is_measured(examined: Examine) -> None:
+    def energy(cluster: Timeline) -> tuple[str, str, str]:
+        check = named(examined(cluster), "energy")
+        return check.metric, check.status, check.finding or ""
+
+    assert energy(healthy()) == (
+        ENERGY_COUNTER,
+        "not needed",
+        f"energy and emissions are unknown: add {ENERGY_COUNTER} to dcgm-exporter's counters to measure them",
+    )
+    power = healthy()
+    power.families[POWER_GAUGES[0]] = [line.replace(GR, POWER_GAUGES[0]) for line in power.families[GR]]
+    metric, status, finding = energy(power)
+    assert (metric, status) == (POWER_GAUGES[0], "found")
+    assert "unknown in gaps" in finding
+    power.families[ENERGY_COUNTER] = [line.replace(GR, ENERGY_COUNTER) for line in power.families[GR]]
+    assert energy(power) == (ENERGY_COUNTER, "found", "")

@@ -13,7 +13,7 @@ from gpucost_devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system import remote_write
-from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, attribute
+from tests.system.fleet_truth import Hours, ask, assert_energy, assert_identity, assert_lines, attribute
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
@@ -43,6 +43,11 @@ def test_every_line_matches_the_truth(attributed: Hours, name: str, number: int)
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_every_part_of_the_identity_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
     assert_identity(SCENARIOS[name], number, attributed[name, number])
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_energy_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
+    assert_energy(SCENARIOS[name], number, attributed[name, number])
 
 
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.expected_notes])

@@ -418,6 +418,13 @@ export interface components {
              * @description Ids of the active silences that match the alert
              */
             silenced_by: string[];
+            /**
+             * Summary
+             * @description The last notification in a sentence; null if there was none
+             */
+            summary: string | null;
+            /** @description The last notification, with the newest figures; null while pending, or if it was muted */
+            notification: components["schemas"]["AlertEvent"] | null;
         };
         /**
          * AlertEvent
@@ -670,7 +677,7 @@ export interface components {
             /**
              * Known Until
              * Format: date-time
-             * @description End of the hours whose cost counts as spent
+             * @description End of the newest hour that all clusters have published. Later hours are projected
              */
             known_until: string;
             /**
@@ -766,6 +773,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Business Unit */
             business_unit: string;
         };
@@ -852,6 +884,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
         };
         /**
          * CostRow
@@ -900,6 +957,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /**
              * Idle Gpu Hours
              * @description Share of idle GPU-hours; null if not known
@@ -1196,6 +1278,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number | null;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Capacity Gpu Hours */
             capacity_gpu_hours: number | null;
             /** Unallocated Gpu Hours */
@@ -1218,6 +1325,46 @@ export interface components {
             residual_usd: number | null;
             /** Unpriced Capacity Gpu Hours */
             unpriced_capacity_gpu_hours: number | null;
+            /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
             /**
              * Start
              * Format: date-time
@@ -1315,6 +1462,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number | null;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Capacity Gpu Hours */
             capacity_gpu_hours: number | null;
             /** Unallocated Gpu Hours */
@@ -1337,6 +1509,46 @@ export interface components {
             residual_usd: number | null;
             /** Unpriced Capacity Gpu Hours */
             unpriced_capacity_gpu_hours: number | null;
+            /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
         };
         /**
          * ForecastResponse
@@ -1382,7 +1594,7 @@ export interface components {
             hours_unknown: number;
             /**
              * Projected Usd
-             * @description Cost at the period's end; null with less than two weeks of history
+             * @description Cost at the period's end by the pattern of past weeks; null with less than two weeks of history
              */
             projected_usd: number | null;
             /** Low Usd */
@@ -1397,6 +1609,11 @@ export interface components {
             interval_percent: number;
             /** @description How often the actual cost was between low and high; null if the history is too short */
             backtest: components["schemas"]["BacktestFigures"] | null;
+            /**
+             * Run Rate Usd
+             * @description Cost at the period's end if hours without figures cost as much as the others, as budget alerts and /v1/budgets project it; null with less than a day of hours, or without half of them
+             */
+            run_rate_usd: number | null;
             /**
              * Budget Usd
              * @description From the settings' budget rules; three months' for a quarter
@@ -1496,6 +1713,21 @@ export interface components {
              */
             unmeasured_gpu_hours: number;
             /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
              * Allocated Usd
              * @description Cost of the allocated GPU-hours
              * @example 61.714285714286
@@ -1529,7 +1761,9 @@ export interface components {
         };
         /**
          * HourRowModel
-         * @description The state of one cluster-hour. `missing` means that it was never published.
+         * @description The state of one cluster-hour.
+         *
+         *     `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
          */
         HourRowModel: {
             /** Cluster */
@@ -1543,7 +1777,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "complete" | "provisional" | "incomplete" | "missing";
+            status: "complete" | "provisional" | "incomplete" | "pending" | "missing";
             coverage: components["schemas"]["HourCoverage"] | null;
             /** Version */
             version: number | null;
@@ -1638,6 +1872,31 @@ export interface components {
              */
             unpriced_gpu_hours: number;
             /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
+            /**
              * Idle Gpu Hours
              * @description Share of idle GPU-hours; null if not known
              */
@@ -1717,6 +1976,21 @@ export interface components {
              * @description Allocated GPU-hours without a utilization measurement
              */
             unmeasured_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
             /**
              * Allocated Usd
              * @description Cost of the allocated GPU-hours
@@ -1988,6 +2262,46 @@ export interface components {
             /** Unpriced Capacity Gpu Hours */
             unpriced_capacity_gpu_hours: number;
             /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
+            /**
              * Billed Usd
              * @description Amount on the bill for this instance, if its cost is a blended price
              */
@@ -2089,6 +2403,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number | null;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
         };
         /**
          * OpenCostAllocation
@@ -2314,6 +2653,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /**
              * Start
              * Format: date-time
@@ -2942,6 +3306,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Cluster */
             cluster: string;
             /** Namespace */
@@ -3172,6 +3561,31 @@ export interface components {
              * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
              */
             unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
             /** Cluster */
             cluster: string;
             /** Namespace */
@@ -3236,11 +3650,11 @@ export interface operations {
     business_unit: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -3324,11 +3738,11 @@ export interface operations {
     workloads: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3416,11 +3830,11 @@ export interface operations {
     trend: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3502,11 +3916,11 @@ export interface operations {
     costs: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -3622,11 +4036,11 @@ export interface operations {
     business_units: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3696,11 +4110,11 @@ export interface operations {
     waste: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3778,11 +4192,11 @@ export interface operations {
     hours: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3852,11 +4266,11 @@ export interface operations {
     nodes: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -3930,11 +4344,11 @@ export interface operations {
     restatements: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4033,11 +4447,11 @@ export interface operations {
     fleet: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
@@ -4109,11 +4523,11 @@ export interface operations {
     lines: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4203,11 +4617,11 @@ export interface operations {
     node_pools: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4277,11 +4691,11 @@ export interface operations {
     quotas: {
         parameters: {
             query?: {
-                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is the last 24 ended hours, and default_window says so */
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
                 start?: string | null;
                 /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4593,7 +5007,7 @@ export interface operations {
                 start?: string | null;
                 /** @description End of the history, exclusive; at most 100 days after start */
                 end?: string | null;
-                /** @description Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
                 window?: string | null;
             };
             header?: never;

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { CostRow, Line, NodeRow } from "./api";
 import { PART_COLORS } from "./charts/colors";
-import { type Figure, isMeasured, money, percent, ratio, roundHours, utilization } from "./format";
+import { type Figure, isMeasured, money, ratio, roundHours, shortNode, utilization, utilizationText } from "./format";
 import { type Column, Name } from "./parts";
 import { linkTo, type Route } from "./route";
 
@@ -77,10 +77,24 @@ export function groupColumn<Row extends { group: Record<string, string> }>(
   return nameColumn(key, title, (row) => row.group[key] ?? "", link);
 }
 
-/** A column with a node, linked to its GPUs by hour. */
+/** A column with a node's short name, linked to its GPUs by hour. */
 export function nodeColumn(route: Route): Column<NodeRow> {
-  const link = ({ node, cluster }: NodeRow) => linkTo(route, "nodes", "", { node, cluster });
-  return nameColumn("node", "Node", (row) => row.node, link);
+  return nodeLinkColumn(route, (row) => row);
+}
+
+export function nodeLinkColumn<Row>(
+  route: Route,
+  nodeOf: (row: Row) => Pick<NodeRow, "node" | "cluster">,
+): Column<Row> {
+  const cell = (row: Row) => {
+    const { node, cluster } = nodeOf(row);
+    return (
+      <a href={linkTo(route, "nodes", "", { node, cluster })} title={node}>
+        <Name>{shortNode(node)}</Name>
+      </a>
+    );
+  };
+  return { key: "node", title: "Node", cell, by: (row) => nodeOf(row).node };
 }
 
 /** A cluster column, if rows belong to several clusters. */
@@ -102,7 +116,7 @@ function Bar({ row }: { row: CostRow }) {
         <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
         <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
       </span>
-      {percent(utilization(row))}
+      {utilizationText(row)}
     </>
   );
 }

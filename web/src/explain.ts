@@ -20,6 +20,12 @@ export function nameOf(key: FigureKey): string {
   return key === "node_cost_usd" ? "node cost" : key.replace("_usd", "");
 }
 
+/** The cost part in a sentence, for example "the unmeasured cost". */
+export function phraseOf(key: FigureKey): string {
+  if (key === "node_cost_usd") return "the node cost";
+  return key === "waste_usd" ? "the waste" : `the ${nameOf(key)} cost`;
+}
+
 export type Amounts = Partial<Record<FigureKey, number | null>>;
 
 /** How the figure follows from others of the same row, with amounts. */
@@ -36,6 +42,24 @@ export function formulaOf(key: FigureKey, row: Amounts, currency: string): strin
       .join(" + ")} = ${total}`;
   const part = PARTS.find((candidate) => candidate.key === key);
   return `${total}: ${part?.meaning ?? ""}`;
+}
+
+/** Whether the formula's amounts are rounded, so that their last digits need not add up. */
+export function isRounded(key: FigureKey, row: Amounts): boolean {
+  const isSum = key === "waste_usd" || key === "allocated_usd";
+  const terms: FigureKey[] =
+    key === "node_cost_usd" ? PARTS.map((part) => part.key) : isSum ? KEYS.filter(isOfPods) : [];
+  if (terms.length === 0) return false; // no formula
+  const isCut = (usd: number) => Math.abs(usd * 1e6 - Math.round(usd * 1e6)) > 1e-4;
+  return [key, ...terms].some((term) => isCut(row[term] ?? 0));
+}
+
+/** An hour's notes that concern some instance types: those on the prices of other types are left out. */
+export function notesOn(notes: readonly string[], types: ReadonlySet<string>): string[] {
+  return notes.filter((note) => {
+    const [, type] = /^(\S+) is priced at /.exec(note) ?? [];
+    return type === undefined || types.has(type);
+  });
 }
 
 /** The largest rows, and the sum of the others. */

@@ -2,6 +2,7 @@
 
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
 import { type Figure, HOUR } from "./format";
+import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
 import { type Buckets, pricedShare, type Step } from "./series";
 
@@ -40,7 +41,9 @@ export type Measure =
   | "unmeasured_usd"
   | "cost_usd"
   | "allocated_gpu_hours"
-  | "effective_gpu_hours";
+  | "effective_gpu_hours"
+  | "energy_kwh"
+  | "co2e_kg";
 
 export const MEASURES: Readonly<Record<Measure, string>> = {
   allocated_usd: "Allocated cost",
@@ -50,6 +53,8 @@ export const MEASURES: Readonly<Record<Measure, string>> = {
   cost_usd: "Cost with idle",
   allocated_gpu_hours: "GPU-hours",
   effective_gpu_hours: "Used GPU-hours",
+  energy_kwh: "Energy (kWh)",
+  co2e_kg: "Emissions (kg CO2e)",
 };
 
 export const isMoney = (measure: Measure) => measure.endsWith("_usd");
@@ -156,6 +161,48 @@ function filtersOf(filters: readonly Filter[]): Costs {
     parameters[key] = parameters[key] === undefined ? text : `${parameters[key]},${text}`;
   }
   return parameters;
+}
+
+/** The beginning that Jobs of one kind share: "train" of train-7f2kq9xz and of train-2106-1-retry. */
+export function familyOf(job: string): string {
+  const segments = job.split("-");
+  const numbered = segments.findIndex((segment) => /\d/.test(segment));
+  return segments.slice(0, numbered > 0 ? numbered : -1).join("-");
+}
+
+/** Fewer Jobs are rows of their own. */
+const LEAST_JOBS = 3;
+
+/** A row of a table: a group of the API, or Jobs whose names begin alike. */
+export interface ExploreRow extends CostRow {
+  jobs?: readonly CostRow[];
+}
+
+const SUMS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd", "cost_usd"] as const;
+const HOUR_SUMS = ["allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours", "unpriced_gpu_hours"] as const;
+
+/** Rows of workloads, in which Jobs whose names begin alike are one row: the sum of theirs. */
+export function groupJobs(rows: readonly CostRow[], jobs: ReadonlySet<string>): ExploreRow[] {
+  const families = new Map<string, CostRow[]>();
+  for (const row of rows) {
+    const name = row.group["workload"] ?? "";
+    const family = jobs.has(name) && row.kind !== "idle" ? familyOf(name) : "";
+    if (family !== "") families.set(family, [...(families.get(family) ?? []), row]);
+  }
+  const grouped = [...families].filter(([, members]) => members.length >= LEAST_JOBS);
+  const taken = new Set(grouped.flatMap(([, members]) => members));
+  return [...grouped.map(([family, members]) => sumOfJobs(family, members)), ...rows.filter((row) => !taken.has(row))];
+}
+
+function sumOfJobs(family: string, members: readonly CostRow[]): ExploreRow {
+  const [first] = members;
+  if (first === undefined) throw new Error("no Jobs");
+  const row: ExploreRow = { ...first, group: { workload: `${family}-*` }, jobs: members };
+  for (const key of [...SUMS, ...HOUR_SUMS]) {
+    const figures = members.map((member) => member[key]);
+    if (figures.every((figure) => figure !== undefined)) Object.assign(row, { [key]: sumOf(figures) });
+  }
+  return row;
 }
 
 /** The question about only some groups of its dimension. */

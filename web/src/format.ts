@@ -9,9 +9,28 @@ const formats = new Map<string, Intl.NumberFormat>();
 
 export function money(value: Figure, currency = "USD"): string {
   if (value === null || value === undefined) return UNKNOWN;
-  const digits = value !== 0 && Math.abs(value) < 0.01 ? 6 : 2;
-  return number(value, { style: "currency", currency, minimumFractionDigits: 2, maximumFractionDigits: digits });
+  const isTiny = value !== 0 && Math.abs(value) < 0.005;
+  const text = number(isTiny ? 0.01 * Math.sign(value) : value, { style: "currency", currency, ...CENTS });
+  return isTiny ? `${value < 0 ? ">" : "<"}${text}` : text;
 }
+
+const CENTS = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
+
+/** An amount at an axis: "$60k". */
+export function axisMoney(value: Figure, currency = "USD"): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (Math.abs(value) < 1000)
+    return number(value, { style: "currency", currency, ...(value % 1 === 0 ? WHOLE : CENTS) });
+  return number(value, {
+    style: "currency",
+    currency,
+    notation: "compact",
+    minimumFractionDigits: 0,
+    maximumFractionDigits: 2,
+  }).replace("K", "k");
+}
+
+const WHOLE = { maximumFractionDigits: 0 };
 
 /** With up to six decimals, for calculations. */
 export function exactMoney(value: Figure, currency = "USD"): string {
@@ -52,6 +71,16 @@ export function signed(figure: Figure, show: (figure: Figure) => string): string
   return `${figure > 0 ? "+" : ""}${show(figure)}`;
 }
 
+/** A number with its noun, for example "1 hour" or "3 hours". */
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${number(count, {})} ${count === 1 ? noun : plural}`;
+}
+
+/** A node's name without the domain that AWS gives to all nodes of a region. */
+export function shortNode(name: string): string {
+  return name.replace(/\.(ec2|[a-z0-9-]+\.compute)\.internal$/, "");
+}
+
 /** A name as the title of a column. */
 export function capitalized(name: string): string {
   return name.slice(0, 1).toUpperCase() + name.slice(1);
@@ -70,9 +99,28 @@ interface GpuHours {
 
 const measuredHours = (row: GpuHours) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
 
-/** Effective ÷ measured GPU-hours; null if none were measured. */
+/** Least measured share of GPU-hours for a utilization or a share of waste. Less says nothing about the others. */
+const MIN_MEASURED_SHARE = 0.1;
+
+/** Whether enough of the GPU-hours is measured for a ratio. */
+export function isRepresentative(row: GpuHours): boolean {
+  return measuredHours(row) > 1e-9 && measuredHours(row) >= MIN_MEASURED_SHARE * (row.allocated_gpu_hours ?? 0);
+}
+
+/** Measured share of the allocated GPU-hours, 0 to 1. */
+export function measuredShare(row: GpuHours): number {
+  return ratio(measuredHours(row), row.allocated_gpu_hours) ?? 0;
+}
+
+/** Effective ÷ measured GPU-hours; null if too few were measured. */
 export function utilization(row: GpuHours & { effective_gpu_hours: Figure }): number | null {
-  return measuredHours(row) > 1e-9 ? ratio(row.effective_gpu_hours, measuredHours(row)) : null;
+  return isRepresentative(row) ? ratio(row.effective_gpu_hours, measuredHours(row)) : null;
+}
+
+/** The utilization, or which share was measured if that is too little. */
+export function utilizationText(row: GpuHours & { effective_gpu_hours: Figure }): string {
+  const share = measuredShare(row);
+  return isRepresentative(row) || share <= 1e-9 ? percent(utilization(row)) : `${UNKNOWN} (${percent(share)} measured)`;
 }
 
 /** Whether a utilization measurement exists for a part of the allocated GPU-hours, or nothing was allocated. */
@@ -145,16 +193,19 @@ export function readClock(text: string, zone: Zone): number | null {
 
 /** Axis label: the hour, or the day at midnight. */
 export function axisTime(seconds: number, zone: Zone): string {
-  const at = clockParts(seconds * 1000, { ...timeZone(zone), ...DATE, ...CLOCK });
-  const hour = `${at["hour"]}:${at["minute"]}`;
-  return hour === "00:00" ? `${at["day"]} ${at["month"]}` : hour;
+  const clock = clockOf(seconds * 1000, zone);
+  return clock === "00:00" ? dateOf(seconds * 1000, zone) : clock;
 }
 
-/** Column label: the hour, or the UTC day. */
-export function tick(start: number, step: string, zone: Zone): string {
-  const isHour = step === "hour";
-  const at = clockParts(start, { ...(isHour ? timeZone(zone) : { timeZone: "UTC" }), ...DATE, ...CLOCK });
-  return isHour ? `${at["weekday"]} ${at["hour"]}:${at["minute"]}` : `${at["day"]} ${at["month"]}`;
+export function clockOf(time: number, zone: Zone): string {
+  const at = clockParts(time, { ...timeZone(zone), ...CLOCK });
+  return `${at["hour"]}:${at["minute"]}`;
+}
+
+/** The day of the month, without the year. */
+export function dateOf(time: number, zone: Zone): string {
+  const at = clockParts(time, { ...timeZone(zone), ...DATE });
+  return `${at["day"]} ${at["month"]}`;
 }
 
 /** Names a bucket of a chart. A cut week or month begins at the period's start. */

@@ -1,10 +1,10 @@
 // The state of the data: statuses and notes of hours, and what to check.
 
 import type { HourRow, Line } from "./api";
-import { HOUR, percent } from "./format";
+import { counted, HOUR, percent } from "./format";
 import { causesOf } from "./unmeasured";
 
-export type HourStatus = "complete" | "provisional" | "incomplete" | "missing" | "restated";
+export type HourStatus = "complete" | "provisional" | "incomplete" | "pending" | "missing" | "restated";
 
 /** Clusters and hours with a restatement. */
 export type Restated = ReadonlySet<string>;
@@ -15,7 +15,7 @@ export function restatedOf(rows: readonly { cluster: string; hour: string }[]): 
 
 /** The status to show. A restated hour has figures, which replaced earlier ones. */
 export function statusOf(row: Pick<HourRow, "cluster" | "hour" | "status">, restated: Restated): HourStatus {
-  if (row.status === "missing" || row.status === "incomplete") return row.status;
+  if (row.status !== "complete" && row.status !== "provisional") return row.status;
   return restated.has(`${row.cluster} ${row.hour}`) ? "restated" : row.status;
 }
 
@@ -24,6 +24,7 @@ export const STATUSES: Record<HourStatus, string> = {
   provisional: "usage is final; a price is missing or may still change",
   restated: "newer figures replaced earlier ones, for example after a price change",
   incomplete: "too few samples; the hour adds nothing to any figure and is tried again",
+  pending: "the hour has just ended and is being computed",
   missing: "no result; the hour adds nothing to any figure",
 };
 
@@ -86,7 +87,14 @@ export function countsOf(
   rows: readonly Pick<HourRow, "cluster" | "hour" | "status">[],
   restated: Restated,
 ): Record<HourStatus, number> {
-  const counts: Record<HourStatus, number> = { complete: 0, provisional: 0, restated: 0, incomplete: 0, missing: 0 };
+  const counts: Record<HourStatus, number> = {
+    complete: 0,
+    provisional: 0,
+    restated: 0,
+    incomplete: 0,
+    pending: 0,
+    missing: 0,
+  };
   for (const row of rows) counts[statusOf(row, restated)]++;
   return counts;
 }
@@ -117,7 +125,7 @@ export function findingsOf(
     if (missing > 0) {
       const reason =
         "Prometheus did not answer, or the cluster was not attributed yet. gpucost backfill computes past hours.";
-      add("Prometheus", `${missing} hours have no result. ${reason}`);
+      add("Prometheus", `${counted(missing, "hour")} ${missing === 1 ? "has" : "have"} no result. ${reason}`);
     }
     const lacking = (check: string, evidence: string, source: "allocation" | "utilization") => {
       const shares = hours.map((row) => row.coverage?.[source] ?? 1).filter((share) => share < 1);

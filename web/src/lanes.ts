@@ -4,7 +4,8 @@
 import type { Holder, NodeRow } from "./api";
 
 export type Cell =
-  { kind: "held"; holder: Holder; part: number } | { kind: "free" | "stranded" | "unobserved" | "unknown" | "absent" };
+  | { kind: "held"; holder: Holder; part: number }
+  | { kind: "free" | "stranded" | "unobserved" | "unknown" | "absent" | "missing" };
 
 export interface Strips {
   /** Lanes of one GPU. */

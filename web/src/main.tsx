@@ -5,13 +5,14 @@ import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
 import { fetchConfig } from "./config";
-import { moment } from "./format";
+import { HOUR, instant, moment, readClock, writeClock } from "./format";
 import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
-import { ErrorMessage } from "./parts";
-import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
+import { ErrorMessage, Name, NotFound } from "./parts";
+import { DEFAULT_WINDOW, linkTo, type Route, type View } from "./route";
 import "./style.css";
 import { Figure } from "./views/figure";
 import { Explore } from "./views/explore";
+import { Glossary } from "./views/glossary";
 import { Health } from "./views/health";
 import { Hour } from "./views/hour";
 import { Nodes } from "./views/nodes";
@@ -27,6 +28,8 @@ const VIEWS = {
   savings: Savings,
   health: Health,
   explore: Explore,
+  glossary: Glossary,
+  missing: Missing,
 };
 const VIEW_NAMES = {
   overview: "Overview",
@@ -35,13 +38,14 @@ const VIEW_NAMES = {
   nodes: "Nodes",
   hour: "Hour",
   health: "Data health",
+  glossary: "Glossary",
 };
 const WINDOWS: Record<string, string> = {
   "24h": "Last 24 hours",
   "48h": "Last 48 hours",
-  "7d": "Last 7 days",
-  "35d": "Last 35 days",
-  "90d": "Last 90 days",
+  "7d": "7 days, incl. today (UTC)",
+  "35d": "35 days, incl. today (UTC)",
+  "90d": "90 days, incl. today (UTC)",
   today: "Today (UTC)",
   yesterday: "Yesterday (UTC)",
   week: "This week (UTC)",
@@ -58,7 +62,7 @@ function App({ notice }: { notice: string | undefined }) {
   const View = VIEWS[route.view];
   useEffect(() => {
     const name = route.name === "" ? "" : ` ${route.name}`;
-    document.title = `GPU cost: ${route.view}${name}`;
+    document.title = route.view === "missing" ? "GPU cost: not found" : `GPU cost: ${route.view}${name}`;
   }, [route.view, route.name]);
   return (
     <RouteContext.Provider value={route}>
@@ -68,24 +72,63 @@ function App({ notice }: { notice: string | undefined }) {
       <header class="top">
         <nav aria-label="Views">
           <strong>GPU cost</strong>
-          {(["overview", "explore", "savings", "nodes", "hour", "health"] as const).map((view) => (
-            <a key={view} href={linkTo(route, view)} aria-current={route.view === view ? "page" : undefined}>
+          {(["overview", "explore", "savings", "nodes", "hour", "health", "glossary"] as const).map((view) => (
+            <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
               {VIEW_NAMES[view]}
             </a>
           ))}
-          <a href="docs">API</a>
+          <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
+            API ↗
+          </a>
         </nav>
-        <Choices route={route} />
         <Account />
+        <Choices route={route} />
       </header>
       <main id="main" tabIndex={-1}>
         <Notice first={notice} />
+        <Breadcrumb route={route} />
         <Guarded key={`${route.view} ${route.name}`}>
           <View />
           <Figure />
         </Guarded>
       </main>
     </RouteContext.Provider>
+  );
+}
+
+/** The view itself, or the one that a business unit belongs to. */
+function currentOf(route: Route, view: View): "page" | "true" | undefined {
+  if (route.view === view) return "page";
+  return route.view === "unit" && view === "overview" ? "true" : undefined;
+}
+
+/** The way back from a business unit, a node pool or a node. */
+function Breadcrumb({ route }: { route: Route }) {
+  const { pool, node } = route.query;
+  const isNode = route.view === "nodes" && (pool ?? node) !== undefined;
+  if (route.view !== "unit" && !isNode) return null;
+  return (
+    <nav class="crumbs" aria-label="Breadcrumb">
+      {isNode ? (
+        <a href={linkTo(route, "nodes")}>All nodes</a>
+      ) : (
+        <a href={linkTo(route, "overview")}>All business units</a>
+      )}{" "}
+      › <Name>{isNode ? (node ?? pool ?? "") : route.name}</Name>
+    </nav>
+  );
+}
+
+/** An address that no view has. */
+function Missing() {
+  const route = useUrlRoute();
+  return (
+    <>
+      <h1>Not found</h1>
+      <NotFound>
+        The page has no view <Name>{route.name}</Name>.
+      </NotFound>
+    </>
   );
 }
 
@@ -125,50 +168,116 @@ function skip(event: MouseEvent) {
 
 function Choices({ route }: { route: Route }) {
   const { window: chosen, start, end, cluster, zone, grain = "" } = route.query;
+  const [isOpen, setOpen] = useState(false);
+  const [isCustom, setCustom] = useState(false);
   const grains = route.view === "explore" ? { ...GRAINS, ...LONG_GRAINS } : GRAINS;
   const isFixed = start !== undefined && end !== undefined;
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
-  const hasPeriod = route.view !== "hour" && route.view !== "savings";
+  const hasPeriod = !["hour", "savings", "glossary", "missing"].includes(route.view);
+  const fixed = isFixed ? `${shown(start, zone)} to ${shown(end, zone)}` : "";
+  const period = isFixed ? fixed : (WINDOWS[chosen ?? DEFAULT_WINDOW] ?? chosen ?? "");
+  const choose = (name: string) => {
+    setCustom(name === "custom");
+    if (name !== "custom" && name !== "fixed") set({ window: name, start: "", end: "" });
+  };
   return (
-    <div class="choices">
-      {hasPeriod && (
+    <>
+      <button
+        type="button"
+        class="more"
+        aria-expanded={isOpen}
+        aria-controls="choices"
+        onClick={() => setOpen(!isOpen)}
+      >
+        {hasPeriod && `${period}, `}
+        {cluster ?? "all clusters"} {isOpen ? "▴" : "▾"}
+      </button>
+      <div class={isOpen ? "choices" : "choices closed"} id="choices">
+        <Clusters chosen={cluster ?? ""} choose={(name) => set({ cluster: name, in: "" })} />
         <label>
-          Period
-          <select
-            value={isFixed ? "fixed" : (chosen ?? DEFAULT_WINDOW)}
-            onChange={(event) => value(event) !== "fixed" && set({ window: value(event), start: "", end: "" })}
-          >
-            {isFixed && <option value="fixed">{`${shown(start, zone)} to ${shown(end, zone)}`}</option>}
-            {Object.entries(WINDOWS).map(([key, text]) => (
-              <option key={key} value={key}>
-                {text}
-              </option>
-            ))}
+          Time zone
+          <select value={zone ?? "local"} onChange={(event) => set({ zone: value(event) })}>
+            <option value="local">Local</option>
+            <option value="utc">UTC</option>
           </select>
         </label>
-      )}
-      {hasPeriod && route.view !== "nodes" && route.view !== "health" && (
-        <label>
-          Granularity
-          <select value={grain in grains ? grain : ""} onChange={(event) => set({ grain: value(event) })}>
-            {Object.entries(grains).map(([key, text]) => (
-              <option key={key} value={key}>
-                {text}
-              </option>
-            ))}
-          </select>
-        </label>
-      )}
-      <Clusters chosen={cluster ?? ""} choose={(name) => set({ cluster: name })} />
+        {hasPeriod && (
+          <label>
+            Period
+            <select
+              value={isCustom ? "custom" : isFixed ? "fixed" : (chosen ?? DEFAULT_WINDOW)}
+              onChange={(event) => choose(value(event))}
+            >
+              {isFixed && <option value="fixed">{fixed}</option>}
+              {Object.entries(WINDOWS).map(([key, text]) => (
+                <option key={key} value={key}>
+                  {text}
+                </option>
+              ))}
+              <option value="custom">Custom…</option>
+            </select>
+          </label>
+        )}
+        {hasPeriod && route.view !== "nodes" && route.view !== "health" && (
+          <label>
+            Granularity
+            <select value={grain in grains ? grain : ""} onChange={(event) => set({ grain: value(event) })}>
+              {Object.entries(grains).map(([key, text]) => (
+                <option key={key} value={key}>
+                  {text}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        {hasPeriod && isCustom && (
+          <CustomPeriod
+            route={route}
+            choose={(first, last) => {
+              setCustom(false);
+              set({ window: "", start: instant(first), end: instant(last) });
+            }}
+          />
+        )}
+      </div>
+    </>
+  );
+}
+
+/** Two fields for any period of full hours, in the page's time zone. */
+function CustomPeriod({ route, choose }: { route: Route; choose: (start: number, end: number) => void }) {
+  const zone = route.query["zone"] === "utc" ? "utc" : "local";
+  const { start, end } = route.query;
+  const now = Math.floor(Date.now() / HOUR) * HOUR;
+  const field = (time: string | undefined, fallback: number) =>
+    writeClock(time !== undefined && !Number.isNaN(Date.parse(time)) ? time : instant(fallback), zone);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const read = (name: string) => readClock(new FormData(form).get(name) as string, zone);
+    const [first, last] = [read("start"), read("end")];
+    const until = form.elements.namedItem("end") as HTMLInputElement;
+    until.setCustomValidity(first !== null && last !== null && last > first ? "" : "The end must be after the start.");
+    if (form.reportValidity() && first !== null && last !== null) choose(first, last);
+  };
+  return (
+    <form onSubmit={submit} noValidate class="custom">
       <label>
-        Time zone
-        <select value={zone ?? "local"} onChange={(event) => set({ zone: value(event) })}>
-          <option value="local">Local</option>
-          <option value="utc">UTC</option>
-        </select>
+        From <input type="datetime-local" name="start" required defaultValue={field(start, now - 24 * HOUR)} />
       </label>
-    </div>
+      <label>
+        to{" "}
+        <input
+          type="datetime-local"
+          name="end"
+          required
+          defaultValue={field(end, now)}
+          onInput={(event) => event.currentTarget.setCustomValidity("")}
+        />
+      </label>
+      <button type="submit">Show</button>
+    </form>
   );
 }
 

@@ -1,11 +1,13 @@
 // Components shared by all views.
 
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
+import { GLOSSARY, type Term } from "./glossary";
 import { changed, type FetchState, go, useRoute } from "./hooks";
+import { clusterOf, linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
 
 export function Section(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
@@ -89,6 +91,20 @@ export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
 }
 
+/** What the URL names, and does not exist, with ways back. */
+export function NotFound({ children }: { children: ComponentChildren }) {
+  const route = useRoute();
+  return (
+    <div class="empty" data-testid="not-found">
+      <p>{children}</p>
+      <p>
+        <a href={linkTo(route, "overview")}>Overview</a> · <a href={linkTo(route, "nodes")}>Nodes</a> ·{" "}
+        <a href={linkTo(route, "hour")}>Latest hour</a>
+      </p>
+    </div>
+  );
+}
+
 export function Stat(props: { name: string; value: string; note?: ComponentChildren; testId?: string }) {
   return (
     <div class="stat">
@@ -120,9 +136,12 @@ export function Table<Row>(props: {
   sort: string;
   rowKey: (row: Row) => string;
   most?: number;
+  /** The rows that a row consists of, shown below it when it is opened. */
+  within?: (row: Row) => readonly Row[];
 }) {
   const route = useRoute();
   const [all, setAll] = useState(false);
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const order = route.query[`${props.name}-sort`] ?? props.sort;
   const rows = sorted(props.rows, props.columns, order);
   const most = props.most ?? 50;
@@ -155,15 +174,24 @@ export function Table<Row>(props: {
           </tr>
         </thead>
         <tbody>
-          {shown.map((row) => (
-            <tr key={props.rowKey(row)}>
-              {props.columns.map((column) => (
-                <td key={column.key} class={column.isFigure ? "figure" : ""}>
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
-          ))}
+          {shown.flatMap((row) => {
+            const key = props.rowKey(row);
+            const parts = props.within?.(row) ?? [];
+            const isOpen = opened.has(key);
+            const toggle = () =>
+              setOpened(isOpen ? new Set([...opened].filter((name) => name !== key)) : new Set([...opened, key]));
+            const opener = parts.length > 0 && (
+              <button type="button" class="plain" aria-expanded={isOpen} aria-label={`Rows of ${key}`} onClick={toggle}>
+                {isOpen ? "▾" : "▸"}
+              </button>
+            );
+            return [
+              <Cells key={key} row={row} columns={props.columns} opener={opener} />,
+              ...(isOpen ? sorted(parts, props.columns, order) : []).map((part) => (
+                <Cells key={`${key}\n${props.rowKey(part)}`} row={part} columns={props.columns} isPart />
+              )),
+            ];
+          })}
         </tbody>
       </table>
       {rows.length > most && (
@@ -172,6 +200,24 @@ export function Table<Row>(props: {
         </button>
       )}
     </div>
+  );
+}
+
+function Cells<Row>(props: {
+  row: Row;
+  columns: readonly Column<Row>[];
+  opener?: ComponentChildren;
+  isPart?: boolean;
+}) {
+  return (
+    <tr class={props.isPart ? "part" : ""}>
+      {props.columns.map((column, index) => (
+        <td key={column.key} class={column.isFigure ? "figure" : ""}>
+          {index === 0 && props.opener}
+          {column.cell(props.row)}
+        </td>
+      ))}
+    </tr>
   );
 }
 
@@ -190,6 +236,41 @@ function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], orde
 /** A name, or "none" if it is empty. */
 export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
+}
+
+/** A mark next to a term. It opens the glossary's sentence, above everything else, so that no table cuts it off. */
+export function Help({ term }: { term: Term }) {
+  const route = useRoute();
+  const id = useId();
+  const mark = useRef<HTMLButtonElement>(null);
+  const box = useRef<HTMLSpanElement>(null);
+  const [isOpen, setIsOpen] = useState(false);
+  useLayoutEffect(() => {
+    const [from, to] = [mark.current?.getBoundingClientRect(), box.current];
+    if (!isOpen || from === undefined || to === null) return;
+    const { clientWidth, clientHeight } = document.documentElement;
+    to.style.left = `${Math.max(8, Math.min(from.left, clientWidth - to.offsetWidth - 8))}px`;
+    to.style.top = `${from.bottom + to.offsetHeight > clientHeight ? from.top - to.offsetHeight : from.bottom}px`;
+  }, [isOpen]);
+  return (
+    <span class="help">
+      <button type="button" ref={mark} popoverTarget={id} aria-label={`What does ${term} mean?`} />
+      <span
+        id={id}
+        ref={box}
+        popover="auto"
+        role="note"
+        onToggle={(event) => setIsOpen(event.newState === "open")}
+        data-testid="help"
+      >
+        {isOpen && (
+          <>
+            <strong>{term}</strong>: {GLOSSARY[term]} <a href={linkTo(route, "glossary")}>All terms</a>
+          </>
+        )}
+      </span>
+    </span>
+  );
 }
 
 /** A view: its title, what selects its content, and the response. */
@@ -223,6 +304,8 @@ export function Dialog(props: {
   id: string;
   title: ComponentChildren;
   close: () => void;
+  /** What the button is called; by default Close. */
+  closeName?: string | undefined;
   children: ComponentChildren;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -236,7 +319,7 @@ export function Dialog(props: {
       <header>
         <h2 id={props.id}>{props.title}</h2>
         <button type="button" onClick={() => dialog.current?.close()}>
-          Close
+          {props.closeName ?? "Close"}
         </button>
       </header>
       {props.children}
@@ -244,13 +327,19 @@ export function Dialog(props: {
   );
 }
 
-/** The selected cluster, which is otherwise not visible in print. */
+/** The cluster of the view, which is otherwise not visible in print. A drill-down's cluster can be left. */
 function ClusterSuffix() {
-  const { cluster } = useRoute().query;
+  const route = useRoute();
+  const cluster = clusterOf(route);
   if (cluster === undefined || cluster === "") return null;
   return (
     <>
       , cluster <Name>{cluster}</Name>
+      {route.query["in"] !== undefined && (
+        <a class="leave" href={changed(route, { in: "" })}>
+          {route.query["cluster"] === undefined ? "All clusters" : "Selected cluster"}
+        </a>
+      )}
     </>
   );
 }

@@ -20,7 +20,8 @@ export interface Removal {
   emptyMonthlyUsd: number | null;
 }
 
-/** Nodes of the newest hour: the largest cost of hours without pods first, then of unallocated GPUs. */
+/** Nodes of the newest hour: those without any pod first, then by the cost of hours without pods and of unallocated
+ * GPUs. */
 export function removalsOf(rows: readonly NodeRow[]): Removal[] {
   const newest = rows.reduce((latest, row) => (row.hour > latest ? row.hour : latest), "");
   const byNode = new Map<string, NodeRow[]>();
@@ -53,11 +54,66 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
   }
   return removals.sort(
     (left, right) =>
+      Number(isEmpty(right)) - Number(isEmpty(left)) ||
       (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0) ||
       right.emptyHours / right.hours - left.emptyHours / left.hours || // without prices
       (right.unallocatedUsd ?? 0) - (left.unallocatedUsd ?? 0) ||
       (left.heldShare ?? 1) - (right.heldShare ?? 1),
   );
+}
+
+/** A node with fewer hours may be starting for a pod that waits. */
+const LEAST_HOURS = 6;
+
+function isEmpty({ hours, emptyHours }: Removal): boolean {
+  return emptyHours === hours;
+}
+
+export interface IdlePool {
+  cluster: string;
+  name: string;
+  nodes: number;
+  /** Monthly cost of the hours without pods; null if a price is unknown. */
+  emptyMonthlyUsd: number | null;
+}
+
+/** Nodes that no pod used in the whole period, and pools whose other nodes were without pods for some hours. */
+export function removalGroups(removals: readonly Removal[]): { now: Removal[]; pools: IdlePool[] } {
+  const least = Math.min(LEAST_HOURS, Math.max(0, ...removals.map(({ hours }) => hours)));
+  const isIdle = (removal: Removal) => isEmpty(removal) && removal.hours >= least;
+  const pools = new Map<string, Removal[]>();
+  for (const removal of removals) {
+    if (removal.emptyHours === 0 || isEmpty(removal)) continue;
+    const key = `${removal.node.cluster}\n${removal.node.node_pool}`;
+    pools.set(key, [...(pools.get(key) ?? []), removal]);
+  }
+  return {
+    now: removals.filter(isIdle),
+    pools: [...pools.values()]
+      .map((nodes) => ({
+        cluster: nodes[0]?.node.cluster ?? "",
+        name: nodes[0]?.node.node_pool ?? "",
+        nodes: nodes.length,
+        emptyMonthlyUsd: sumOf(nodes.map(({ emptyMonthlyUsd }) => emptyMonthlyUsd)),
+      }))
+      .sort((left, right) => (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0)),
+  };
+}
+
+/** Utilization of the GPU-hours of a node that were measured, 0 to 1; null if none were. */
+export function utilizationOf(rows: readonly NodeRow[]): number | null {
+  const measured = rows.flatMap((row) => row.holders ?? []).filter((holder) => holder.utilization !== null);
+  const held = measured.reduce((sum, holder) => sum + holder.allocated_gpu_hours, 0);
+  return ratio(
+    measured.reduce((sum, holder) => sum + holder.allocated_gpu_hours * (holder.utilization ?? 0), 0),
+    held,
+  );
+}
+
+/** GPU-hours that pods held; null if the pods of an hour are unknown. */
+export function heldGpuHours(rows: readonly NodeRow[]): number | null {
+  if (rows.some((row) => row.holders === null)) return null;
+  return rows.flatMap((row) => row.holders ?? []).reduce((sum, holder) => sum + holder.allocated_gpu_hours, 0);
 }
 
 /** The sum; null if a value is unknown. */

@@ -1,23 +1,28 @@
 // The URL fragment contains the whole state of the page, so that views can be shared and names are not logged.
 
-export type View = "overview" | "unit" | "nodes" | "hour" | "savings" | "health" | "explore";
+const VIEWS = ["overview", "unit", "nodes", "hour", "savings", "health", "explore", "glossary"] as const;
+/** "missing" is an address that no view has. */
+export type View = (typeof VIEWS)[number] | "missing";
 
 export interface Route {
   view: View;
-  /** Name of the business unit, or start of the hour; "" in other views. */
+  /** Name of the business unit, or start of the hour, or the address that no view has; "" in other views. */
   name: string;
   /** Period, cluster, filters and open details. */
   query: Readonly<Record<string, string>>;
 }
 
-const VIEWS: readonly View[] = ["overview", "unit", "nodes", "hour", "savings", "health", "explore"];
 export const DEFAULT_WINDOW = "24h";
 
 export function readRoute(fragment: string): Route {
   const [path, query] = splitOnce(fragment.replace(/^#?\/?/, ""), "?");
   const [view, name] = splitOnce(path, "/");
-  const viewName = VIEWS.find((candidate) => candidate === view) ?? "overview";
-  return { view: viewName, name: decode(name), query: Object.fromEntries(new URLSearchParams(query)) };
+  const parameters = Object.fromEntries(new URLSearchParams(query));
+  if (view === "") return { view: "overview", name: "", query: parameters };
+  const match = VIEWS.find((candidate) => candidate === view);
+  return match === undefined
+    ? { view: "missing", name: decode(path), query: parameters }
+    : { view: match, name: decode(name), query: parameters };
 }
 
 export function writeRoute(route: Route): string {
@@ -29,9 +34,21 @@ export function writeRoute(route: Route): string {
 /** Parameters that are kept between views. */
 const KEPT = ["window", "start", "end", "cluster", "zone", "grain"];
 
+/** Views that show one cluster after a drill-down, without selecting it for the other views. */
+const DETAILS: readonly View[] = ["nodes", "hour"];
+
 export function linkTo(from: Route, view: View, name = "", query: Record<string, string> = {}): string {
   const kept = Object.fromEntries(Object.entries(from.query).filter(([key]) => KEPT.includes(key)));
-  return writeRoute({ view, name, query: { ...kept, ...query } });
+  const { cluster, ...others } = query;
+  if (cluster === undefined) return writeRoute({ view, name, query: { ...kept, ...query } });
+  const isLocal = DETAILS.includes(view);
+  if (isLocal && cluster === kept["cluster"]) return writeRoute({ view, name, query: { ...kept, ...others } });
+  return writeRoute({ view, name, query: { ...kept, ...others, [isLocal ? "in" : "cluster"]: cluster } });
+}
+
+/** The cluster of a view: that of the drill-down, or the one that is selected for all views. */
+export function clusterOf({ query }: Route): string | undefined {
+  return query["in"] ?? query["cluster"];
 }
 
 /** The API's period parameters. */

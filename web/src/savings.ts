@@ -22,12 +22,54 @@ export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "par
   );
 }
 
+export type Section = "savings" | "commitments" | "costs" | "included";
+
+/** How a recommendation counts: only savings add up to what is on offer. */
+export function sectionOf({ kind, part_of, saving }: Pick<Recommendation, "kind" | "part_of" | "saving">): Section {
+  if (part_of !== null) return "included";
+  if (kind === "commitment") return "commitments";
+  return saving.usd > 0 ? "savings" : "costs";
+}
+
+/** How the recommendations add up, for example "22 savings + 2 commitments + 2 that add GPUs". */
+export function countsText(rows: readonly Pick<Recommendation, "kind" | "part_of" | "saving">[]): string {
+  const names: Record<Section, [string, string]> = {
+    savings: ["saving", "savings"],
+    commitments: ["commitment", "commitments"],
+    costs: ["that adds GPUs", "that add GPUs"],
+    included: ["included in another", "included in others"],
+  };
+  return (Object.keys(names) as Section[])
+    .map((section) => [rows.filter((row) => sectionOf(row) === section).length, names[section]] as const)
+    .filter(([count]) => count > 0)
+    .map(([count, [one, many]]) => `${count} ${count === 1 ? one : many}`)
+    .join(" + ");
+}
+
+/** Open recommendations that differ only in the name of their workload and in numbers, largest saving first.
+ *
+ * Others stay single: each has its own history. */
+export function grouped<Row extends Pick<Recommendation, "id" | "kind" | "state" | "summary" | "subject" | "saving">>(
+  rows: readonly Row[],
+): Row[][] {
+  const groups = new Map<string, Row[]>();
+  for (const row of rows) {
+    const { workload, namespace, business_unit } = row.subject;
+    const name = `${namespace ?? ""}/${workload ?? ""}`;
+    const pattern = workload === null ? row.summary : row.summary.replace(name, "…").replace(/[\d.]+/g, "#");
+    const key = row.state === "open" ? [row.kind, business_unit, namespace, pattern].join("\n") : row.id;
+    groups.set(key, [...(groups.get(key) ?? []), row]);
+  }
+  const sum = (group: readonly Row[]) => group.reduce((usd, { saving }) => usd + saving.usd, 0);
+  return [...groups.values()].sort((left, right) => sum(right) - sum(left));
+}
+
 /** What a finding means, before its reason. */
 const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
   idle: "idle",
   low: "little used",
   bursty: "used in bursts",
-  healthy: "well used",
+  healthy: "",
   busy: "busy",
   saturated: "at its limit",
   unknown: "", // the reason says what is missing
@@ -86,13 +128,17 @@ function isAbout(subject: Recommendation["subject"], part: Partial<Recommendatio
   return Object.entries(part).every(([key, value]) => subject[key as keyof typeof part] === value);
 }
 
-/** Why a workload has no recommendation: the newest review's finding, in words. Null if it was not reviewed. */
+/** Why a workload has no recommendation: the newest review's finding, in words. Null if it was not reviewed.
+ *
+ * A workload without a recommendation can waste much: it may use its GPUs fully for some hours of the day. */
 export function findingFor(
   findings: RecommendationsResponse["findings"],
   subject: Partial<Recommendation["subject"]>,
 ): string | null {
   const found = findings.find((finding) => isAbout(finding.subject, subject));
-  return found === undefined ? null : `none: ${[FINDINGS[found.finding], found.reason].filter(Boolean).join(", ")}`;
+  if (found === undefined) return null;
+  const reason = [FINDINGS[found.finding], found.reason].filter(Boolean).join(", ");
+  return `${found.finding === "unknown" ? "Too little is known" : "No safe change found"}: ${reason}`;
 }
 
 /** The open recommendation of a workload or node pool with the largest saving. */

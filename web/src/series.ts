@@ -1,7 +1,7 @@
 // Aligns rows with evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
 import type { Coverage, HourRow } from "./api";
-import { DAY, type Figure, HOUR } from "./format";
+import { clockOf, dateOf, DAY, type Figure, HOUR, type Zone } from "./format";
 
 export interface Buckets {
   /** Starts, in milliseconds. */
@@ -52,6 +52,7 @@ export function completeShare(
   const complete = buckets.starts.map(() => 0);
   let index = 0;
   for (const { hour, status } of hours ?? []) {
+    if (status === "pending") continue; // not expected yet
     const at = Date.parse(hour);
     if (at < (buckets.starts[index] ?? 0)) index = 0;
     while (index < buckets.starts.length - 1 && at >= endOf(buckets, index)) index++;
@@ -97,14 +98,63 @@ export function grainOf(hours: number, requested: string | undefined): Grain {
   return hours <= 14 * 24 ? "hour" : "day";
 }
 
-/** Column labels, as many as fit. */
-export function ticksOf(
+/** Hours of a bucket that the period cuts, and those of the whole one; null if it is whole. */
+export function cutOf(buckets: Buckets, index: number): { hours: number; of: number } | null {
+  const { starts, step } = buckets;
+  const start = starts[index];
+  if (start === undefined || step === "hour") return null;
+  const whole = { start: startOf(start, step), end: nextStart(start, step) };
+  const of = (whole.end - whole.start) / HOUR;
+  const hours = (endOf(buckets, index) - start) / HOUR;
+  return hours < of ? { hours, of } : null;
+}
+
+function startOf(time: number, step: Exclude<Step, "hour">): number {
+  const day = new Date(Math.floor(time / DAY) * DAY);
+  if (step === "month") return Date.UTC(day.getUTCFullYear(), day.getUTCMonth(), 1);
+  return day.getTime() - (step === "day" ? 0 : (day.getUTCDay() + 6) % 7) * DAY;
+}
+
+/** The clusters of which hours of a bucket are missing or incomplete. */
+export function lackingClusters(
   buckets: Buckets,
-  label: (start: number) => string,
-  most: number,
-): { column: number; text: string }[] {
-  const every = Math.max(1, Math.ceil(buckets.starts.length / Math.max(1, most)));
-  return buckets.starts.flatMap((start, column) => (column % every === 0 ? [{ column, text: label(start) }] : []));
+  index: number,
+  hours: readonly Pick<HourRow, "cluster" | "hour" | "status">[],
+): string[] {
+  const [start, end] = [buckets.starts[index] ?? 0, endOf(buckets, index)];
+  const lacking = hours.filter(({ hour, status }) => {
+    const at = Date.parse(hour);
+    return at >= start && at < end && (status === "missing" || status === "incomplete");
+  });
+  return [...new Set(lacking.map(({ cluster }) => cluster))].sort();
+}
+
+/** Hours between two labels. From a day on, labels are at midnight. */
+const STRIDES = [1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672, 1344, 2688];
+
+/** Labels of buckets at their starts, as many as fit: hours at full strides of the day, with the date at midnight and
+ * in the first label, and dates for longer buckets. */
+export function timeTicks(buckets: Buckets, zone: Zone, most: number): { column: number; text: string }[] {
+  const { starts, step } = buckets;
+  const room = Math.max(1, most);
+  if (step !== "hour") {
+    const every = Math.max(1, Math.ceil(starts.length / room));
+    return starts.flatMap((start, column) => (column % every === 0 ? [{ column, text: dateOf(start, "utc") }] : []));
+  }
+  const stride = STRIDES.find((hours) => starts.length / hours <= room) ?? STRIDES.at(-1) ?? 1;
+  let midnights = 0;
+  const ticks: { column: number; text: string }[] = [];
+  starts.forEach((start, column) => {
+    const clock = clockOf(start, zone);
+    const hour = Number(clock.slice(0, 2));
+    const isMidnight = hour === 0;
+    const isLabelled = stride < 24 ? hour % stride === 0 : isMidnight && midnights % (stride / 24) === 0;
+    if (isMidnight) midnights++;
+    if (!isLabelled) return;
+    const text = isMidnight ? dateOf(start, zone) : ticks.length === 0 ? `${dateOf(start, zone)}, ${clock}` : clock;
+    ticks.push({ column, text });
+  });
+  return ticks;
 }
 
 /** Whether a period is complete. Changes are shown only between complete periods. */

@@ -1,6 +1,6 @@
 // Measures that colors are distinguishable: with normal vision, with color blindness, and in black-and-white print.
 import { describe, expect, test } from "vitest";
-import { OUTLINE, PART_COLORS, useColor } from "../src/charts/colors";
+import { coverageColor, OUTLINE, PART_COLORS, STATUS_COLORS, useColor } from "../src/charts/colors";
 import { PARTS } from "../src/identity";
 import style from "../src/style.css?raw";
 
@@ -144,4 +144,12 @@ test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
     }
     expect(contrast(scheme["missing"] ?? "", ground ?? "")).toBeGreaterThan(3);
   }
+});
+
+test("alarm colors of hours mean that figures are missing", () => {
+  expect(coverageColor(1)).toBe(STATUS_COLORS.complete);
+  expect(coverageColor(0)).toBe("rgb(191,62,7)");
+  expect(STATUS_COLORS.incomplete).toBe("#bf3e07"); // the same color
+  expect(new Set(Object.values(STATUS_COLORS)).size).toBe(5);
+  expect(Object.values(STATUS_COLORS)).not.toContain(useColor(1));
 });

@@ -15,8 +15,10 @@ import {
   chartRows,
   costsOf,
   excluded,
+  familyOf,
   type Filter,
   filterQuery,
+  groupJobs,
   limitOf,
   onlyGroups,
   opened,
@@ -217,4 +219,28 @@ test("the earlier figure and the change add up to the figure, also with missing 
   expect((scaled(before, comparison) ?? 0) + (changeOf(now, before, comparison) ?? 0)).toBeCloseTo(now);
   expect(scaled(null, comparison)).toBeNull();
   expect(scaled(before, null)).toBeNull();
+});
+
+test("jobs whose names begin alike are one row, and other workloads are not", () => {
+  expect(["pretrain-rl2j72f9", "ablation-trltttjz", "render-2106-0-retry", "backfill", "7z"].map(familyOf)).toEqual([
+    "pretrain",
+    "ablation",
+    "render",
+    "",
+    "",
+  ]);
+  const row = (workload: string, usd: number | null) =>
+    ({ group: { workload }, allocated_usd: usd, allocated_gpu_hours: 1 }) as unknown as CostRow;
+  const rows = [row("train-a1", 1), row("train-b2", 2), row("train-c3", 4), row("eval-d4", 8), row("notebook-1", 16)];
+  const jobs = new Set(["train-a1", "train-b2", "train-c3", "eval-d4"]);
+  const grouped = groupJobs(rows, jobs);
+  expect(
+    grouped.map(({ group, allocated_usd, jobs: members }) => [group["workload"], allocated_usd, members?.length]),
+  ).toEqual([
+    ["train-*", 7, 3],
+    ["eval-d4", 8, undefined],
+    ["notebook-1", 16, undefined],
+  ]);
+  expect(groupJobs(rows, new Set([...jobs].slice(1))).map(({ group }) => group["workload"])).toHaveLength(5);
+  expect(groupJobs([...rows, row("train-e5", null)], new Set([...jobs, "train-e5"]))[0]?.allocated_usd).toBeNull();
 });

@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import {
+  axisMoney,
   axisTime,
   change,
+  counted,
   exactMoney,
   gpuHours,
   HOUR,
@@ -12,9 +14,10 @@ import {
   percent,
   ratio,
   readClock,
-  tick,
+  shortNode,
   utcDay,
   utilization,
+  utilizationText,
   writeClock,
 } from "../src/format";
 
@@ -25,9 +28,21 @@ test("unknown figures are dashes, not zeros", () => {
   expect(money(0)).toBe("$0.00");
 });
 
-test("small amounts keep significant digits", () => {
-  expect([money(1234.567), money(0.00232), money(3.428571, "EUR")]).toEqual(["$1,234.57", "$0.00232", "€3.43"]);
+test("small amounts are not zero, and explanations have their digits", () => {
+  expect([money(1234.567), money(0.00232), money(-0.00232), money(3.428571, "EUR")]).toEqual([
+    "$1,234.57",
+    "<$0.01",
+    ">-$0.01",
+    "€3.43",
+  ]);
+  expect([axisMoney(60000), axisMoney(0), axisMoney(2.5), axisMoney(1250000)]).toEqual([
+    "$60k",
+    "$0",
+    "$2.50",
+    "$1.25M",
+  ]);
   expect(exactMoney(3.428571428571)).toBe("$3.428571");
+  expect(exactMoney(0.00232)).toBe("$0.00232");
 });
 
 test("a ratio is unknown if a part is unknown or the whole is zero", () => {
@@ -41,7 +56,14 @@ test("times name their zone and look the same in all browsers", () => {
   const midnight = Date.parse("2026-11-19T00:00:00Z");
   expect(utcDay(midnight)).toBe("Thu 19 Nov (UTC day)");
   expect([axisTime(midnight / 1000, "utc"), axisTime(midnight / 1000 + 3600, "utc")]).toEqual(["19 Nov", "01:00"]);
-  expect([tick(midnight, "hour", "utc"), tick(midnight, "day", "local")]).toEqual(["Thu 00:00", "19 Nov"]);
+  expect([counted(1, "hour"), counted(1200, "hour"), counted(2, "party", "parties")]).toEqual([
+    "1 hour",
+    "1,200 hours",
+    "2 parties",
+  ]);
+  expect(
+    ["ip-10-0-1-2.ec2.internal", "ip-10-0-1-2.eu-west-1.compute.internal", "gpu1.example.com"].map(shortNode),
+  ).toEqual(["ip-10-0-1-2", "ip-10-0-1-2", "gpu1.example.com"]);
   expect(moment("2026-11-19T10:00:00Z", "utc")).toBe("Thu 19 Nov, 10:00 UTC");
   expect(instant(Date.parse("2026-11-19T10:00:00Z"))).toBe("2026-11-19T10:00:00Z");
 });
@@ -59,4 +81,12 @@ test("a row is measured if a part of its GPU-hours is", () => {
   expect(isMeasured({ allocated_gpu_hours: 2, unmeasured_gpu_hours: 2 })).toBe(false);
   expect(isMeasured({ allocated_gpu_hours: 2, unmeasured_gpu_hours: 1 })).toBe(true);
   expect(isMeasured({ allocated_gpu_hours: 0, unmeasured_gpu_hours: 0 })).toBe(true);
+});
+
+test("a utilization of too small a measured part is not shown", () => {
+  const row = { allocated_gpu_hours: 100, unmeasured_gpu_hours: 99.8, effective_gpu_hours: 0 };
+  expect(utilization(row)).toBeNull();
+  expect(utilizationText(row)).toBe("– (0.2% measured)");
+  expect(utilizationText({ ...row, unmeasured_gpu_hours: 100 })).toBe("–");
+  expect(utilizationText({ ...row, unmeasured_gpu_hours: 60, effective_gpu_hours: 10 })).toBe("25.0%");
 });

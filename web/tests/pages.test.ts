@@ -1,9 +1,20 @@
 import { expect, test } from "vitest";
 import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
-import { formulaOf, largest, pricesOf, queriesOf } from "../src/explain";
+import { formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
+import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, joinPriced, noteGroups, restatedOf } from "../src/health";
-import { freeReason, removalsOf, shortened, strandedReason } from "../src/removal";
-import { commandsOf, findingFor, onOffer, openFor, selected, verifiedTotal } from "../src/savings";
+import { freeReason, removalGroups, removalsOf, shortened, strandedReason } from "../src/removal";
+import {
+  commandsOf,
+  countsText,
+  findingFor,
+  grouped,
+  onOffer,
+  openFor,
+  sectionOf,
+  selected,
+  verifiedTotal,
+} from "../src/savings";
 import { causesOf } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
@@ -30,6 +41,22 @@ test("commitments, costs and included savings are not on offer", () => {
     recommendation({ kind: "pending", saving: { usd: -5 } as Recommendation["saving"] }),
   ];
   expect(onOffer(rows)).toEqual([offered]);
+  expect(rows.map(sectionOf)).toEqual(["savings", "commitments", "included", "savings", "costs"]);
+  const open = rows.filter(({ state }) => state === "open");
+  expect(countsText(open)).toBe("1 saving + 1 commitment + 1 that adds GPUs + 1 included in another");
+});
+
+test("recommendations that differ only in workload and numbers are a group", () => {
+  const about = (workload: string, usd: number, namespace = "dev") =>
+    recommendation({
+      summary: `Stop StatefulSet ${namespace}/${workload} while it is idle: ${100 + usd} of 168 hours`,
+      subject: { business_unit: "research", namespace, workload } as Recommendation["subject"],
+      saving: { usd } as Recommendation["saving"],
+    });
+  const rows = [about("a", 10), about("x", 15, "notebooks"), about("b", 7)];
+  expect(grouped(rows)).toEqual([[rows[0], rows[2]], [rows[1]]]);
+  const verified = rows.map((row, index) => ({ ...row, id: `${index}`, state: "verified" as const }));
+  expect(grouped(verified)).toHaveLength(3);
 });
 
 test("verified savings leave out open rows and rows that others include", () => {
@@ -80,10 +107,10 @@ test("a workload without a recommendation has the finding as reason", () => {
     finding("app", "healthy", "utilization 55% on average, 80% in the busiest hour"),
   ];
   expect(findingFor(findings, { workload: "new", cluster: "west" })).toBe(
-    "none: observed for 65 hours; a recommendation needs 168",
+    "Too little is known: observed for 65 hours; a recommendation needs 168",
   );
   expect(findingFor(findings, { workload: "app", cluster: "west" })).toBe(
-    "none: well used, utilization 55% on average, 80% in the busiest hour",
+    "No safe change found: utilization 55% on average, 80% in the busiest hour",
   );
   expect(findingFor(findings, { workload: "app", cluster: "east" })).toBeNull();
 });
@@ -95,9 +122,17 @@ function hour(number: number, fields: Partial<HourRow> = {}): HourRow {
 }
 
 test("a missing hour is not restated, and a restated hour is not complete", () => {
-  const rows = [hour(1), hour(2), hour(3, { status: "missing" }), hour(4, { status: "incomplete" })];
+  const statuses = ["missing", "incomplete", "pending"] as const;
+  const rows = [hour(1), hour(2), ...statuses.map((status, index) => hour(3 + index, { status }))];
   const restated = restatedOf([hour(2), hour(3), hour(2, { cluster: "east" })]);
-  expect(countsOf(rows, restated)).toEqual({ complete: 1, provisional: 0, restated: 1, incomplete: 1, missing: 1 });
+  expect(countsOf(rows, restated)).toEqual({
+    complete: 1,
+    provisional: 0,
+    restated: 1,
+    incomplete: 1,
+    pending: 1,
+    missing: 1,
+  });
 });
 
 test("notes that differ in numbers only are one group with the newest text", () => {
@@ -183,8 +218,21 @@ test("nodes to remove begin with the largest cost of hours without pods", () => 
   expect(removalsOf([nodeHour("a", "01", 0, { node_cost_usd: null })])[0]?.monthlyUsd).toBeNull();
   const large = ["01", "02"].map((at) => nodeHour("large", at, at === "01" ? 0 : 4, { node_cost_usd: 55 }));
   const [first, second] = removalsOf([...rows, ...large]);
-  expect([first?.node.node, first?.emptyMonthlyUsd]).toEqual(["large", (55 / 2) * 730]);
-  expect([second?.node.node, second?.emptyMonthlyUsd]).toEqual(["empty", 8 * 730]);
+  expect([first?.node.node, first?.emptyMonthlyUsd]).toEqual(["empty", 8 * 730]);
+  expect([second?.node.node, second?.emptyMonthlyUsd]).toEqual(["large", (55 / 2) * 730]);
+});
+
+test("a node without any pod is removed, and the pool of a larger node with pods scales down", () => {
+  const hours = Array.from({ length: 8 }, (_, hour) => `0${hour}`);
+  const rows = hours.flatMap((at, hour) => [
+    nodeHour("empty", at, 0, { node_pool: "small" }),
+    nodeHour("large", at, hour < 3 ? 0 : 4, { node_pool: "big", node_cost_usd: 55 }),
+    nodeHour("busy", at, 4, { node_pool: "big" }),
+    ...(hour === 7 ? [nodeHour("starting", at, 0, { node_pool: "new" })] : []),
+  ]);
+  const { now, pools } = removalGroups(removalsOf(rows));
+  expect(now.map(({ node, monthlyUsd }) => [node.node, monthlyUsd])).toEqual([["empty", 8 * 730]]);
+  expect(pools).toEqual([{ cluster: "west", name: "big", nodes: 1, emptyMonthlyUsd: ((3 * 55) / 8) * 730 }]);
 });
 
 test("the reason of a stranded GPU follows from what the node offered", () => {
@@ -286,4 +334,60 @@ test("the newest hour's pods name the causes in Data health, as in the hour view
   expect(named.map(({ check }) => check)).toEqual(causesOf([pod("a")], rows).map(({ check }) => check));
   const [earlier] = findingsOf(rows, unmeasured, [pod("a", { unmeasured_gpu_hours: 0 })]);
   expect(earlier?.finding).toContain("before the newest hour");
+});
+
+test("hours of a pod are one row with their sums", () => {
+  const line = (uid: string, at: string, usd: number | null) =>
+    ({
+      cluster: "west",
+      uid,
+      resource: "gpu",
+      business_unit: "a",
+      shared_from: "",
+      hour: at,
+      allocated_gpu_hours: 1,
+      effective_gpu_hours: 0.5,
+      unmeasured_gpu_hours: 0,
+      allocated_usd: usd,
+      waste_usd: 1,
+      effective_usd: 1,
+      unmeasured_usd: 0,
+    }) as Line;
+  const pods = podsOf([line("x", "01", 2), line("y", "01", null), line("x", "02", 3), line("y", "02", 4)]);
+  expect(
+    pods.map(({ uid, hour, hours, allocated_usd, waste_usd }) => [uid, hour, hours.length, allocated_usd, waste_usd]),
+  ).toEqual([
+    ["x", "02", 2, 5, 2],
+    ["y", "02", 2, null, 2],
+  ]);
+});
+
+test("only notes on the prices of the listed instance types are shown", () => {
+  const notes = ["g5.xlarge is priced at 1", "p5.48xlarge is priced at 2", "node n1 was not scraped"];
+  expect(notesOn(notes, new Set(["g5.xlarge"]))).toEqual([notes[0], notes[2]]);
+});
+
+test("a sum of rounded amounts says so", () => {
+  const rounded = {
+    allocated_usd: 1925.3584694,
+    effective_usd: 1137.3662052,
+    unmeasured_usd: 0,
+    waste_usd: 787.9922642,
+  };
+  expect(isRounded("waste_usd", rounded)).toBe(true);
+  expect(isRounded("effective_usd", rounded)).toBe(false);
+  expect(isRounded("waste_usd", { allocated_usd: 3.5, effective_usd: 1.25, unmeasured_usd: 0, waste_usd: 2.25 })).toBe(
+    false,
+  );
+  expect(
+    isRounded("waste_usd", { allocated_usd: 1925.358469, effective_usd: 1137.366205, waste_usd: 787.992264 }),
+  ).toBe(false);
+});
+
+test("figures have a name in sentences", () => {
+  expect((["unmeasured_usd", "waste_usd", "node_cost_usd"] as const).map(phraseOf)).toEqual([
+    "the unmeasured cost",
+    "the waste",
+    "the node cost",
+  ]);
 });

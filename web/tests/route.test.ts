@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { exactly, linkTo, periodOf, readRoute, writeRoute } from "../src/route";
+import { clusterOf, exactly, linkTo, periodOf, readRoute, writeRoute } from "../src/route";
 
 test("a URL round-trips for any name", () => {
   for (const name of ["research", "a/b?c=d#e", "<img src=x onerror=alert(1)>", "100%", "ünï", ""]) {
@@ -8,10 +8,14 @@ test("a URL round-trips for any name", () => {
   }
 });
 
-test("an invalid URL shows the overview", () => {
-  for (const fragment of ["", "#", "#/", "#/nowhere", "#/%", "#nonsense?a"]) {
-    expect(readRoute(fragment).view).toBe("overview");
-  }
+test("an address without a view is the overview, and one of an unknown view is not found", () => {
+  for (const fragment of ["", "#", "#/", "#/?window=7d"]) expect(readRoute(fragment).view).toBe("overview");
+  for (const [fragment, name] of [
+    ["#/nowhere", "nowhere"],
+    ["#/%", "%"],
+    ["#nonsense?a", "nonsense"],
+  ] as const)
+    expect(readRoute(fragment)).toMatchObject({ view: "missing", name });
   expect(readRoute("#/unit/%E0%A4%A").name).toBe("%E0%A4%A");
 });
 
@@ -26,6 +30,17 @@ test("links to other views keep period, cluster and zone, but not filters", () =
   });
   expect(periodOf(from)).toEqual({ start: "x", end: "y" });
   expect(periodOf(readRoute("#/overview?start=x"))).toEqual({ window: "24h" });
+});
+
+test("the cluster of a drill-down stays in its view", () => {
+  const all = readRoute("#/overview?window=7d");
+  const hour = readRoute(linkTo(all, "hour", "2026-11-20T10:00:00Z", { cluster: "west", line: "x" }));
+  expect([clusterOf(hour), hour.query["cluster"]]).toEqual(["west", undefined]);
+  expect(readRoute(linkTo(hour, "explore")).query).toEqual({ window: "7d" });
+  expect(clusterOf(readRoute(linkTo(hour, "nodes")))).toBeUndefined();
+  const west = readRoute("#/overview?cluster=west");
+  expect(readRoute(linkTo(west, "nodes", "", { cluster: "west" })).query).toEqual({ cluster: "west" });
+  expect(readRoute(linkTo(all, "savings", "", { cluster: "west" })).query["cluster"]).toBe("west");
 });
 
 test("a name's filter matches only that name", () => {

@@ -3,13 +3,15 @@ import type { HourRow } from "../src/api";
 import {
   align,
   bucketsOf,
+  cutOf,
   gapsOf,
   grainOf,
+  lackingClusters,
   completeShare,
   pricedShare,
   stack,
   type Step,
-  ticksOf,
+  timeTicks,
 } from "../src/series";
 
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
@@ -54,6 +56,7 @@ describe("buckets", () => {
       { hour: "2026-11-18T22:00:00Z", status: "complete" },
       { hour: "2026-11-18T22:00:00Z", status: "missing" },
       { hour: "2026-11-18T23:00:00Z", status: "provisional" },
+      { hour: "2026-11-18T23:00:00Z", status: "pending" }, // of another cluster, and not expected yet
       { hour: "2026-11-19T00:00:00Z", status: "incomplete" },
     ];
     // The last hour has not ended, so it is not expected and has no row.
@@ -80,12 +83,42 @@ describe("buckets", () => {
     expect(grainOf(24, "day")).toBe("day");
   });
 
-  test("only as many labels as fit", () => {
-    expect(ticksOf(HOURS, (at) => new Date(at).toISOString().slice(11, 13), 2)).toEqual([
-      { column: 0, text: "22" },
-      { column: 2, text: "00" },
+  test("labels are at borders of buckets, with dates, and as many as fit", () => {
+    const texts = (buckets: ReturnType<typeof bucketsOf>, most: number) =>
+      timeTicks(buckets, "utc", most).map(({ column, text }) => `${column}: ${text}`);
+    expect(texts(HOURS, 2)).toEqual(["0: 18 Nov, 22:00", "2: 19 Nov"]);
+    const month = bucketsOf("2026-10-21T14:00:00Z", "2026-11-25T14:00:00Z", "hour");
+    const labels = texts(month, 12);
+    expect(labels.slice(0, 2)).toEqual(["10: 22 Oct", "106: 26 Oct"]);
+    expect(labels.every((label) => /: \d+ (Oct|Nov)$/.test(label))).toBe(true);
+    expect(texts(bucketsOf("2026-11-18T22:00:00Z", "2026-11-21T05:00:00Z", "day"), 2)).toEqual([
+      "0: 18 Nov",
+      "2: 20 Nov",
     ]);
   });
+});
+
+test("cut days and weeks say how much of them is in the period", () => {
+  const days = bucketsOf("2026-11-18T22:00:00Z", "2026-11-20T13:00:00Z", "day");
+  expect(days.starts.map((_, index) => cutOf(days, index))).toEqual([
+    { hours: 2, of: 24 },
+    null,
+    { hours: 13, of: 24 },
+  ]);
+  const weeks = bucketsOf("2026-11-16T00:00:00Z", "2026-11-25T00:00:00Z", "week");
+  expect(weeks.starts.map((_, index) => cutOf(weeks, index))).toEqual([null, { hours: 48, of: 168 }]);
+  expect(cutOf(HOURS, 0)).toBeNull();
+});
+
+test("the clusters without figures are named", () => {
+  const row = (cluster: string, hour: string, status: HourRow["status"]) => ({ cluster, hour, status });
+  const hours = [
+    row("b", "2026-11-18T22:00:00Z", "missing"),
+    row("a", "2026-11-18T22:00:00Z", "incomplete"),
+    row("c", "2026-11-18T22:00:00Z", "provisional"),
+    row("c", "2026-11-18T23:00:00Z", "missing"),
+  ];
+  expect([0, 1, 2].map((index) => lackingClusters(HOURS, index, hours))).toEqual([["a", "b"], ["c"], []]);
 });
 
 test("missing hours are listed by cluster, with consecutive hours merged", () => {

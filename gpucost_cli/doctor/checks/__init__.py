@@ -32,6 +32,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     signals.check_signals,
     signals.check_signal_scales,
     signals.check_signals_under_mig,
+    signals.check_energy,
     devices.check_pod_mapping,
     devices.check_honor_labels,
     devices.check_host_names,

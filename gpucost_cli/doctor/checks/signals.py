@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
-from gpucost_cli.doctor.signals import Signal, signals_by_family, usual_scale
+from gpucost_cli.doctor.signals import ENERGY_COUNTER, ENERGY_METRICS, Signal, signals_by_family, usual_scale
 
 _TOLERANCE_UNDER_MIG = Decimal(2)
 """Under MIG, profiling ratios can be somewhat above 1 (NVIDIA/DCGM#152), unlike percentages of a busy GPU."""
@@ -94,6 +94,24 @@ def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
             f"dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
         )
     yield context.check("signal under MIG", usable[0].name, "recommended", fault)
+
+
+def check_energy(context: CheckContext) -> Iterable[Check]:
+    """Check whether the energy of GPUs is measured: by a counter, or by their power. It need not be."""
+    facts = context.facts
+    if not facts.gpu_devices:
+        return
+    metric = next((name for name in ENERGY_METRICS if facts.has_series_of_any(name)), None)
+    if metric is None or not context.settings.energy.enabled:
+        reason = (
+            f"energy and emissions are unknown: add {ENERGY_COUNTER} to dcgm-exporter's counters to measure them"
+            if context.settings.energy.enabled
+            else "the settings turn energy off (energy.enabled: false)"
+        )
+        yield context.check("energy", ENERGY_COUNTER, "optional", note=reason, status="not needed", series=0)
+        return
+    note = "energy is computed from power, and unknown in gaps of its samples" if metric != ENERGY_COUNTER else None
+    yield context.check("energy", metric, "optional", note=note)
 
 
 def _missing_signal(configured: Signal, fallbacks: list[Signal]) -> Fault:

@@ -20,6 +20,7 @@ from gpucost_devstack.fleet.builders import (
     whole_gpus_geometry,
 )
 from gpucost_devstack.fleet.hardware import resource_of_profile
+from gpucost_devstack.fleet.power import ENERGY_COUNTER, POWER_GAUGE
 from gpucost_devstack.fleet.scenario import (
     FOREVER,
     GPU,
@@ -98,7 +99,17 @@ def _random_cluster(generator: random.Random, name: str, seed: int, choices: Seq
     if generator.random() < 0.5:
         gap = [_random_interval(generator, -20, 70, generator.choice([1.5, 3, 9, 14]))]
         instances = [replace(instance, scraping=replace(instance.scraping, gaps=gap)) for instance in scenario.ksm]
-    return replace(scenario, ksm=instances)
+    return _with_random_energy(replace(scenario, ksm=instances), seed)
+
+
+def _with_random_energy(scenario: Scenario, seed: int) -> Scenario:
+    """A cluster whose exporter may expose energy or power. It is otherwise the same."""
+    generator = random.Random(f"energy {seed}")
+    metrics = generator.choice([(), (ENERGY_COUNTER,), (ENERGY_COUNTER, POWER_GAUGE), (POWER_GAUGE,)])
+    loads = [_random_minute(generator, -10, 70)] if generator.random() < 0.3 else []
+    if scenario.dcgm is None or scenario.dcgm.label_style == "old":
+        return scenario
+    return replace(scenario, dcgm=replace(scenario.dcgm, energy_metrics=metrics, driver_loads=loads))
 
 
 def random_cluster_with_claims(seed: int) -> Scenario:
@@ -117,7 +128,8 @@ def random_cluster_with_claims(seed: int) -> Scenario:
     )
     exporter = replace(exporter, scraping=replace(exporter.scraping, gaps=[]))
     source = KubeStateMetrics(Scraping("kube-state-metrics", "a:8080", 60, generator.randint(0, 59)))
-    return Scenario(f"mix-claims-{seed}", nodes, pods, [source], exporter, hours=(0, 1))
+    scenario = Scenario(f"mix-claims-{seed}", nodes, pods, [source], exporter, hours=(0, 1))
+    return _with_random_energy(scenario, seed)
 
 
 def _pods_with_claims(generator: random.Random, node: Node) -> Iterator[Pod]:

@@ -493,18 +493,20 @@ class Container:
         """For `functions/api`."""
         from gpucost.features.alerting.configured_budgets import lowest_budget
         from gpucost.features.recommendations.forecasts import ForecastService
+        from gpucost.reports.published_until import PublishedUntil
 
         def budget_of(business_unit: str, months: int) -> "Decimal | None":
             return lowest_budget(self.settings_store.current().settings, business_unit, months)
 
-        return ForecastService(self.settings_store, self.rollups, budget_of, clock=self.clock)
+        published_until = PublishedUntil(self.settings_store, self.ledger, self.clock)
+        return ForecastService(self.settings_store, self.rollups, budget_of, published_until=published_until)
 
     @cached_property
     def budgets(self) -> "BudgetService":
         """For `functions/api`."""
         from gpucost.features.alerting.month_budgets import BudgetService
 
-        return BudgetService(self.settings_store, self.rollups, clock=self.clock)
+        return BudgetService(self.settings_store, self.rollups, self.ledger, clock=self.clock)
 
     @cached_property
     def sign_in(self) -> "SignIn | None":

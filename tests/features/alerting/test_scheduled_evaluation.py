@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.rule_kinds.budget import project_month_spend
+from gpucost.core.run_rate import run_rate
 from gpucost.features.alerting.rule_kinds.spend_change import (
     SpendComparison,
     SpendThresholds,
@@ -72,11 +72,11 @@ def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> No
 
 def test_projections_by_hand() -> None:
     end = START + 720 * HOUR
-    assert project_month_spend([(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
-    assert project_month_spend([(Decimal(240), 24), (Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
-    assert project_month_spend([(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
-    assert project_month_spend([(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
-    assert project_month_spend([], START, START + 49 * HOUR, end) is None
+    assert run_rate([(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
+    assert run_rate([(Decimal(240), 24), (Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
+    assert run_rate([(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
+    assert run_rate([(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
+    assert run_rate([], START, START + 49 * HOUR, end) is None
 
 
 def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:

@@ -158,7 +158,7 @@ def sums(lines: Sequence[Line]) -> Mapping[str, Fraction]:
             if name == "unpriced_gpu_hours":
                 total_by_name[name] += Fraction(line.allocated_gpu_hours, SCALE) if line.allocated_usd is None else 0
             else:
-                total_by_name[name] += Fraction(getattr(line, name) or 0, SCALE)
+                total_by_name[name] += Fraction(getattr(line, name, 0) or 0, SCALE)
     return total_by_name
 
 

@@ -80,7 +80,7 @@ def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
 def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
     store = Store(text)
     budget_of = lambda unit, months: lowest_budget(store.current().settings, unit, months)  # noqa: E731
-    return ForecastService(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # stubs with the methods it calls
+    return ForecastService(store, rollups, budget_of, published_until=lambda: UNTIL)  # type: ignore[arg-type]  # stubs with the methods it calls
 
 
 def test_projection_is_spent_cost_plus_future_hours() -> None:

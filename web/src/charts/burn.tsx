@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { axisTime, money, utcDay } from "../format";
+import { axisMoney, axisTime, money, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
@@ -69,7 +69,11 @@ export function BurnChart(props: Props) {
         },
         axes: [
           { ...timeAxisOf(element), values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
-          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((amount) => money(amount, props.currency)) },
+          {
+            ...axis,
+            size: sizeOf,
+            values: (_plot, splits) => splits.map((amount) => axisMoney(amount, props.currency)),
+          },
         ],
         hooks: {
           drawClear: [

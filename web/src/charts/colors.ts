@@ -55,6 +55,29 @@ export function useColor(value: number): string {
   return `rgb(${mixed.join(",")})`;
 }
 
+/** Statuses of hours: alarm colors only where figures are missing. */
+export const STATUS_COLORS = {
+  complete: PART_COLORS.effective_usd,
+  provisional: PART_COLORS.unallocated_usd,
+  restated: PART_COLORS.host_usd,
+  pending: PART_COLORS.unobserved_usd,
+  incomplete: PART_COLORS.waste_usd,
+};
+
+/** The color of a coverage, 0 to 1: that of complete hours if nothing is missing, and an alarm color the more is. */
+export function coverageColor(share: number): string {
+  const [light, dark] = COVERAGE_LOST;
+  const lost = Math.min(1, Math.max(0, 1 - share));
+  if (lost < 0.0005) return STATUS_COLORS.complete;
+  return `rgb(${light.map((channel, index) => Math.round(channel + ((dark[index] ?? channel) - channel) * lost)).join(",")})`;
+}
+
+/** From a little missing to everything missing. */
+export const COVERAGE_LOST = [
+  [247, 190, 150],
+  [191, 62, 7],
+] as const;
+
 /** Reads a token of the style sheet, which depends on the color scheme. */
 export function styleToken(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim();

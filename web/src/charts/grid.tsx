@@ -146,19 +146,30 @@ export function Grid(props: GridProps) {
         <canvas aria-hidden="true" />
         {mark && <span class="mark" style={mark} />}
       </div>
-      <div class="ticks" aria-hidden="true">
-        {(props.ticks?.(Math.floor(width / 90)) ?? []).map(({ column, text }) => (
-          <span key={column} style={{ left: `${(100 * column) / columns}%` }}>
-            {text}
-          </span>
-        ))}
-      </div>
+      {props.ticks && <Ticks columns={columns} ticks={props.ticks} />}
       <div class="readout" role="status">
         {at === null ? props.hint : props.describe(...at)}
       </div>
     </div>
   );
 }
+
+/** Labels of columns. */
+export function Ticks({ columns, ticks }: { columns: number; ticks: NonNullable<GridProps["ticks"]> }) {
+  const [box, width] = useWidth();
+  return (
+    <div class="ticks" ref={box} aria-hidden="true">
+      {ticks(Math.floor(width / (TICK_WIDTH * textScale()))).map(({ column, text }) => (
+        <span key={column} style={{ left: `${(100 * column) / columns}%` }}>
+          {text}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** Pixels from one label to the next. */
+const TICK_WIDTH = 96;
 
 function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, missing: string, line: string): void {
   const { rows, columns, rowHeight, lineEvery } = props;

@@ -3,12 +3,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { axisTime, bucketName, type Figure, HOUR, percent, type Zone } from "../format";
+import type { HourRow } from "../api";
+import { bucketName, type Figure, HOUR, percent, ratio, type Zone } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
-import { type Buckets, endOf, pricedShare, stack } from "../series";
+import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
-import { hatch, OUTLINE, styleToken } from "./colors";
+import { hatch, OUTLINE, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -16,6 +17,8 @@ export interface Series {
   name: string;
   meaning: string;
   color: string;
+  /** A view that explains it. */
+  href?: string;
 }
 
 /** Figures by key of a series. */
@@ -40,6 +43,10 @@ interface Props {
   whole: Figure;
   /** Formats a figure. */
   show: (figure: Figure) => string;
+  /** Formats a figure of the axis; by default as the others. */
+  axis?: (figure: Figure) => string;
+  /** Statuses of the period's hours, for the names of clusters without figures. */
+  hours?: readonly HourRow[] | undefined;
   zone: Zone;
   /** A bucket was selected, by click or with Enter. */
   onOpen: (start: number, end: number) => void;
@@ -55,22 +62,23 @@ export function StackedChart(props: Props) {
   const [at, setAt] = useState<number | null>(null);
   const appearance = useAppearance();
   const { buckets, rows, parts, zone } = props;
-  const height = Math.round(Math.min(520, Math.max(260, width / 6)));
+  const height = Math.round(Math.min(520, Math.max(260, width / 4.5)));
+  const most = Math.floor(width / (110 * textScale()));
+  const labels = new Map(
+    timeTicks(buckets, zone, most).map(({ column, text }) => [(buckets.starts[column] ?? 0) / 1000, text]),
+  );
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
     const times = buckets.starts.map((start) => start / 1000);
     const columns = parts.map((part) => rows.map((row) => figureIn(row, part.key) ?? null));
     const axis = axisOf(element);
-    const isDaily = buckets.step !== "hour"; // days are UTC days
     const made = new uPlot(
       {
         width,
         height,
         legend: { show: false },
         padding: [8, 28, 0, 0],
-        tzDate: (seconds) =>
-          zone === "utc" || isDaily ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
         cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
         scales: {
           x: { time: true, range: () => [(buckets.starts[0] ?? 0) / 1000, buckets.end / 1000] },
@@ -79,9 +87,14 @@ export function StackedChart(props: Props) {
         axes: [
           {
             ...timeAxisOf(element),
-            values: (_plot, splits) => splits.map((split) => axisTime(split, isDaily ? "utc" : zone)),
+            splits: () => [...labels.keys()],
+            values: (_plot, splits) => splits.map((split) => labels.get(split) ?? ""),
           },
-          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((split) => latestRef.current.show(split)) },
+          {
+            ...axis,
+            size: sizeOf,
+            values: (_plot, splits) => splits.map((split) => (latestRef.current.axis ?? latestRef.current.show)(split)),
+          },
         ],
         series: [
           {},
@@ -95,7 +108,7 @@ export function StackedChart(props: Props) {
         ],
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
-          draw: [(drawn) => outline(drawn, latestRef.current)],
+          draw: [(drawn) => outline(drawn, latestRef.current), (drawn) => markCut(drawn, latestRef.current)],
           // Without an event it is the first drawing, which must not end a selection made with the keyboard.
           setCursor: [(drawn) => drawn.cursor.event && setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
@@ -140,7 +153,8 @@ export function StackedChart(props: Props) {
         {parts.map((part) => (
           <li key={part.key} title={part.meaning}>
             <Swatch color={part.color} />
-            {part.name} {props.show(figureIn(props.totals, part.key))}
+            {part.href === undefined ? part.name : <a href={part.href}>{part.name}</a>}{" "}
+            {props.show(figureIn(props.totals, part.key))}
           </li>
         ))}
         <li>total {props.show(props.whole)}</li>
@@ -149,21 +163,43 @@ export function StackedChart(props: Props) {
           missing
         </li>
       </ul>
-      <div
-        class="plot"
-        ref={box}
-        role="application"
-        tabIndex={0}
-        aria-label={`${props.label}. Arrow keys move through time, Enter opens the hour or day.`}
-        onKeyDown={move}
-        onBlur={() => setAt(null)}
-      />
-      <div class="readout" role="status" data-testid="readout">
-        {at === null ? "Point at the chart, or focus it and use the arrow keys." : <Readout {...props} at={at} />}
+      <div class="plot-box">
+        <div
+          class="plot"
+          ref={box}
+          role="application"
+          tabIndex={0}
+          aria-label={`${props.label}. Arrow keys move through time, Enter opens the hour or day.`}
+          onKeyDown={move}
+          onBlur={() => setAt(null)}
+        />
+        <div
+          class={at === null ? "readout" : "readout tip"}
+          role="status"
+          data-testid="readout"
+          style={tipStyle(plot.current, buckets, at)}
+        >
+          {at !== null && <Readout {...props} at={at} />}
+        </div>
       </div>
+      <p class="note hint">Point at the chart, or focus it and use the arrow keys.</p>
     </figure>
   );
 }
+
+/** Next to the bucket, on the side that has room. */
+function tipStyle(plot: uPlot | null, buckets: Buckets, at: number | null): Record<string, string> {
+  if (plot === null || at === null) return {};
+  const [left, right] = [buckets.starts[at] ?? 0, endOf(buckets, at)].map((time) => plot.valToPos(time / 1000, "x"));
+  const { width } = plot.over.getBoundingClientRect();
+  const frame = plot.root.getBoundingClientRect().width;
+  const offset = plot.bbox.left / window.devicePixelRatio;
+  return (left ?? 0) > width / 2
+    ? { right: `${Math.max(0, frame - offset - (left ?? 0) + TIP_DISTANCE)}px` }
+    : { left: `${offset + (right ?? 0) + TIP_DISTANCE}px` };
+}
+
+const TIP_DISTANCE = 6;
 
 function Readout(props: Props & { at: number }) {
   const { at, buckets, rows, parts, coverage } = props;
@@ -172,18 +208,33 @@ function Readout(props: Props & { at: number }) {
   const when = bucketName(start, buckets.step, props.zone);
   const share = coverage[at] ?? 1;
   const priced = pricedAt(props, at);
+  const cut = cutOf(buckets, at);
+  const figures = parts.map((part) => figureIn(row, part.key));
+  const total = figures.reduce<Figure>((sum, figure) => (sum == null || figure == null ? sum : sum + figure), 0);
+  const lacking = share < 1 ? lackingClusters(buckets, at, props.hours ?? []) : [];
   return (
     <>
       <strong>{when}</strong>
-      {row === undefined
-        ? " no data: missing or incomplete"
-        : parts.map((part) => (
+      {cut !== null && (
+        <span>
+          a part of it: {cut.hours} of {cut.of} hours
+        </span>
+      )}
+      {row === undefined ? (
+        <span> no data: missing or incomplete</span>
+      ) : (
+        <>
+          {parts.map((part, index) => (
             <span key={part.key}>
               <Swatch color={part.color} />
-              {part.name} {props.show(figureIn(row, part.key))}
+              {part.name} {props.show(figures[index])} ({percent(ratio(figures[index], total))})
             </span>
           ))}
+          <span>total {props.show(total)}</span>
+        </>
+      )}
       {row !== undefined && share < 1 && <span>{percent(share)} of hours complete</span>}
+      {lacking.length > 0 && <span>without figures: {lacking.join(", ")}</span>}
       {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of GPU-hours without a price</span>}
     </>
   );
@@ -217,9 +268,10 @@ function knownShare(props: Props, index: number): number {
   return props.rows[index] === undefined ? 0 : (props.coverage[index] ?? 1) * pricedAt(props, index);
 }
 
-/** Least height of hatching, in pixels. The scale leaves as much above the largest bar. */
-const LEAST_HATCHED = 8;
+/** Strength of the hatching of a bucket of which almost nothing is missing. */
+const LEAST_STRENGTH = 0.35;
 
+/** Hatches buckets from the axis to the top, behind their bars: fully without figures, more lightly the more is known. */
 function hatchGaps(plot: uPlot, props: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
   const { buckets } = props;
@@ -229,9 +281,28 @@ function hatchGaps(plot: uPlot, props: Props, color: string): void {
     const share = knownShare(props, index);
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
-    // For partial days, the hatched part of the height is the part without data or price.
-    const tall = Math.max(bbox.height * (1 - share), LEAST_HATCHED * window.devicePixelRatio);
-    pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
+    pen.globalAlpha = LEAST_STRENGTH + (1 - LEAST_STRENGTH) * (1 - share);
+    pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), bbox.height);
+  });
+  pen.restore();
+}
+
+/** Writes above the bar of a cut day, week or month how long it is, so that its height is no drop. */
+function markCut(plot: uPlot, { buckets }: Props): void {
+  const { ctx: pen } = plot;
+  const scale = window.devicePixelRatio;
+  pen.save();
+  pen.font = `${Math.round(11 * textScale() * scale)}px ${styleToken(plot.root, "--font")}`;
+  pen.fillStyle = styleToken(plot.root, "--ink");
+  pen.textAlign = "center";
+  buckets.starts.forEach((start, index) => {
+    const cut = cutOf(buckets, index);
+    const sum = plot.data[1]?.[index];
+    if (cut === null || sum == null) return;
+    const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
+    const texts = [`${cut.hours} of ${cut.of} h`, `${cut.hours} h`];
+    const text = texts.find((candidate) => pen.measureText(candidate).width <= to - from);
+    if (text !== undefined) pen.fillText(text, (from + to) / 2, plot.valToPos(sum, "y", true) - 4 * scale);
   });
   pen.restore();
 }
@@ -257,16 +328,20 @@ function outline(plot: uPlot, { buckets }: Props): void {
   const { ctx: pen } = plot;
   pen.save();
   pen.strokeStyle = OUTLINE;
-  pen.lineWidth = Math.max(1, window.devicePixelRatio);
+  pen.lineWidth = 1; // of the canvas: thin also on dense screens
   pen.beginPath();
-  const floor = plot.valToPos(0, "y", true);
+  const sharp = (position: number) => Math.round(position) + 0.5;
+  const floor = sharp(plot.valToPos(0, "y", true));
   for (const sums of plot.data.slice(1)) {
     let before = floor;
     buckets.starts.forEach((start, index) => {
       const sum = sums[index];
-      const above = sum == null ? floor : plot.valToPos(sum, "y", true);
-      const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
-      if (to - from >= NARROW && above !== before) {
+      const above = sum == null ? floor : sharp(plot.valToPos(sum, "y", true));
+      const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) =>
+        sharp(plot.valToPos(time / 1000, "x", true)),
+      );
+      // The axis bounds the first bar: the lines of all parts there would be one thick line.
+      if (index > 0 && to - from >= NARROW && above !== before) {
         pen.moveTo(from, before);
         pen.lineTo(from, above);
       }

@@ -16,15 +16,16 @@ import type {
 } from "../api";
 import { colored } from "../charts/colors";
 import { changeOf, type Compared, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
-import { change, gpuHours, money, moment, percent, ratio, signed, utilization } from "../format";
+import { change, gpuHours, money, moment, percent, ratio, signed, utilizationText } from "../format";
+import type { Term } from "../glossary";
 import { changed, useRoute, useZone } from "../hooks";
-import { partsOf } from "../identity";
-import { ErrorMessage, Name, Swatch } from "../parts";
+import { type PartKey, partsOf } from "../identity";
+import { ErrorMessage, Help, Name, Swatch } from "../parts";
 import { linkTo, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
-import { onOffer } from "../savings";
-import { saved } from "./recommendations";
+import { countsText, onOffer } from "../savings";
+import { noneText, saved } from "./recommendations";
 import { unitOf } from "./units";
 
 export interface AnswersData {
@@ -41,6 +42,10 @@ export interface AnswersData {
 }
 
 const MOST = 3;
+/** Recommendations that are shown. */
+const MOST_TO_DO = 5;
+/** Parts of the cost whose names need an explanation. */
+const JARGON: readonly PartKey[] = ["stranded_usd", "unobserved_usd", "host_usd", "residual_usd"];
 
 /** The node cost, or for a role that sees only some units, their allocated cost. */
 const costOf = (totals: FleetTotals) => totals.node_cost_usd ?? totals.allocated_usd;
@@ -110,7 +115,7 @@ function Spent({ fleet, lastHour, month, budgets }: AnswersData) {
         </Row>
         {known < expected && (
           <Row name="Known of this month">
-            {known} of {expected} cluster-hours
+            {known} of {expected} cluster-hours <Help term="cluster-hour" />
           </Row>
         )}
       </ul>
@@ -130,16 +135,21 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
       <p class="note">
         {over.length === 0
           ? withinText(rows)
-          : `${over.length} of ${rows.length} business units exceed their budget this month, or will:`}
+          : `${overText(over)}, of ${rows.length} business units with a budget this month:`}
       </p>
       <ul>
         {over.slice(0, MOST).map(({ business_unit: unit, status, spent_usd, projected_usd, budget_usd }) => (
           <Row
             key={unit}
             name={
-              <a href={linkTo(route, "unit", unit)}>
-                <Name>{unit}</Name>
-              </a>
+              <>
+                <a href={linkTo(route, "unit", unit)}>
+                  <Name>{unit}</Name>
+                </a>{" "}
+                <span class={status === "exceeded" ? "tag alarming" : "tag"}>
+                  {status === "exceeded" ? "exceeded" : "will exceed"}
+                </span>
+              </>
             }
           >
             {money(status === "exceeded" ? spent_usd : projected_usd, currency)}{" "}
@@ -150,6 +160,12 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
       {over.length > MOST && <p class="note">and {over.length - MOST} more</p>}
     </div>
   );
+}
+
+function overText(over: BudgetsResponse["rows"]): string {
+  const exceeded = over.filter(({ status }) => status === "exceeded").length;
+  const coming = over.length - exceeded;
+  return [exceeded > 0 && `${exceeded} exceeded`, coming > 0 && `${coming} will exceed`].filter(Boolean).join(", ");
 }
 
 function withinText(rows: BudgetsResponse["rows"]): string {
@@ -191,6 +207,7 @@ function Worked({ fleet }: AnswersData) {
           <li key={key} title={meaning}>
             <Swatch color={color} />
             {name} {share(totals[key], cost)}
+            {JARGON.includes(key) && <Help term={name as Term} />}
           </li>
         ))}
       </ul>
@@ -211,7 +228,7 @@ function Worked({ fleet }: AnswersData) {
           </Row>
         )}
         <Row name="Utilization of measured GPU-hours" testId="utilization">
-          {percent(utilization(totals))}
+          {utilizationText(totals)}
         </Row>
       </ul>
     </Answer>
@@ -304,6 +321,7 @@ function Changed({ fleet, units, before }: AnswersData) {
 
 function ToDo({ recommendations, units }: AnswersData) {
   const route = useRoute();
+  const zone = useZone();
   if ("error" in recommendations)
     return (
       <div class="answer">
@@ -321,10 +339,10 @@ function ToDo({ recommendations, units }: AnswersData) {
       title="What to do"
       figure={money(offer, rows[0]?.currency)}
       testId="offer"
-      note={rows.length === 0 ? nextReview(recommendations.response) : "a month on offer"}
+      note={rows.length === 0 ? noneText(recommendations.response, zone) : "a month on offer"}
     >
       <ul data-testid="best" class="sentences">
-        {best.slice(0, MOST).map((row) => (
+        {best.slice(0, MOST_TO_DO).map((row) => (
           <Row
             key={row.id}
             name={
@@ -362,7 +380,9 @@ function ToDo({ recommendations, units }: AnswersData) {
             </a>
           </>
         ) : (
-          <a href={linkTo(route, "savings")}>All recommendations</a>
+          <>
+            <a href={linkTo(route, "savings")}>All recommendations</a>: {countsText(rows)}
+          </>
         )}
       </p>
     </Answer>
@@ -371,11 +391,6 @@ function ToDo({ recommendations, units }: AnswersData) {
 
 function toSavings({ zone = "" }: Readonly<Record<string, string>>, row: Recommendation): Record<string, string> {
   return { zone, kind: row.kind, cluster: row.subject.cluster, unit: row.subject.business_unit ?? "" };
-}
-
-function nextReview(response: RecommendationsResponse | null): string {
-  if (response === null) return "Your role may not see recommendations.";
-  return "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours.";
 }
 
 /** The part of the period that is known least, which limits all answers. */
@@ -401,7 +416,13 @@ function Known({ fleet, units, hours }: AnswersData) {
   return (
     <Answer title="What is known" figure={percent(least.share)} testId="coverage" note={least.of}>
       <ul>
-        <Row name="Complete cluster-hours">
+        <Row
+          name={
+            <>
+              Complete cluster-hours <Help term="cluster-hour" />
+            </>
+          }
+        >
           {known} of {expected}
         </Row>
         <Row

@@ -1,4 +1,4 @@
-// A business unit's month: daily spending, its projection, and the budget of an alert rule.
+// A business unit's month: daily spending, its run rate, and the budget of an alert rule.
 
 import { useMemo } from "preact/hooks";
 import { fetchJson, fetchHours, type CostsResponse, type Forecast, type HoursResponse } from "../api";
@@ -54,7 +54,7 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
 }
 
 /** Spend, and what the projection exceeds or leaves. */
-function budgetNote({ spent_usd: spent, budget_usd: budget, projected_usd: projected, currency }: Forecast): string {
+function budgetNote({ spent_usd: spent, budget_usd: budget, run_rate_usd: projected, currency }: Forecast): string {
   const share = `${percent(ratio(spent, budget))} spent`;
   if (projected === null || budget === null) return share;
   const over = projected - budget;
@@ -64,14 +64,10 @@ function budgetNote({ spent_usd: spent, budget_usd: budget, projected_usd: proje
 export function Budget({ month }: { month: Month }) {
   const zone = useZone();
   const { forecast } = month;
-  const { currency, budget_usd: budget, projected_usd: projected } = forecast;
+  const { currency, budget_usd: budget, run_rate_usd: projected } = forecast;
   const burn = useMemo(() => burnOf(month), [month]);
   const knownHours = forecast.hours_known;
   const endedHours = knownHours + forecast.hours_unknown;
-  const past = forecast.backtest;
-  const range =
-    `${forecast.interval_percent}% interval: ${money(forecast.low_usd, currency)} to ${money(forecast.high_usd, currency)}` +
-    (past === null ? "" : `, right in ${past.covered} of ${past.evaluated} past forecasts`);
   return (
     <Section title="This month, all clusters">
       <dl class="stats">
@@ -84,7 +80,7 @@ export function Budget({ month }: { month: Month }) {
         <Stat
           name="Projected"
           value={money(projected, currency)}
-          note={projected === null ? "not enough data for a projection" : range}
+          note={projected === null ? "too few hours for a projection" : "at the mean rate so far, as in budget alerts"}
           testId="month-projected"
         />
         <Stat

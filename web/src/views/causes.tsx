@@ -3,7 +3,7 @@
 import type { HourRow, Line } from "../api";
 import { money, roundHours } from "../format";
 import { useRoute } from "../hooks";
-import { Name } from "../parts";
+import { Help, Name } from "../parts";
 import { linkTo } from "../route";
 import { causesOf } from "../unmeasured";
 
@@ -38,7 +38,8 @@ export function Causes({ lines, hours }: { lines: readonly Line[]; hours: readon
       </ul>
       <p class="note">
         These causes follow from the hour's pods and scrapes. <a href={linkTo(route, "health")}>Data health</a> has the
-        notes; <code class="command">gpucost doctor --settings FILE</code> checks the metrics now.
+        notes; <code class="command">gpucost doctor --settings FILE</code> checks the metrics now <Help term="doctor" />
+        .
       </p>
     </>
   );

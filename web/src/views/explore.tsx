@@ -10,7 +10,7 @@ import {
   type HoursResponse,
   type Settled,
 } from "../api";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { figureColumn, gpuHoursColumn, measuredColumn, moneyColumn, useColumn } from "../columns";
@@ -31,7 +31,9 @@ import {
   costsOf,
   DIMENSIONS,
   excluded,
+  type ExploreRow,
   filterQuery,
+  groupJobs,
   isMoney,
   limitOf,
   type Measure,
@@ -44,9 +46,22 @@ import {
   sortOf,
   stepOf,
 } from "../explore";
-import { change, type Figure, gpuHours, instant, moment, money, percent, ratio, signed } from "../format";
+import {
+  axisMoney,
+  change,
+  counted,
+  type Figure,
+  instant,
+  moment,
+  money,
+  percent,
+  ratio,
+  roundHours,
+  signed,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, UnpricedNote, View } from "../parts";
+import { sumOf } from "../removal";
 import { periodOf, type Route } from "../route";
 import { bucketsOf, completeShare, isWhole, type Step } from "../series";
 import { Gaps } from "./gaps";
@@ -68,6 +83,8 @@ interface ViewData {
   question: Question;
   whole: CostsResponse;
   before: Compared<CostsResponse> | null;
+  /** Workloads that are Jobs, if many names begin alike. */
+  jobs: ReadonlySet<string>;
   chart: Settled<Chart>;
 }
 
@@ -91,7 +108,42 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
     ? await fetchEarlier(whole, (earlier) => fetchAll("v1/costs", { ...earlier, cluster, ...total }))
     : null;
   const step = stepOf(question, start, end, grain);
-  return { question, whole, before, chart: await settle(fetchChart(question, period, whole, step)) };
+  const periods = [period, ...(before === null ? [] : [{ ...before.period, cluster }])];
+  const [chart, jobs] = await Promise.all([
+    settle(fetchChart(question, period, whole, step)),
+    fetchJobs(question, withVanished(whole.rows, before?.body.rows ?? []), periods),
+  ]);
+  return { question, whole, before, jobs, chart };
+}
+
+/** Names of workloads that are only Jobs. Nothing is asked if no names begin alike. */
+async function fetchJobs(
+  question: Question,
+  rows: readonly CostRow[],
+  periods: readonly Period[],
+): Promise<ReadonlySet<string>> {
+  const names = new Set(rows.map((row) => row.group["workload"] ?? ""));
+  if (question.by !== "workload" || groupJobs(rows, names).every(({ jobs }) => jobs === undefined)) return new Set();
+  const filters = costsOf({ ...question, measure: "allocated_usd" });
+  const kinds = await Promise.all(
+    periods.map(({ start, end, cluster }) =>
+      settle(
+        fetchAll("v1/costs", {
+          cluster,
+          ...filters,
+          start,
+          end,
+          granularity: "total",
+          group_by: "workload_kind,workload",
+        }),
+      ),
+    ),
+  );
+  const kindRows = kinds.flatMap((kind) => ("response" in kind ? kind.response.rows : []));
+  const others = new Set(
+    kindRows.filter(({ group }) => group["workload_kind"] !== "Job").map(({ group }) => group["workload"] ?? ""),
+  );
+  return new Set(kindRows.map(({ group }) => group["workload"] ?? "").filter((name) => !others.has(name)));
 }
 
 async function fetchChart(question: Question, period: Period, whole: CostsResponse, step: Step): Promise<Chart> {
@@ -204,16 +256,7 @@ function Filters({ question }: { question: Question }) {
   const route = useRoute();
   const { filters } = question;
   const without = (index: number) => filterQuery(filters.toSpliced(index, 1), filters);
-  const add = (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    const text = (name: string) => (form.get(name) as string | null)?.trim() ?? "";
-    const label = text("label");
-    const dimension = text("dimension") === "label" ? `label:${label}` : text("dimension");
-    if (dimension === "label:") return;
-    const added = { dimension, name: text("name"), isExcluded: text("match") === "not" };
-    go(changed(route, filterQuery([...filters, added], filters)));
-  };
+  const add = (added: Question["filters"][number]) => go(changed(route, filterQuery([...filters, added], filters)));
   return (
     <div class="filters" role="group" aria-label="Filters">
       {filters.map(({ dimension, name, isExcluded }, index) => (
@@ -229,31 +272,90 @@ function Filters({ question }: { question: Question }) {
           </button>
         </span>
       ))}
-      <details>
-        <summary>Add filter</summary>
-        <form onSubmit={add}>
-          <select name="dimension" aria-label="Dimension of the filter">
-            <Options titles={DIMENSIONS} />
-            <option value="label">Label</option>
-          </select>{" "}
-          <input name="label" aria-label="Name of the label" placeholder="label" size={8} />{" "}
-          <select name="match" aria-label="Whether it matches">
-            <option value="is">is</option>
-            <option value="not">is not</option>
-          </select>{" "}
-          <input name="name" aria-label="Name that the filter matches" size={16} /> <button type="submit">Add</button>
-        </form>
-      </details>
+      <AddFilter add={add} />
     </div>
   );
 }
 
-function Shown({ question, whole, before, chart }: ViewData) {
+/** A form that adds a filter, with the names of the period to choose from. */
+function AddFilter({ add }: { add: (filter: Question["filters"][number]) => void }) {
+  const [isOpen, setOpen] = useState(false);
+  const [dimension, setDimension] = useState("business_unit");
+  const [label, setLabel] = useState("");
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    const text = (name: string) => (form.get(name) as string | null)?.trim() ?? "";
+    add({
+      dimension: dimension === "label" ? `label:${label.trim()}` : dimension,
+      name: text("name"),
+      isExcluded: text("match") === "not",
+    });
+  };
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Add filter</summary>
+      <form onSubmit={submit}>
+        <select
+          name="dimension"
+          aria-label="Dimension of the filter"
+          value={dimension}
+          onChange={(event) => setDimension(event.currentTarget.value)}
+        >
+          <Options titles={DIMENSIONS} />
+          <option value="label">Label</option>
+        </select>{" "}
+        {dimension === "label" && (
+          <input
+            name="label"
+            aria-label="Name of the label"
+            placeholder="label"
+            size={8}
+            required
+            value={label}
+            onInput={(event) => setLabel(event.currentTarget.value)}
+          />
+        )}{" "}
+        <select name="match" aria-label="Whether it matches">
+          <option value="is">is</option>
+          <option value="not">is not</option>
+        </select>{" "}
+        <input name="name" aria-label="Name that the filter matches" size={16} list="filter-names" autocomplete="off" />{" "}
+        <button type="submit">Add</button>
+        {isOpen && <KnownNames dimension={dimension === "label" ? `label:${label.trim()}` : dimension} />}
+      </form>
+    </details>
+  );
+}
+
+/** The names of a dimension in the period, for the filter's field. */
+function KnownNames({ dimension }: { dimension: string }) {
+  const route = useRoute();
+  const { cluster } = route.query;
+  const key = JSON.stringify([dimension, periodOf(route), cluster]);
+  const { response = [] } = useFetch(key, async () => {
+    if (dimension === "label:") return [];
+    const costs = { ...periodOf(route), cluster, granularity: "total", group_by: dimension } as const;
+    const names = await settle(fetchJson("v1/costs", costs)); // pods and nodes of long periods are not offered
+    return "response" in names ? names.response.rows.map((row) => row.group[dimension] ?? "") : [];
+  });
+  return (
+    <datalist id="filter-names">
+      {[...new Set(response)].sort().map((name) => (
+        <option key={name} value={name} />
+      ))}
+    </datalist>
+  );
+}
+
+function Shown({ question, whole, before, jobs, chart }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const { measure, by } = question;
   const { currency, start, end } = whole;
-  const rows = before === null ? whole.rows : withVanished(whole.rows, before.body.rows);
+  const all = before === null ? whole.rows : withVanished(whole.rows, before.body.rows);
+  const rows = groupJobs(all, jobs);
+  const families = rows.filter((row) => row.jobs !== undefined).length;
   if (rows.length === 0) {
     const why =
       question.filters.length > 0
@@ -261,7 +363,7 @@ function Shown({ question, whole, before, chart }: ViewData) {
         : "No costs in this period. Select another period, or look at the data health.";
     return <Empty>{why}</Empty>;
   }
-  const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : gpuHours(figure));
+  const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : roundHours(figure));
   const sum = totalOf(whole, measure);
   return (
     <>
@@ -289,9 +391,13 @@ function Shown({ question, whole, before, chart }: ViewData) {
         }
       >
         <p class="note">
-          <strong data-testid="explore-total">{show(sum)}</strong> in {whole.rows.length} rows
-          {question.filters.length > 0 && ", the part that the filters select"}. {whole.coverage.hours_complete} of{" "}
-          {whole.coverage.hours_expected} cluster-hours are complete.{" "}
+          <strong data-testid="explore-total">{show(sum)}</strong> in{" "}
+          {before === null
+            ? counted(all.length, "row")
+            : `${counted(all.length, "row")}, ${whole.rows.length} now, ${all.length - whole.rows.length} ended`}
+          {question.filters.length > 0 && ", the part that the filters select"}.{" "}
+          {families > 0 && `Jobs whose names begin alike are one row (${families}); open it to see them.`}{" "}
+          {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
               Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
@@ -300,10 +406,11 @@ function Shown({ question, whole, before, chart }: ViewData) {
             </>
           )}
         </p>
-        <Table<CostRow>
+        <Table<ExploreRow>
           name="explore"
           caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
-          sort={`-${measure}`}
+          sort={before === null ? `-${measure}` : "-change"}
+          within={(row) => row.jobs ?? []}
           rows={rows}
           rowKey={groupKey}
           columns={[
@@ -313,6 +420,10 @@ function Shown({ question, whole, before, chart }: ViewData) {
               cell: (row) =>
                 row.kind === "idle" ? (
                   <em>idle</em>
+                ) : row.jobs !== undefined ? (
+                  <>
+                    <Name>{row.group[by] ?? ""}</Name> <span class="unknown">{counted(row.jobs.length, "Job")}</span>
+                  </>
                 ) : (
                   <a href={changed(route, opened(question, row.group[by] ?? ""))}>
                     <Name>{row.group[by] ?? ""}</Name>
@@ -335,7 +446,8 @@ function Shown({ question, whole, before, chart }: ViewData) {
               key: "exclude",
               title: "Filter",
               cell: (row) =>
-                row.kind !== "idle" && (
+                row.kind !== "idle" &&
+                row.jobs === undefined && (
                   <button
                     type="button"
                     aria-label={`Exclude ${row.group[by] ?? ""}`}
@@ -357,21 +469,28 @@ function changeColumns(
   whole: CostsResponse,
   before: CostsResponse,
   show: (figure: Figure) => string,
-): Column<CostRow>[] {
+): Column<ExploreRow>[] {
   const comparison = comparisonOf(whole.coverage, before.coverage);
   const earlier = new Map(before.rows.map((row) => [groupKey(row), row]));
   // Without a row, the group held nothing, if enough hours are known to say so.
-  const was = (row: CostRow): Figure => {
+  const was = (row: ExploreRow): Figure => {
+    if (row.jobs !== undefined) return sumOf(row.jobs.map((job) => was(job) ?? null));
     const old = earlier.get(groupKey(row));
     return old === undefined ? (comparison === null ? null : 0) : old[measure];
   };
   // For the same number of hours, so that the columns' difference is the change.
-  const shown = (row: CostRow) => (comparison === null ? was(row) : scaled(was(row), comparison));
-  const difference = (row: CostRow) => changeOf(row[measure], was(row), comparison);
+  const shown = (row: ExploreRow) => (comparison === null ? was(row) : scaled(was(row), comparison));
+  const difference = (row: ExploreRow) => changeOf(row[measure], was(row), comparison);
   return [
-    figureColumn<CostRow>("before", "Before", shown, show),
-    figureColumn<CostRow>("change", "Change", difference, (figure) => signed(figure, show)),
-    figureColumn<CostRow>(
+    figureColumn<ExploreRow>("before", "Before", shown, show),
+    {
+      ...figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
+      by: (row) => {
+        const figure = difference(row); // by size: a decrease matters as much as an increase
+        return figure == null ? null : Math.abs(figure);
+      },
+    },
+    figureColumn<ExploreRow>(
       "change_percent",
       "Change %",
       (row) => relativeChange(row[measure], was(row), comparison),
@@ -411,6 +530,8 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
         totals={totals}
         whole={isShared ? sum : totalOf(whole, measure)}
         show={show}
+        axis={isMoney(measure) ? (figure) => axisMoney(figure, whole.currency) : show}
+        hours={hours?.rows}
         zone={zone}
         onOpen={open}
         onSelect={open}

@@ -18,19 +18,31 @@ import {
   figureOf,
   formulaOf,
   isOfPods,
+  isRounded,
   largest,
   nameOf,
+  notesOn,
+  phraseOf,
   type Price,
   pricesOf,
 } from "../explain";
-import { exactMoney, gpuHours, HOUR, instant, money, moment, percent, utcDay } from "../format";
+import { joinPriced } from "../health";
+import { counted, exactMoney, gpuHours, HOUR, roundHours, instant, money, moment, percent, utcDay } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { Causes, hasCauses } from "./causes";
-import { lineKey } from "./why";
+import { lineKey, Why } from "./why";
 
-const NONE = { why: "", "why-unit": "", "why-namespace": "", "why-workload": "", "why-cluster": "", "why-at": "" };
+const NONE = {
+  why: "",
+  "why-unit": "",
+  "why-namespace": "",
+  "why-workload": "",
+  "why-cluster": "",
+  "why-at": "",
+  "why-pod": "",
+};
 const MAX_DAYS = 100;
 const MOST = 8;
 
@@ -114,12 +126,12 @@ export function Figure() {
 
 function Panel({ figure }: { figure: FigureKey }) {
   const route = useRoute();
-  const key = Object.keys(NONE).map((name) => route.query[name]);
+  const key = Object.keys(NONE).map((name) => (name === "why-pod" ? "" : route.query[name]));
   const requestKey = JSON.stringify([periodOf(route), route.query["cluster"], key]);
   const request = useFetch(requestKey, () => explain(route, figure));
   const title = (
     <>
-      How the {nameOf(figure)} of <ScopeName /> is calculated
+      How {phraseOf(figure)} of <ScopeName /> is calculated
     </>
   );
   return (
@@ -162,12 +174,28 @@ function Shown(props: Explained & { figure: FigureKey }) {
         <li>
           <h3>Sum</h3>
           <p data-testid="figure-formula">{formulaOf(figure, amounts, currency)}</p>
+          {isRounded(figure, amounts) && (
+            <p class="note">
+              Each amount is rounded to six decimals, so the last digit of the sum can differ. The CSV and the API have
+              all digits, which add up.
+            </p>
+          )}
         </li>
         <Periods {...props} />
         {props.at !== null && <HourDetails {...props} at={props.at} />}
       </ol>
+      <Pod {...props} />
     </>
   );
+}
+
+/** The calculation of a pod's cost, above the dialog that it was opened from. */
+function Pod({ lines, hours }: Explained) {
+  const route = useRoute();
+  const line = lines.find((candidate) => podKey(candidate) === route.query["why-pod"]);
+  if (line === undefined) return null;
+  const hour = hours?.rows.find((row) => row.cluster === line.cluster);
+  return <Why line={line} hour={hour} closeName="Back" close={() => go(changed(route, { "why-pod": "" }))} />;
 }
 
 function Periods({ figure, rows, grain, at, currency }: Explained & { figure: FigureKey }) {
@@ -182,7 +210,9 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
     <li>
       <h3>{{ hour: "Hours", day: "Days", month: "Months" }[grain]}</h3>
       <p class="note">
-        {grain === "hour" ? "Select an hour to see its pods." : "Select one to see its hours and pods."}
+        Select {grain === "hour" ? "an hour" : `a ${grain}`} to see its{" "}
+        {grain === "hour" ? "" : `${grain === "day" ? "hours" : "days"} and `}
+        {isOfPods(figure) ? "pods" : "nodes"}.
       </p>
       <ul class="amounts-list" data-testid="figure-periods">
         {shown.map((row) => (
@@ -195,7 +225,7 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
         ))}
         {others > 0 && (
           <li>
-            {others} others <span>{money(rest, currency)}</span>
+            {counted(others, grain === "hour" ? "other hour" : `other ${grain}`)} <span>{money(rest, currency)}</span>
           </li>
         )}
       </ul>
@@ -207,7 +237,11 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
   const route = useRoute();
   const zone = useZone();
   const ofPods = isOfPods(figure);
-  const prices = pricesOf(ofPods ? lines : nodes.map(priceOfNode));
+  // Rows without a part of the figure have nothing to do with its prices and notes.
+  const parts = (ofPods ? lines : nodes).filter((row) => (row as Amounts)[figure]);
+  const prices = pricesOf(ofPods ? (parts as Line[]) : (parts as NodeRow[]).map(priceOfNode));
+  const types = new Set(parts.map((row) => row.instance_type));
+  const clusters = new Set(parts.map((row) => row.cluster));
   const { shown, others, rest } = ofPods ? largest<Line>(lines, figure, MOST) : { shown: [], others: 0, rest: 0 };
   const topNodes = ofPods ? null : largest<NodeRow>(nodes, figure, MOST);
   return (
@@ -219,7 +253,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
         {ofPods ? (
           <Table
             name="figure-pods"
-            caption={`The pods with the largest ${nameOf(figure)}. Select one to see its calculation and samples`}
+            caption={`The pods with the largest part of ${phraseOf(figure)}. Select one to see its calculation and samples`}
             sort=""
             rows={shown}
             rowKey={(line) => `${line.cluster} ${lineKey(line)}`}
@@ -228,11 +262,11 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
                 "pod",
                 "Pod",
                 (line: Line) => line.pod,
-                (line: Line) => linkTo(route, "hour", line.hour, { cluster: line.cluster, line: lineKey(line) }),
+                (line: Line) => changed(route, { "why-pod": podKey(line) }),
               ),
               ...clusterColumns(shown, (line: Line) => line.cluster),
               moneyColumn(figure as "waste_usd", nameOf(figure), currency),
-              figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, gpuHours),
+              figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, roundHours),
               figureColumn(
                 "price",
                 "Price per GPU-hour",
@@ -246,7 +280,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
         ) : (
           <Table
             name="figure-nodes"
-            caption={`The nodes with the largest ${nameOf(figure)}`}
+            caption={`The nodes with the largest part of ${phraseOf(figure)}`}
             sort=""
             rows={topNodes?.shown ?? []}
             rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
@@ -260,7 +294,8 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
         )}
         {(others > 0 || (topNodes?.others ?? 0) > 0) && (
           <p class="note">
-            {others || topNodes?.others} others: {money(ofPods ? rest : (topNodes?.rest ?? 0), currency)}
+            {counted(others || (topNodes?.others ?? 0), ofPods ? "other pod" : "other node")}:{" "}
+            {money(ofPods ? rest : (topNodes?.rest ?? 0), currency)}
           </p>
         )}
       </li>
@@ -277,20 +312,27 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
       <li>
         <h3>Version of the hour</h3>
         <ul>
-          {(hours?.rows ?? []).map((row) => (
-            <li key={row.cluster}>
-              <Name>{row.cluster}</Name>: {row.status}
-              {row.version !== null && `, version ${row.version}`}
-              {row.settings_version !== null && `, settings version ${row.settings_version}`}
-              {row.published_at !== null && `, published ${moment(row.published_at, zone)}`}
-              {row.notes.length > 0 && `. ${row.notes.join(". ")}`}
-            </li>
-          ))}
+          {(hours?.rows ?? [])
+            .filter((row) => clusters.size === 0 || clusters.has(row.cluster))
+            .map((row) => (
+              <li key={row.cluster}>
+                <Name>{row.cluster}</Name>: {row.status}
+                {row.version !== null && `, version ${row.version}`}
+                {row.settings_version !== null && `, settings version ${row.settings_version}`}
+                {row.published_at !== null && `, published ${moment(row.published_at, zone)}`}
+                {notesOn(row.notes, types).length > 0 && `. ${joinPriced(notesOn(row.notes, types)).join(". ")}`}
+              </li>
+            ))}
         </ul>
         <a href={linkTo(route, "health")}>Restatements and coverage</a>
       </li>
     </>
   );
+}
+
+/** Identifies a pod's figures among those of several clusters. */
+function podKey(line: Line): string {
+  return `${line.cluster} ${lineKey(line)}`;
 }
 
 function priceOfNode(row: NodeRow) {
@@ -307,10 +349,11 @@ function Prices({ prices, currency, ofPods }: { prices: readonly Price[]; curren
         <li key={`${price.source} ${price.split} ${price.amount}`}>
           {price.amount === null ? "No price" : `${exactMoney(price.amount, currency)} per GPU-hour`}
           {!ofPods && price.amount !== null && " (node cost ÷ GPU-hours)"}, source {price.source || "none"}, split
-          policy {price.split || "none"}: {price.rows} {ofPods ? "pods" : "nodes"}, {gpuHours(price.gpuHours)} GPU-hours
+          policy {price.split || "none"}: {counted(price.rows, ofPods ? "pod" : "node")}, {gpuHours(price.gpuHours)}{" "}
+          GPU-hours
         </li>
       ))}
-      {prices.length > MOST && <li>and {prices.length - MOST} more prices</li>}
+      {prices.length > MOST && <li>and {counted(prices.length - MOST, "other price")}</li>}
     </ul>
   );
 }

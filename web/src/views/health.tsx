@@ -14,16 +14,16 @@ import {
   type Settled,
   settle,
 } from "../api";
-import { PART_COLORS, useColor } from "../charts/colors";
+import { coverageColor, STATUS_COLORS } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
-import { Scale } from "../charts/scale";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
-import { HOUR, instant, money, moment, percent, ratio, roundHours, tick } from "../format";
+import { HOUR, instant, money, moment, percent, ratio, roundHours } from "../format";
 import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
+import { GLOSSARY, type Term } from "../glossary";
 import { go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, HatchSwatch, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
+import { Empty, HatchSwatch, Help, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
 import { linkTo, periodOf } from "../route";
-import { bucketsOf, ticksOf } from "../series";
+import { bucketsOf, timeTicks } from "../series";
 
 interface ViewData {
   clusters: CostsResponse;
@@ -97,7 +97,11 @@ function Shown(props: ViewData) {
         <Stat
           name="Hours with figures"
           value={percent(ratio(coverage.hours_complete, coverage.hours_expected))}
-          note={`${coverage.hours_complete} of ${coverage.hours_expected} cluster-hours`}
+          note={
+            <>
+              {coverage.hours_complete} of {coverage.hours_expected} cluster-hours <Help term="cluster-hour" />
+            </>
+          }
           testId="hours-complete"
         />
         {(["missing", "incomplete", "provisional", "restated"] as const).map((status) => (
@@ -148,32 +152,43 @@ function Shown(props: ViewData) {
   );
 }
 
-const FILLS = {
-  complete: PART_COLORS.effective_usd,
-  provisional: PART_COLORS.unmeasured_usd,
-  restated: PART_COLORS.host_usd,
-  incomplete: PART_COLORS.waste_usd,
-  missing: "missing",
-};
+const FILLS = { ...STATUS_COLORS, missing: "missing" };
 
 function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Restated }) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(start, end, "hour");
   const clusters = [...new Set(rows.map((row) => row.cluster))].sort();
+  const shownStatuses = (["complete", "provisional", "restated", "pending", "incomplete"] as const).filter(
+    (status) => status !== "pending" || rows.some((row) => row.status === status),
+  );
   return (
     <>
       <p class="scale">
-        {(["complete", "provisional", "restated", "incomplete"] as const).map((status) => (
+        {shownStatuses.map((status) => (
           <span key={status}>
-            <Swatch color={FILLS[status]} /> {status}
+            <Swatch color={FILLS[status]} /> {status === "pending" ? "being computed" : status}
+            {status in GLOSSARY && <Help term={status as Term} />}
           </span>
         ))}
         <span>
           <HatchSwatch /> missing
         </span>
       </p>
-      <Scale kind="of the expected scrapes" />
+      <p class="scale">
+        <span>
+          Coverage <Help term="coverage" />:
+        </span>
+        <span>
+          <Swatch color={coverageColor(1)} /> all expected scrapes
+        </span>
+        <span>
+          <Swatch color={coverageColor(0.99)} /> some missing
+        </span>
+        <span>
+          <Swatch color={coverageColor(0)} /> nearly all missing
+        </span>
+      </p>
       {clusters.slice(0, MOST_STRIPS).map((cluster) => {
         const byHour = new Map(
           rows.filter((row) => row.cluster === cluster).map((row) => [Date.parse(row.hour), row] as const),
@@ -192,7 +207,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
               dataKey={rows}
               hint="Point at an hour, or focus the strip and use the arrow keys."
               labels={["Status", "Allocation", "Utilization"]}
-              ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
+              ticks={(most) => timeTicks(buckets, zone, most)}
               paint={(row, column) => paint(row, at(column), restated)}
               describe={(_row, column) => (
                 <Described row={at(column)} restated={restated} when={moment(buckets.starts[column] ?? 0, zone)} />
@@ -210,8 +225,9 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
 function paint(source: number, row: HourRow | undefined, restated: Restated): Painted {
   if (row === undefined) return { fill: null };
   if (source === 0) return { fill: FILLS[statusOf(row, restated)] };
+  if (row.status === "pending") return { fill: FILLS.pending };
   const share = source === 1 ? row.coverage?.allocation : row.coverage?.utilization;
-  return { fill: share === null || share === undefined ? "missing" : useColor(share) };
+  return { fill: share === null || share === undefined ? "missing" : coverageColor(share) };
 }
 
 function Described({ row, restated, when }: { row: HourRow | undefined; restated: Restated; when: string }) {
@@ -219,8 +235,9 @@ function Described({ row, restated, when }: { row: HourRow | undefined; restated
   const status = statusOf(row, restated);
   return (
     <>
-      <strong>{when}</strong> {status}: {STATUSES[status]}. Allocation (kube-state-metrics):{" "}
-      {percent(row.coverage?.allocation)}, utilization (GPU exporter): {percent(row.coverage?.utilization)}
+      <strong>{when}</strong> {status === "pending" ? "being computed" : status}: {STATUSES[status]}. Allocation
+      (kube-state-metrics): {percent(row.coverage?.allocation)}, utilization (GPU exporter):{" "}
+      {percent(row.coverage?.utilization)}
       {row.version !== null && `, version ${row.version}`}
       {row.notes.length > 0 && `. ${row.notes.join(". ")}`}
     </>
@@ -245,7 +262,8 @@ function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[];
         </ul>
       )}
       <p>
-        To check the metrics of every cluster now: <code class="command">gpucost doctor --settings FILE</code>
+        To check the metrics of every cluster now: <code class="command">gpucost doctor --settings FILE</code>{" "}
+        <Help term="doctor" />
       </p>
     </Section>
   );

@@ -5,12 +5,12 @@ import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetRespon
 import { useColor } from "../charts/colors";
 import { Grid, type Pages } from "../charts/grid";
 import { Scale } from "../charts/scale";
-import { gpuHours, HOUR, money, moment, percent, tick, utcDay, utilization } from "../format";
+import { gpuHours, HOUR, money, moment, percent, utcDay, utilization } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
 import { exactly, linkTo } from "../route";
-import { align, bucketsOf, endOf, type Grain, isWhole, completeShare, ticksOf } from "../series";
+import { align, bucketsOf, endOf, type Grain, isWhole, completeShare, timeTicks } from "../series";
 import { openAt } from "./over-time";
 import { byUnit, unitOf } from "./units";
 
@@ -141,7 +141,7 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
           </a>
         ))}
         {...(pages === undefined ? {} : { pages })}
-        ticks={(most) => ticksOf(buckets, (start) => tick(start, buckets.step, zone), most)}
+        ticks={(most) => timeTicks(buckets, zone, most)}
         paint={(row, column) => {
           const cell = rows[row]?.[column];
           if (cell === undefined) return { fill: (coverage[column] ?? 1) < 1 ? "missing" : null };

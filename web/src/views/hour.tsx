@@ -1,6 +1,7 @@
 // One or more hours by pod: allocated GPUs, price, utilization source, and the calculation of each cost.
 
 import {
+  type CostRow,
   settle,
   fetchJson,
   fetchAll,
@@ -11,16 +12,31 @@ import {
   type Line,
   type LinesResponse,
   MAX_DETAIL_HOURS,
+  type NodeRow,
   type NodesResponse,
   type Parameters,
   type Settled,
 } from "../api";
-import { HOUR, instant, money, moment, readClock, writeClock } from "../format";
+import {
+  counted,
+  HOUR,
+  instant,
+  isMeasured,
+  money,
+  moment,
+  percent,
+  ratio,
+  readClock,
+  roundHours,
+  utilization,
+  writeClock,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { joinPriced } from "../health";
+import { joinPriced, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
-import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
-import { exactly, linkTo, type Route } from "../route";
+import { sumOf } from "../removal";
+import { Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
+import { clusterOf, exactly, linkTo, type Route } from "../route";
 import { Causes, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
@@ -37,6 +53,8 @@ interface ViewData {
   start: string;
   end: string;
   lines: LinesResponse;
+  /** The pods that the filters select; undefined without filters. */
+  selected: CostRow | undefined;
   fleet: FleetResponse;
   hours: HoursResponse | null;
   nodes: Settled<NodesResponse | null>;
@@ -52,15 +70,19 @@ function spanOf(route: Route): { start: string; end: string; count: number } | n
 async function fetchHour(route: Route): Promise<ViewData | null> {
   const span = spanOf(route);
   if (span === null) return null;
-  const period = { start: span.start, end: span.end, cluster: route.query["cluster"] };
-  const [lines, fleet, hours, nodes] = await Promise.all([
-    fetchAll("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
+  const period = { start: span.start, end: span.end, cluster: clusterOf(route) };
+  const filters = filtersOf(route);
+  const [lines, fleet, hours, nodes, costs] = await Promise.all([
+    fetchAll("v1/lines", { ...period, ...filters, limit: "2000" }, 10),
     fetchJson("v1/fleet", { ...period, granularity: "total" }),
     fetchIfAllowed("v1/hours", period),
     span.count > 1 ? { response: null } : settle(fetchIfAllowed("v1/nodes", { ...period, limit: "2000" })),
+    isFiltered(route) ? fetchJson("v1/costs", { ...period, ...filters, granularity: "total" }) : null,
   ]);
-  return { ...span, lines, fleet, hours, nodes };
+  return { ...span, lines, fleet, hours, nodes, selected: costs?.rows[0] };
 }
+
+const isFiltered = (route: Route) => Object.keys(FILTERS).some((key) => route.query[key] !== undefined);
 
 function filtersOf(route: Route): Record<string, string> {
   return Object.fromEntries(
@@ -73,22 +95,29 @@ function filtersOf(route: Route): Record<string, string> {
 
 /** The newest hour with figures, for the URL `#/hour`. */
 async function latest(route: Route): Promise<string> {
-  const { rows, end } = await fetchJson("v1/fleet", { window: "6h", cluster: route.query["cluster"] });
+  const { rows, end } = await fetchJson("v1/fleet", { window: "6h", cluster: clusterOf(route) });
   return rows.at(-1)?.start ?? instant(Date.parse(end) - HOUR);
 }
 
 export function Hour() {
   const route = useRoute();
   const zone = useZone();
-  const requestKey = JSON.stringify([route.name, route.query["hours"], route.query["cluster"], filtersOf(route)]);
+  const requestKey = JSON.stringify([route.name, route.query["hours"], clusterOf(route), filtersOf(route)]);
   const request = useFetch(requestKey, async () => {
     if (route.name !== "") return fetchHour(route);
-    go(linkTo(route, "hour", await latest(route)));
+    window.location.replace(linkTo(route, "hour", await latest(route))); // Back leaves the view
     return undefined;
   });
   const span = spanOf(route);
   if (route.name !== "" && span === null)
-    return <ErrorMessage error={new Error(`${route.name} is not a full hour.`)} />;
+    return (
+      <>
+        <h1>Hour not found</h1>
+        <NotFound>
+          <Name>{route.name}</Name> is not a full hour. Hours are written as in 2026-11-20T10:00:00Z.
+        </NotFound>
+      </>
+    );
   const start = span === null ? "Latest hour" : moment(span.start, zone);
   return (
     <View title={span !== null && span.count > 1 ? `${start}, ${span.count} hours` : start} request={request}>
@@ -100,7 +129,6 @@ export function Hour() {
 function Shown(props: ViewData) {
   const route = useRoute();
   const { fleet, lines } = props;
-  const { totals } = fleet;
   const open = lines.rows.find((line) => lineKey(line) === route.query["line"]);
   const step = Date.parse(props.end) - Date.parse(props.start);
   const to = (start: number) => linkTo(route, "hour", instant(start), { ...keptQuery(route), line: "" });
@@ -120,21 +148,8 @@ function Shown(props: ViewData) {
         <HourPicker start={props.start} open={(start) => go(to(start))} />
       </nav>
       <Filters />
-      {fleet.coverage.hours_complete > 0 && (
-        <dl class="stats">
-          <Stat name="Node cost" value={money(totals.node_cost_usd, fleet.currency)} testId="node-cost" />
-          {partsOf([totals], PARTS).map((part) => (
-            <Stat
-              key={part.key}
-              name={part.name}
-              value={money(totals[part.key], fleet.currency)}
-              note={part.meaning}
-              testId={part.key}
-            />
-          ))}
-        </dl>
-      )}
-      <UnpricedNote totals={totals} />
+      {fleet.coverage.hours_complete > 0 && (isFiltered(route) ? <Selected {...props} /> : <Totals fleet={fleet} />)}
+      <UnpricedNote totals={isFiltered(route) ? (props.selected ?? {}) : fleet.totals} />
       <Status {...props} />
       {hasCauses(lines.rows) && (
         <Section title="Why a part is unmeasured">
@@ -149,7 +164,7 @@ function Shown(props: ViewData) {
             parameters={{
               start: props.start,
               end: props.end,
-              cluster: route.query["cluster"],
+              cluster: clusterOf(route),
               ...filtersOf(route),
               granularity: "hour",
               group_by: "business_unit,namespace,workload_kind,workload,pod,node,resource",
@@ -166,14 +181,16 @@ function Shown(props: ViewData) {
         {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
       </Section>
       <Optional side={props.nodes}>
-        {(nodes) =>
-          nodes !== null &&
-          nodes.rows.length > 0 && (
-            <Section title="Nodes">
-              <NodeTable rows={nodes.rows} />
-            </Section>
-          )
-        }
+        {(nodes) => {
+          const rows = nodesOf(route, nodes?.rows ?? [], lines.rows);
+          return (
+            rows.length > 0 && (
+              <Section title="Nodes">
+                <NodeTable rows={rows} />
+              </Section>
+            )
+          );
+        }}
       </Optional>
       {open && <Why line={open} hour={hourOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
     </>
@@ -211,7 +228,9 @@ function nothing({ coverage }: FleetResponse): string {
 }
 
 function keptQuery(route: Route): Record<string, string> {
-  return Object.fromEntries(Object.entries(route.query).filter(([key]) => key in FILTERS || key === "hours"));
+  return Object.fromEntries(
+    Object.entries(route.query).filter(([key]) => key in FILTERS || key === "hours" || key === "in"),
+  );
 }
 
 function hourOf({ hours }: ViewData, line: Line): HourRow | undefined {
@@ -233,31 +252,153 @@ function Filters() {
           </a>
         </span>
       ))}
-      . The totals above are for the whole fleet.
     </p>
   );
 }
 
 function Status({ hours }: ViewData) {
+  const route = useRoute();
   const zone = useZone();
-  const tableRows = hours?.rows.filter((row) => row.status !== "complete" || row.notes.length > 0) ?? [];
-  if (tableRows.length === 0) return null;
+  const rows = hours?.rows.filter((row) => row.status !== "complete" || row.notes.length > 0) ?? [];
+  if (rows.length === 0) return null;
+  if (new Set(rows.map(({ hour }) => hour)).size === 1)
+    return (
+      <Section title="Notes">
+        <ul class="notes">
+          {rows.map((row) => (
+            <li key={`${row.cluster} ${row.hour}`}>
+              <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{row.status}</strong>
+              {row.notes.length > 0 && (
+                <ul>
+                  {joinPriced(row.notes).map((note) => (
+                    <li key={note}>{note}</li>
+                  ))}
+                </ul>
+              )}
+            </li>
+          ))}
+        </ul>
+      </Section>
+    );
+  const open = (cluster: string, at: number) => linkTo(route, "hour", instant(at), { cluster });
   return (
     <Section title="Notes">
-      <ul class="notes">
-        {tableRows.map((row) => (
-          <li key={`${row.cluster} ${row.hour}`}>
-            <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{row.status}</strong>
-            {row.notes.length > 0 && (
-              <ul>
-                {joinPriced(row.notes).map((note) => (
-                  <li key={note}>{note}</li>
-                ))}
-              </ul>
-            )}
+      <ul class="notes" data-testid="notes">
+        {rows
+          .filter(({ status }) => status !== "complete")
+          .map(({ cluster, hour, status }) => (
+            <li key={`${cluster} ${hour}`}>
+              <Name>{cluster}</Name>, <a href={open(cluster, Date.parse(hour))}>{moment(hour, zone)}</a>:{" "}
+              <strong>{status}</strong>
+            </li>
+          ))}
+        {noteGroups(rows).map(({ cluster, note, hours: count, first, last }) => (
+          <li key={`${cluster} ${note}`}>
+            <Name>{cluster}</Name>, {counted(count, "hour")}, <a href={open(cluster, first)}>{moment(first, zone)}</a>
+            {first !== last && ` to ${moment(last, zone)}`}: {note}
           </li>
         ))}
       </ul>
     </Section>
+  );
+}
+
+/** The totals of the hour. */
+function Totals({ fleet }: { fleet: FleetResponse }) {
+  const { totals, currency } = fleet;
+  return (
+    <dl class="stats">
+      <Stat name="Node cost" value={money(totals.node_cost_usd, currency)} testId="node-cost" />
+      {partsOf([totals], PARTS).map((part) => (
+        <Stat
+          key={part.key}
+          name={part.name}
+          value={money(totals[part.key], currency)}
+          note={part.meaning}
+          testId={part.key}
+        />
+      ))}
+    </dl>
+  );
+}
+
+/** What the filters select, each figure with the total that it is a part of. */
+function Selected({ fleet, selected, nodes, lines }: ViewData) {
+  const route = useRoute();
+  const { totals, currency } = fleet;
+  const cluster = clusterOf(route);
+  const of = (usd: number | null) => `of ${money(usd, currency)} in ${cluster ?? "all clusters"}`;
+  const onNodes = ["unit", "namespace", "workload"].every((key) => route.query[key] === undefined);
+  const nodeRows = "response" in nodes ? (nodes.response?.rows ?? []) : [];
+  const rows = onNodes ? nodesOf(route, nodeRows, lines.rows) : [];
+  const whole = sumOf(rows.map((row) => row.node_cost_usd));
+  const measured = selected !== undefined && isMeasured(selected);
+  return (
+    <dl class="stats" data-testid="selected">
+      {rows.length > 0 ? (
+        <>
+          <Stat name="Node cost" value={money(whole, currency)} note={of(totals.node_cost_usd)} testId="node-cost" />
+          {partsOf(rows, PARTS).map((part) => (
+            <Stat
+              key={part.key}
+              name={part.name}
+              value={money(sumOf(rows.map((row) => row[part.key])), currency)}
+              note={of(totals[part.key])}
+              testId={part.key}
+            />
+          ))}
+        </>
+      ) : (
+        selected !== undefined && (
+          <>
+            <Stat
+              name="Allocated"
+              value={money(selected.allocated_usd, currency)}
+              note={of(totals.allocated_usd)}
+              testId="allocated_usd"
+            />
+            <Stat
+              name="Effective"
+              value={money(measured ? selected.effective_usd : null, currency)}
+              note={of(totals.effective_usd)}
+              testId="effective_usd"
+            />
+            <Stat
+              name="Waste"
+              value={money(measured ? selected.waste_usd : null, currency)}
+              note={`${percent(measured ? ratio(selected.waste_usd, selected.allocated_usd) : null)} of allocated, ${of(totals.waste_usd)}`}
+              testId="waste_usd"
+            />
+            <Stat
+              name="Unmeasured"
+              value={money(selected.unmeasured_usd, currency)}
+              note={of(totals.unmeasured_usd)}
+              testId="unmeasured_usd"
+            />
+          </>
+        )
+      )}
+      {selected !== undefined && (
+        <Stat
+          name="Utilization"
+          value={percent(utilization(selected))}
+          note={`of measured GPU-hours; ${roundHours(selected.allocated_gpu_hours)} allocated`}
+          testId="utilization"
+        />
+      )}
+    </dl>
+  );
+}
+
+/** The nodes that the filters select: by name and pool, and otherwise those of the selected pods. */
+function nodesOf(route: Route, rows: readonly NodeRow[], lines: readonly Line[]): NodeRow[] {
+  const { node, pool } = route.query;
+  const isOfPods = ["unit", "namespace", "workload"].some((key) => route.query[key] !== undefined);
+  const held = new Set(lines.map((line) => `${line.cluster} ${line.node}`));
+  return rows.filter(
+    (row) =>
+      (node === undefined || row.node === node) &&
+      (pool === undefined || row.node_pool === pool) &&
+      (!isOfPods || held.has(`${row.cluster} ${row.node}`)),
   );
 }

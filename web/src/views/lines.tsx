@@ -1,83 +1,114 @@
 // Tables of an hour: pods, with links to the calculation of each cost, and nodes.
 
 import type { Line, NodeRow } from "../api";
-import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
-import { capitalized, exactMoney, gpuHours, money, moment, percent } from "../format";
+import { clusterColumns, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
+import { capitalized, counted, exactMoney, money, moment, percent, shortNode, utilization } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { type Column, Table } from "../parts";
+import { type Column, Name, Table } from "../parts";
+import { podsOf, type Pod } from "../pods";
 import { lineKey } from "./why";
 
 const AMOUNTS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
 
+/** Pods, with a row for each; several hours of a pod are below it. */
 export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral: boolean }) {
   const route = useRoute();
   const zone = useZone();
-  const why = (key: (typeof AMOUNTS)[number]): Column<Line> => ({
+  const why = (key: (typeof AMOUNTS)[number]): Column<Pod> => ({
     key,
     title: capitalized(key.replace("_usd", "")),
     isFigure: true,
-    cell: (line) => (
-      <a
-        href={changed(route, { line: lineKey(line) })}
-        aria-label={`${money(line[key], line.currency)}: how calculated`}
-      >
-        {money(line[key], line.currency)}
-      </a>
-    ),
+    cell: (line) =>
+      line.hours.length > 1 || (line[key] === 0 && key !== "allocated_usd") ? (
+        money(line[key], line.currency)
+      ) : (
+        <a
+          href={changed(route, { line: lineKey(line) })}
+          aria-label={`${money(line[key], line.currency)}: how calculated`}
+        >
+          {money(line[key], line.currency)}
+        </a>
+      ),
     by: (line) => line[key],
   });
-  const filter = (key: string, title: string, filtered: string, value: (line: Line) => string): Column<Line> =>
+  const filter = (key: string, title: string, filtered: string, value: (line: Pod) => string): Column<Pod> =>
     nameColumn(key, title, value, (line) => changed(route, { [filtered]: value(line) }));
-  const hour: Column<Line> = {
+  const hour: Column<Pod> = {
     key: "hour",
     title: "Hour",
-    cell: (line) => moment(line.hour, zone),
-    by: (line) => line.hour,
+    cell: (line) => (line.hours.length > 1 ? counted(line.hours.length, "hour") : moment(line.hour, zone)),
+    by: (line) => (line.hours.length > 1 ? line.hours.length : line.hour),
   };
+  const hasUnmeasured = rows.some((line) => line.unmeasured_usd !== 0);
   return (
-    <Table
+    <Table<Pod>
       name="lines"
-      caption="Pods. Click a cost to see how it was calculated"
+      caption={
+        areSeveral
+          ? "Pods. Open a pod to see its hours; click an hour's cost to see how it was calculated"
+          : "Pods. Click a cost to see how it was calculated"
+      }
       sort="-allocated_usd"
       most={100}
-      rows={rows}
-      rowKey={(line) => `${line.cluster} ${lineKey(line)}`}
+      rows={podsOf(rows)}
+      rowKey={(line) => `${line.cluster} ${line.hours.length > 1 ? line.pod : lineKey(line)} ${line.resource}`}
+      within={(line) => (line.hours.length > 1 ? line.hours.flatMap((entry) => podsOf([entry])) : [])}
       columns={[
+        nameColumn("pod", "Pod", (line: Pod) => line.pod),
         ...(areSeveral ? [hour] : []),
-        nameColumn("pod", "Pod", (line: Line) => line.pod),
-        ...AMOUNTS.map(why),
+        ...AMOUNTS.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
-        filter("node", "Node", "node", (line) => line.node),
-        ...clusterColumns(rows, (line) => line.cluster),
-        gpuHoursColumn(),
+        {
+          key: "node",
+          title: "Node",
+          cell: (line) => (
+            <a href={changed(route, { node: line.node })} title={line.node}>
+              <Name>{shortNode(line.node)}</Name>
+            </a>
+          ),
+          by: (line) => line.node,
+        },
+        ...clusterColumns<Pod>(rows as readonly Pod[], (line) => line.cluster),
+        gpuHoursColumn<Pod>(),
         {
           key: "units",
           title: "Requested",
-          cell: (line) => `${line.units} × ${line.resource}`,
+          cell: (line) => (
+            <span class="soft" title={line.resource}>
+              {line.units} × {line.resource.replace(/^[^/]+\//, "")}
+            </span>
+          ),
           by: (line) => line.units,
         },
-        figureColumn("gpu_share", "GPU share", (line: Line) => line.gpu_share, gpuHours),
-        figureColumn("utilization", "Utilization", (line: Line) => line.utilization, percent),
         {
-          key: "utilization_source",
-          title: "Utilization source",
-          cell: (line) => line.utilization_source,
-          by: (line) => line.utilization_source,
+          key: "utilization",
+          title: "Utilization",
+          isFigure: true,
+          cell: (line) => (
+            <>
+              {percent(line.hours.length > 1 ? utilization(line) : line.utilization)}{" "}
+              {line.utilization_source !== "pod" && (
+                <span class="unknown" title="Utilization source">
+                  {line.utilization_source}
+                </span>
+              )}
+            </>
+          ),
+          by: (line) => (line.hours.length > 1 ? utilization(line) : line.utilization),
         },
         {
           key: "gpu_hourly_usd",
           title: "GPU-hour price",
-          isFigure: true,
-          cell: (line) => exactMoney(line.gpu_hourly_usd, line.currency),
+          cell: (line) => (
+            <span class="soft">
+              {line.gpu_hourly_usd === null
+                ? "none"
+                : `${exactMoney(line.gpu_hourly_usd, line.currency)}, ${line.price_source || "unknown"}`}
+            </span>
+          ),
           by: (line) => line.gpu_hourly_usd,
-        },
-        {
-          key: "price_source",
-          title: "Price source",
-          cell: (line) => line.price_source || "unknown",
-          by: (line) => line.price_source,
         },
       ]}
     />

@@ -1,20 +1,42 @@
 // Node pools and nodes: each GPU as a strip over time, with the pods that held it and their utilization.
 
-import { fetchJson, fetchAll, MAX_DETAIL_HOURS, type NodeRow } from "../api";
+import {
+  fetchHours,
+  fetchIfAllowed,
+  fetchJson,
+  fetchAll,
+  type HoursResponse,
+  MAX_DETAIL_HOURS,
+  type NodeRow,
+  type RecommendationsResponse,
+  settle,
+  type Settled,
+} from "../api";
 import { PART_COLORS, useColor } from "../charts/colors";
-import { Grid, type Painted } from "../charts/grid";
-import { DAY, HOUR, instant, money, moment, percent, roundHours, tick } from "../format";
+import { Grid, type Painted, Ticks } from "../charts/grid";
+import { clockOf, counted, dateOf, DAY, HOUR, instant, money, moment, percent, roundHours, shortNode } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
-import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
-import { Empty, Name, Section, Swatch, Table, View } from "../parts";
-import { freeReason, type Removal, removalsOf, strandedReason, sumOf } from "../removal";
-import { linkTo, periodOf, type Route } from "../route";
-import { bucketsOf, endOf, ticksOf } from "../series";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
+import { Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
+import {
+  freeReason,
+  heldGpuHours,
+  type Removal,
+  removalGroups,
+  removalsOf,
+  strandedReason,
+  sumOf,
+  utilizationOf,
+} from "../removal";
+import { clusterOf, linkTo, periodOf, type Route } from "../route";
+import { KINDS, openFor } from "../savings";
+import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
 import { Scale } from "../charts/scale";
 
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
+const MAX_REMOVALS = 5;
 const FREE = PART_COLORS.unallocated_usd;
 
 interface ViewData {
@@ -24,24 +46,32 @@ interface ViewData {
   /** Not all hours were loaded, because the fleet is too large for the period. */
   isPartial: boolean;
   rows: NodeRow[];
+  hours: HoursResponse | null;
+  recommendations: Settled<RecommendationsResponse | null>;
 }
 
 async function fetchNodes(route: Route): Promise<ViewData> {
-  const cluster = route.query["cluster"];
-  const { start, end } = await fetchJson("v1/costs", {
+  const cluster = clusterOf(route);
+  const { start, end, coverage } = await fetchJson("v1/costs", {
     ...periodOf(route),
     cluster,
     granularity: "total",
   });
   const isCut = Date.parse(end) - Date.parse(start) > MAX_DETAIL_HOURS * HOUR;
   const from = isCut ? instant(Date.parse(end) - DAY) : start;
-  const response = await fetchAll("v1/nodes", { start: from, end, cluster, limit: "2000" }, MAX_PAGES);
-  return { start: from, end, isCut, isPartial: response.cursor !== null, rows: response.rows };
+  const period = { start: from, end, cluster };
+  const [response, hours, recommendations] = await Promise.all([
+    fetchAll("v1/nodes", { ...period, limit: "2000" }, MAX_PAGES),
+    fetchHours(period, coverage),
+    settle(fetchIfAllowed("v1/recommendations", { cluster })),
+  ]);
+  const { rows, cursor } = response;
+  return { start: from, end, isCut, isPartial: cursor !== null, rows, hours, recommendations };
 }
 
 export function Nodes() {
   const route = useRoute();
-  const requestKey = JSON.stringify([periodOf(route), route.query["cluster"]]);
+  const requestKey = JSON.stringify([periodOf(route), clusterOf(route)]);
   const request = useFetch(requestKey, () => fetchNodes(route));
   return (
     <View title={heading(route)} request={request}>
@@ -74,35 +104,143 @@ function Shown(props: ViewData) {
   const chosen = nodes.filter(
     (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
   );
-  if (nodes.length === 0) return <Empty>No GPU nodes in this period. Select another period or cluster.</Empty>;
+  if (chosen.length === 0) return <Nothing {...props} />;
+  const note = (
+    <p class="note">
+      {moment(props.start, zone)} to {moment(props.end, zone)}
+      {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
+      {props.isPartial && " Not all hours are shown. Select a shorter period."}
+    </p>
+  );
+  const all = <a href={changed(route, { pool: "", node: "", in: "" })}>All node pools</a>;
+  if (node !== undefined)
+    return (
+      <>
+        {note}
+        <Summary {...props} rows={chosen} fleet={nodes} />
+        <Section title="GPUs by hour" aside={all}>
+          <Strips {...props} rows={chosen} />
+        </Section>
+      </>
+    );
   return (
     <>
-      <p class="note">
-        {moment(props.start, zone)} to {moment(props.end, zone)}
-        {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
-        {props.isPartial && " Not all hours are shown. Select a shorter period."}
-      </p>
-      {node === undefined && (
-        <Section title="Which node to remove">
-          <Removals rows={pool === undefined ? nodes : chosen} />
-        </Section>
-      )}
-      <Section title="Node pools">
-        <Pools rows={nodes} />
+      {note}
+      <Section title="Which node to remove">
+        <Removals {...props} rows={chosen} />
       </Section>
-      <Section
-        title="GPUs by hour"
-        aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All node pools</a>}
-      >
-        <Scale>
-          <Swatch color={FREE} /> unallocated <Swatch color={PART_COLORS.stranded_usd} /> stranded
-        </Scale>
-        <p class="note">
-          Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
-        </p>
+      <Section title="Node pools" aside={pool !== undefined && all}>
+        <Pools rows={chosen} />
+      </Section>
+      <Section title="GPUs by hour">
         <Strips {...props} rows={chosen} />
       </Section>
     </>
+  );
+}
+
+/** Why there is nothing to show: no nodes, or none with the name in the URL. */
+function Nothing({ rows, start, end }: ViewData) {
+  const route = useRoute();
+  const zone = useZone();
+  const { pool, node } = route.query;
+  if (pool === undefined && node === undefined)
+    return <Empty>No GPU nodes in this period. Select another period or cluster.</Empty>;
+  const names = [node !== undefined && `node ${node}`, pool !== undefined && `node pool ${pool}`].filter(Boolean);
+  return (
+    <NotFound>
+      There is no {names.join(" in ")}
+      {clusterOf(route) !== undefined && ` in cluster ${clusterOf(route) ?? ""}`} from {moment(start, zone)} to{" "}
+      {moment(end, zone)}. Select another period, or one of the{" "}
+      {counted(new Set(rows.map((row) => `${row.cluster} ${row.node}`)).size, "node")} under Nodes.
+    </NotFound>
+  );
+}
+
+/** A node's own figures. */
+function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly NodeRow[] }) {
+  const route = useRoute();
+  const newest = rows.at(-1);
+  if (newest === undefined) return null;
+  const { currency } = newest;
+  const usd = (key: "node_cost_usd" | "unallocated_usd" | "stranded_usd") => sumOf(rows.map((row) => row[key]));
+  const hours = (key: "capacity_gpu_hours" | "unallocated_gpu_hours" | "stranded_gpu_hours") =>
+    `${roundHours(sumOf(rows.map((row) => row[key])))} GPU-hours`;
+  const cost = usd("node_cost_usd");
+  const removal = removalsOf(fleet).find(({ node }) => node.node === newest.node && node.cluster === newest.cluster);
+  const { gpu_model: model, instance_type: type, capacity_type: capacity, node_pool: pool, cluster } = newest;
+  return (
+    <>
+      <p>
+        {type}, {model}, {capacity}, node pool{" "}
+        <a href={linkTo(route, "nodes", "", { pool, cluster })}>
+          <Name>{pool}</Name>
+        </a>
+        , cluster <Name>{cluster}</Name>, zone <Name>{newest.zone}</Name>
+      </p>
+      <dl class="stats">
+        <Stat
+          name="Node cost"
+          value={money(cost, currency)}
+          note={`${money(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
+          testId="node-cost"
+        />
+        <Stat
+          name="Price source"
+          value={newest.price_source || "none"}
+          note={`split policy ${newest.split_policy || "none"}`}
+        />
+        <Stat
+          name="Utilization"
+          value={percent(utilizationOf(rows))}
+          note={`of measured GPU-hours; ${roundHours(heldGpuHours(rows))} of ${hours("capacity_gpu_hours")} allocated`}
+          testId="node-utilization"
+        />
+        <Stat
+          name="Unallocated"
+          value={money(usd("unallocated_usd"), currency)}
+          note={hours("unallocated_gpu_hours")}
+        />
+        <Stat
+          name="Stranded"
+          value={money(usd("stranded_usd"), currency)}
+          note={hours("stranded_gpu_hours")}
+          testId="node-stranded"
+        />
+        {removal !== undefined && (
+          <Stat
+            name="Saved a month without it"
+            value={money(removal.monthlyUsd, currency)}
+            note={
+              <>
+                {removal.emptyHours < removal.hours && "if its pods fit on other nodes; "}
+                {removal.emptyHours} of {counted(removal.hours, "hour")} without pods.{" "}
+                <Recommended recommendations={recommendations} cluster={cluster} pool={pool} />
+              </>
+            }
+            testId="node-removal"
+          />
+        )}
+      </dl>
+    </>
+  );
+}
+
+/** A link to the recommendation for a node pool, if there is one. */
+function Recommended(props: { recommendations: ViewData["recommendations"]; cluster: string; pool: string }) {
+  const route = useRoute();
+  const { recommendations, cluster, pool } = props;
+  const rows = "response" in recommendations ? (recommendations.response?.rows ?? []) : [];
+  const row = openFor(
+    rows.filter(({ kind, saving }) => kind === "consolidate" && saving.usd > 0),
+    { cluster, node_pool: pool },
+  );
+  if (row === undefined) return null;
+  return (
+    <a href={linkTo(route, "savings", "", { kind: row.kind })} data-testid="removal-recommendation">
+      Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {money(row.saving.usd, row.currency)} a
+      month
+    </a>
   );
 }
 
@@ -111,6 +249,7 @@ interface Pool {
   cluster: string;
   nodes: number;
   capacity: number | null;
+  allocated: number | null;
   unallocated: number | null;
   stranded: number | null;
   cost: number | null;
@@ -132,6 +271,7 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
     cluster: poolRows[0]?.cluster ?? "",
     nodes: new Set(poolRows.map((row) => `${row.cluster}/${row.node}`)).size,
     capacity: sumOf(poolRows.map((row) => row.capacity_gpu_hours)),
+    allocated: heldGpuHours(poolRows),
     unallocated: sumOf(poolRows.map((row) => row.unallocated_gpu_hours)),
     stranded: sumOf(poolRows.map((row) => row.stranded_gpu_hours)),
     cost: sumOf(poolRows.map((row) => row.node_cost_usd)),
@@ -149,13 +289,14 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
           "name",
           "Node pool",
           (pool: Pool) => pool.name,
-          (pool: Pool) => changed(route, { pool: pool.name, node: "", cluster: pool.cluster }),
+          (pool: Pool) => linkTo(route, "nodes", "", { pool: pool.name, cluster: pool.cluster }),
         ),
         ...clusterColumns(sums, (pool) => pool.cluster),
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         moneyColumn("cost", "Node cost", currency),
         moneyColumn("waste", "Waste", currency),
-        figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, roundHours),
+        figureColumn("capacity", "Capacity GPU-hours", (pool: Pool) => pool.capacity, roundHours),
+        figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated, roundHours),
         figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
         figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
       ]}
@@ -163,7 +304,7 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
   );
 }
 
-function Removals({ rows }: { rows: readonly NodeRow[] }) {
+function Removals({ rows, recommendations }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const removals = removalsOf(rows);
@@ -171,43 +312,74 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
   const [first] = removals;
   if (first === undefined)
     return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
+  const { now, pools } = removalGroups(removals);
+  const link = (node: NodeRow) => (
+    <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
+      <Name>{shortNode(node.node)}</Name>
+    </a>
+  );
   return (
     <>
-      <p data-testid="remove-first">
-        {first.emptyHours === 0 && "No node was without pods. Most cost of unallocated GPUs: "}
-        <a href={changed(route, { node: first.node.node, cluster: first.node.cluster })}>
-          <Name>{first.node.node}</Name>
-        </a>
-        {first.emptyHours > 0 && " first"}: {first.emptyHours} of {first.hours} hours without pods,{" "}
-        {percent(first.heldShare)} of its GPUs held. It costs <strong>{money(first.monthlyUsd, currency)}</strong> a
-        month
-        {first.emptyHours > 0 && first.emptyHours < first.hours && (
-          <>
-            , <strong>{money(first.emptyMonthlyUsd, currency)}</strong> of it for hours without pods, which a node pool
-            that scales down does not pay
-          </>
-        )}
-        {first.node.capacity_type === "reserved" && ", until its commitment ends"}.
-      </p>
+      {now.length > 0 && (
+        <>
+          <h3>Remove now: no pods in the whole period</h3>
+          <ul class="notes" data-testid="remove-now">
+            {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
+              <li key={`${node.cluster} ${node.node}`}>
+                {link(node)} in node pool <Name>{node.node_pool}</Name> saves{" "}
+                <strong>{money(monthlyUsd, currency)}</strong> a month
+                {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
+                pods. <Recommended recommendations={recommendations} cluster={node.cluster} pool={node.node_pool} />
+              </li>
+            ))}
+            {now.length > MAX_REMOVALS && (
+              <li>and {counted(now.length - MAX_REMOVALS, "other node")}, see the table</li>
+            )}
+          </ul>
+        </>
+      )}
+      {pools.length > 0 && (
+        <>
+          <h3>Scale down when idle: no pods in some hours</h3>
+          <ul class="notes" data-testid="scale-down">
+            {pools.slice(0, MAX_REMOVALS).map(({ cluster, name, nodes, emptyMonthlyUsd }) => (
+              <li key={`${cluster} ${name}`}>
+                Node pool{" "}
+                <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
+                  <Name>{name}</Name>
+                </a>
+                : up to <strong>{money(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
+                {nodes === 1 ? "one of its nodes had no pods" : `${nodes} of its nodes had no pods`}.{" "}
+                <Recommended recommendations={recommendations} cluster={cluster} pool={name} />
+              </li>
+            ))}
+            {pools.length > MAX_REMOVALS && <li>and {counted(pools.length - MAX_REMOVALS, "other node pool")}</li>}
+          </ul>
+        </>
+      )}
+      {now.length + pools.length === 0 && (
+        <p data-testid="remove-none">
+          Every node of the last hour had pods in every hour. The largest cost of unallocated GPUs is on{" "}
+          {link(first.node)}: <strong>{money(first.unallocatedUsd, currency)}</strong> in this period, at{" "}
+          {percent(first.heldShare)} of its GPUs held.
+        </p>
+      )}
+      {"error" in recommendations && <ErrorMessage error={recommendations.error} />}
       <p class="note">
-        Nodes of the last hour: the largest cost of hours without pods first, then of unallocated GPUs. A node with pods
-        has to be drained, and its pods need room on others:{" "}
-        <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a> has the pools in which they fit.
+        Amounts are a node's cost at this period's rate. A recommendation is computed from more hours, and from which
+        pods fit on which nodes, so its amount differs. The overview's unallocated cost also has the free GPUs of nodes
+        with pods. All pools in which pods fit on fewer nodes:{" "}
+        <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a>.
       </p>
       <Table
         name="removals"
-        caption="Nodes by the cost of hours without pods"
+        caption="Nodes of the last hour: those without pods first, then by the cost of hours without pods"
         sort=""
         most={10}
         rows={removals}
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
-          nameColumn(
-            "node",
-            "Node",
-            ({ node }: Removal) => node.node,
-            ({ node }: Removal) => changed(route, { node: node.node, cluster: node.cluster }),
-          ),
+          nodeLinkColumn(route, ({ node }: Removal) => node),
           moneyColumn("emptyMonthlyUsd", "Cost without pods per month", currency),
           moneyColumn("monthlyUsd", "Node cost per month", currency),
           {
@@ -220,22 +392,30 @@ function Removals({ rows }: { rows: readonly NodeRow[] }) {
           {
             key: "last",
             title: "Last pod",
-            cell: ({ lastHeld }) => (lastHeld === null ? "none in this period" : moment(lastHeld, zone)),
+            cell: ({ lastHeld }) =>
+              lastHeld === null
+                ? "none"
+                : `${dateOf(Date.parse(lastHeld), zone)}, ${clockOf(Date.parse(lastHeld), zone)}`,
             by: ({ lastHeld }) => lastHeld ?? "",
           },
           figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
           moneyColumn("unallocatedUsd", "Unallocated", currency),
           nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
           ...clusterColumns(removals, ({ node }) => node.cluster),
-          nameColumn("type", "Instance type", ({ node }: Removal) => node.instance_type),
-          nameColumn("capacity", "Capacity type", ({ node }: Removal) => node.capacity_type),
+          nameColumn("type", "Instance", ({ node }: Removal) =>
+            node.capacity_type === "on-demand" ? node.instance_type : `${node.instance_type}, ${node.capacity_type}`,
+          ),
         ]}
       />
     </>
   );
 }
 
-function Strips({ rows, start, end }: ViewData) {
+/** The strips, the largest unallocated cost first. Nodes that ended are folded. */
+function Strips({ rows, start, end, hours }: ViewData) {
+  const zone = useZone();
+  const buckets = bucketsOf(start, end, "hour");
+  const newest = rows.reduce((latest, row) => (row.hour > latest ? row.hour : latest), "");
   const nodes = new Map<string, NodeRow[]>();
   for (const row of rows) {
     const key = `${row.cluster}\n${row.node}`;
@@ -243,31 +423,69 @@ function Strips({ rows, start, end }: ViewData) {
     if (rowsOfKey === undefined) nodes.set(key, [row]);
     else rowsOfKey.push(row);
   }
-  const all = [...nodes.values()];
+  const free = (nodeRows: readonly NodeRow[]) => sumOf(nodeRows.map((row) => row.unallocated_usd)) ?? 0;
+  const all = [...nodes.values()].sort((left, right) => free(right) - free(left));
+  // In the newest hour of another cluster, a cluster's hour can be missing.
+  const newestOf = new Map<string, string>();
+  for (const { cluster, hour } of rows) if (hour > (newestOf.get(cluster) ?? "")) newestOf.set(cluster, hour);
+  const isPresent = (nodeRows: readonly NodeRow[]) =>
+    nodeRows.some(({ cluster, hour }) => hour === (newestOf.get(cluster) ?? newest));
+  const present = all.filter(isPresent);
+  const ended = all.filter((nodeRows) => !isPresent(nodeRows));
+  const lacking = new Set(
+    (hours?.rows ?? [])
+      .filter(({ status }) => status === "missing" || status === "incomplete")
+      .map(({ cluster, hour }) => `${cluster} ${Date.parse(hour)}`),
+  );
+  const strip = (nodeRows: NodeRow[]) => (
+    <Strip key={`${nodeRows[0]?.cluster}/${nodeRows[0]?.node}`} rows={nodeRows} buckets={buckets} lacking={lacking} />
+  );
   return (
     <>
-      {all.slice(0, MAX_NODES).map((nodeRows) => (
-        <Strip key={`${nodeRows[0]?.cluster}/${nodeRows[0]?.node}`} rows={nodeRows} start={start} end={end} />
-      ))}
-      {all.length > MAX_NODES && <p class="note">{all.length - MAX_NODES} more nodes. Select a node pool or a node.</p>}
+      <Scale>
+        <Swatch color={FREE} /> unallocated <Swatch color={PART_COLORS.stranded_usd} /> stranded; empty: no such node
+      </Scale>
+      <p class="note">
+        Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
+        {all.length > 1 && " The largest unallocated cost comes first."}
+      </p>
+      <div class="axis">
+        <Ticks columns={buckets.starts.length} ticks={(most) => timeTicks(buckets, zone, most)} />
+      </div>
+      {present.slice(0, MAX_NODES).map(strip)}
+      {present.length > MAX_NODES && (
+        <p class="note">{counted(present.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
+      )}
+      {ended.length > 0 && (
+        <details open={present.length === 0}>
+          <summary>{counted(ended.length, "node")} ended in this period</summary>
+          {ended.slice(0, MAX_NODES).map(strip)}
+          {ended.length > MAX_NODES && (
+            <p class="note">{counted(ended.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
+          )}
+        </details>
+      )}
     </>
   );
 }
 
-function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: string }) {
+function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; lacking: ReadonlySet<string> }) {
   const route = useRoute();
   const zone = useZone();
-  const buckets = bucketsOf(start, end, "hour");
   const byHour = new Map(rows.map((row) => [Date.parse(row.hour), row]));
   const hours = buckets.starts.map((at) => byHour.get(at));
   const { perGpu, lanes } = stripsOf(hours);
   const node = rows[0];
   if (node === undefined) return null;
-  const at = (row: number, column: number): Cell => lanes[row]?.[column] ?? { kind: "absent" };
+  const isLacking = (column: number) => lacking.has(`${node.cluster} ${buckets.starts[column] ?? 0}`);
+  const at = (row: number, column: number): Cell => {
+    const cell = lanes[row]?.[column] ?? { kind: "absent" };
+    return cell.kind === "absent" && isLacking(column) ? { kind: "missing" } : cell;
+  };
   return (
     <article class="node" data-testid="strip">
       <h3>
-        <a href={changed(route, { node: node.node, cluster: node.cluster })}>
+        <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })}>
           <Name>{node.node}</Name>
         </a>
         <span>
@@ -275,6 +493,7 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
           {node.instance_type} · {node.gpu_model} · {node.capacity_type} · pool <Name>{node.node_pool}</Name>
         </span>
       </h3>
+      <Stranded rows={rows} />
       <Grid
         label={`GPUs of node ${node.node} by hour`}
         rows={lanes.length}
@@ -284,7 +503,6 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
         dataKey={rows}
         hint=" "
         texts={textsOf(lanes)}
-        ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
         paint={(row, column) => paint(at(row, column), hours[column])}
         describe={(row, column) => describe(at(row, column), hours[column], moment(buckets.starts[column] ?? 0, zone))}
         onOpen={(_row, column) => {
@@ -295,6 +513,20 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
         }}
       />
     </article>
+  );
+}
+
+/** What stranded GPUs of the newest hour with any cost, and why. */
+function Stranded({ rows }: { rows: readonly NodeRow[] }) {
+  const zone = useZone();
+  const row = rows.findLast((candidate) => (candidate.stranded_gpu_hours ?? 0) > 1e-6);
+  if (row === undefined) return null;
+  return (
+    <p class="note" data-testid="stranded">
+      <Swatch color={PART_COLORS.stranded_usd} />
+      Stranded {money(row.stranded_usd, row.currency)} an hour, {roundHours(row.stranded_gpu_hours)} GPUs
+      {row !== rows.at(-1) && `, last in ${moment(row.hour, zone)}`}: {strandedReason(row)}.
+    </p>
   );
 }
 
@@ -323,7 +555,8 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
     );
   }
   const words = {
-    absent: "node not present, or hour missing",
+    absent: "no such node",
+    missing: "missing or incomplete hour: unknown",
     free: "unallocated",
     stranded: "stranded",
     unobserved: "unobserved: no allocation metrics",

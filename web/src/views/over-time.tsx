@@ -4,7 +4,7 @@ import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { capitalized, type Figure, instant, money, moment, percent, utcDay } from "../format";
+import { axisMoney, capitalized, type Figure, instant, money, moment, percent, utcDay } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { Section, Table } from "../parts";
@@ -30,7 +30,9 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const zone = useZone();
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows);
-  const parts = colored(partsOf([fleet.totals]));
+  const parts = colored(partsOf([fleet.totals])).map((part) =>
+    part.key === "stranded_usd" || part.key === "unallocated_usd" ? { ...part, href: linkTo(route, "nodes") } : part,
+  );
   const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
   const tableRows = buckets.starts.map((start, index): TableRow => {
     const period = { start: instant(start), end: instant(endOf(buckets, index)) };
@@ -47,6 +49,8 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         totals={fleet.totals}
         whole={fleet.totals.node_cost_usd ?? fleet.totals.allocated_usd}
         show={(figure) => money(figure, fleet.currency)}
+        axis={(figure) => axisMoney(figure, fleet.currency)}
+        hours={hours?.rows}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}

@@ -12,7 +12,7 @@ import {
   type Settled,
 } from "../api";
 import { fetchEarlier } from "../compare";
-import { HOUR, money, percent, ratio, utilization } from "../format";
+import { HOUR, money, percent, ratio, utilizationText } from "../format";
 import { useFetch, useRoute } from "../hooks";
 import { Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
@@ -22,7 +22,6 @@ import { Alerts } from "./alerts";
 import { Answers, type AnswersData } from "./answers";
 import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
-import { Recommendations } from "./recommendations";
 import { Units, unitOf } from "./units";
 
 interface ViewData extends AnswersData {
@@ -142,9 +141,6 @@ function Shown(props: ViewData) {
         <Units {...props} />
       </Section>
       <CostOverTime {...props} />
-      <Section title="Recommendations" aside={<a href={linkTo(route, "savings")}>All states, evidence and commands</a>}>
-        <Optional side={props.recommendations}>{(list) => <Recommendations response={list} />}</Optional>
-      </Section>
       <Section title="Utilization over time">
         <Heat {...props} />
       </Section>
@@ -175,8 +171,8 @@ function Worst({ units, worst }: ViewData) {
           <strong>
             <Name>{workload.group["workload"] ?? ""}</Name>
           </strong>{" "}
-          in <Name>{workload.group["namespace"] ?? ""}</Name>: {usd(workload.waste_usd)}, at{" "}
-          {percent(utilization(workload))} utilization.
+          in <Name>{workload.group["namespace"] ?? ""}</Name>: {usd(workload.waste_usd)}, at {utilizationText(workload)}{" "}
+          utilization.
         </>
       )}
     </p>

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
-import { money, moment } from "../format";
+import { money, moment, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
 import { KINDS } from "../savings";
@@ -12,19 +12,7 @@ const MOST = 5;
 export function Recommendations({ response }: { response: RecommendationsResponse | null }) {
   const zone = useZone();
   const rows = response?.rows ?? [];
-  if (rows.length === 0) {
-    const reviewed = (response?.reviews ?? [])
-      .map((review) => review.reviewed_at)
-      .sort()
-      .at(-1);
-    return (
-      <Empty>
-        {reviewed === undefined
-          ? "No recommendations yet. The next review runs at 04:10 UTC."
-          : `No open recommendations after the review of ${moment(reviewed, zone)}. Reviews run every night at 04:10 UTC.`}
-      </Empty>
-    );
-  }
+  if (rows.length === 0) return <Empty>{noneText(response, zone)}</Empty>;
   return (
     <Table
       name="recommendations"
@@ -93,6 +81,23 @@ export function Recommendations({ response }: { response: RecommendationsRespons
       ]}
     />
   );
+}
+
+/** Why there are no open recommendations. */
+export function noneText(response: RecommendationsResponse | null, zone: Zone): string {
+  if (response === null) return "Your role may not see recommendations.";
+  const reviewed = reviewedAt(response);
+  return reviewed === undefined
+    ? "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours."
+    : `No open recommendations after the review of ${moment(reviewed, zone)}. Reviews run every night at 04:10 UTC.`;
+}
+
+/** When the newest review ended. */
+export function reviewedAt({ reviews }: Pick<RecommendationsResponse, "reviews">): string | undefined {
+  return reviews
+    .map((review) => review.reviewed_at)
+    .sort()
+    .at(-1);
 }
 
 /** Formats savings. Negative savings are costs, for example of more GPUs. */

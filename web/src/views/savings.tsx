@@ -4,10 +4,22 @@ import type { ComponentChildren } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { gpuHours, money, moment, percent } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, Name, Section, Stat, View } from "../parts";
+import { Empty, Help, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
-import { commandsOf, KINDS, onOffer, selected, type State, STATES, verifiedTotal } from "../savings";
-import { saved, savedRange } from "./recommendations";
+import {
+  commandsOf,
+  countsText,
+  grouped,
+  KINDS,
+  onOffer,
+  type Section as SectionName,
+  sectionOf,
+  selected,
+  type State,
+  STATES,
+  verifiedTotal,
+} from "../savings";
+import { reviewedAt, saved, savedRange } from "./recommendations";
 
 interface ViewData {
   /** All states, kinds and units. */
@@ -17,6 +29,8 @@ interface ViewData {
 }
 
 const MOST = 50;
+
+const plural = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 export function Savings() {
   const route = useRoute();
@@ -47,16 +61,16 @@ function Shown({ all, open }: ViewData) {
   const currency = all.rows[0]?.currency ?? "USD";
   const count = (name: string) => rows.filter((row) => row.state === name).length;
   const { savings, costs } = open.totals;
-  const reviewed = all.reviews.map((review) => review.reviewed_at).sort();
+  const reviewed = reviewedAt(all);
   const verified = verifiedTotal(rows);
-  const offers = onOffer(rows).length;
+  const openRows = rows.filter((row) => row.state === "open");
   return (
     <>
       <dl class="stats">
         <Stat
           name="On offer"
           value={money(savings.usd, currency)}
-          note={`a month, from ${offers} open recommendations`}
+          note={`a month, from ${plural(onOffer(rows).length, "saving")}`}
           testId="on-offer"
         />
         <Stat
@@ -75,13 +89,19 @@ function Shown({ all, open }: ViewData) {
         />
         <Stat
           name="Last review"
-          value={reviewed.length === 0 ? "–" : moment(reviewed[0] ?? "", zone)}
-          note="reviews run every night at 04:10 UTC"
+          value={reviewed === undefined ? "–" : moment(reviewed, zone)}
+          note={
+            <>
+              reviews <Help term="review" /> run every night at 04:10 UTC
+            </>
+          }
         />
       </dl>
-      <p class="note">
-        On offer leaves out savings that another recommendation includes, and commitments. Savings are for a month of
-        730 hours.
+      <p class="note" data-testid="counts">
+        {openRows.length > 0 && `${openRows.length} open: ${countsText(openRows)}. `}
+        On offer leaves out savings that another recommendation includes, and commitments, which save less after the
+        others are applied. Savings are for a month of 730 hours. Risk and confidence <Help term="risk, confidence" />{" "}
+        are in each recommendation.
       </p>
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
         <nav class="filters" aria-label="States">
@@ -98,13 +118,17 @@ function Shown({ all, open }: ViewData) {
           ))}
         </nav>
         {shown.length === 0 ? (
-          <Nothing state={state} isReviewed={reviewed.length > 0} hasOthers={rows.length > 0} />
+          <Nothing state={state} isReviewed={reviewed !== undefined} hasOthers={rows.length > 0} />
         ) : (
-          <ul class="cards" data-testid="savings">
-            {shown.slice(0, MOST).map((row) => (
-              <Card key={row.id} row={row} />
-            ))}
-          </ul>
+          SECTIONS.map(({ section, title, meaning }) => (
+            <Part
+              key={section}
+              title={title}
+              meaning={meaning}
+              rows={shown.slice(0, MOST).filter((row) => sectionOf(row) === section)}
+              hasState={state === "all"}
+            />
+          ))
         )}
         {shown.length > MOST && (
           <p class="note">
@@ -114,6 +138,84 @@ function Shown({ all, open }: ViewData) {
         )}
       </Section>
     </>
+  );
+}
+
+/** The sections of the list: only the first adds up to what is on offer. */
+const SECTIONS: readonly { section: SectionName; title: string; meaning: string }[] = [
+  { section: "savings", title: "Savings", meaning: "" },
+  {
+    section: "commitments",
+    title: "Commitments",
+    meaning: "Not in what is on offer: apply the savings first, then commit to the rest.",
+  },
+  {
+    section: "costs",
+    title: "Added GPUs",
+    meaning: "They cost money: work waits for GPUs, or GPUs are at their limit.",
+  },
+  { section: "included", title: "Included in others", meaning: "Another recommendation counts these savings." },
+];
+
+/** A section of the list. Recommendations that differ only in their workload are one line until it is opened. */
+function Part(props: { title: string; meaning: string; rows: readonly Recommendation[]; hasState: boolean }) {
+  const { title, meaning, rows, hasState } = props;
+  if (rows.length === 0) return null;
+  return (
+    <>
+      <h3 class="part">{title}</h3>
+      {meaning !== "" && <p class="note">{meaning}</p>}
+      <ul class="cards" data-testid="savings">
+        {grouped(rows).map((group) =>
+          group.length === 1 ? (
+            group.map((row) => <Card key={row.id} row={row} hasState={hasState} />)
+          ) : (
+            <Group key={group[0]?.id} rows={group} hasState={hasState} />
+          ),
+        )}
+      </ul>
+    </>
+  );
+}
+
+function Group({ rows, hasState }: { rows: readonly Recommendation[]; hasState: boolean }) {
+  const [first] = rows;
+  if (first === undefined) return null;
+  const names = rows.map(({ subject }) => subject.workload ?? "");
+  const usd = rows.reduce((sum, { saving }) => sum + saving.usd, 0);
+  return (
+    <li class="item">
+      <Amount usd={usd} currency={first.currency} />
+      <div>
+        <details>
+          <summary>
+            <strong>
+              {rows.length} × {KINDS[first.kind]}
+            </strong>
+            : {names.slice(0, MOST_NAMES).join(", ")}
+            {names.length > MOST_NAMES && ` and ${names.length - MOST_NAMES} more`} in{" "}
+            <Name>{first.subject.namespace ?? ""}</Name>
+          </summary>
+          <ul class="cards">
+            {rows.map((row) => (
+              <Card key={row.id} row={row} hasState={hasState} />
+            ))}
+          </ul>
+        </details>
+      </div>
+    </li>
+  );
+}
+
+const MOST_NAMES = 4;
+
+/** A monthly amount; amounts stand in one column. */
+function Amount({ usd, currency }: { usd: number; currency: string }) {
+  return (
+    <p class="amount">
+      <strong>{saved(usd, currency)}</strong>
+      <span class="note">a month</span>
+    </p>
   );
 }
 
@@ -173,7 +275,16 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
   );
 }
 
-function Card({ row }: { row: Recommendation }) {
+/** What the recommendation changes: GPUs of a workload, or nodes of a pool, as whole ones. */
+function changeFact(row: Recommendation): [string, string][] {
+  const { current_gpus: current, recommended_gpus: after, subject, kind } = row;
+  if (subject.workload !== null) return [["GPUs", `${gpuHours(current, 0)} now, ${gpuHours(after, 0)} after`]];
+  if ("nodes" in row.evidence.facts) return []; // of the same period as the summary
+  const name = kind === "commitment" || kind === "spot" ? "Nodes on demand" : "Nodes";
+  return [[name, `${Math.ceil(current - 0.005)} now, ${Math.ceil(after - 0.005)} after, in the newest day`]];
+}
+
+function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
   const route = useRoute();
   const zone = useZone();
   const { subject, saving, evidence, currency } = row;
@@ -181,7 +292,7 @@ function Card({ row }: { row: Recommendation }) {
     ["Confidence", row.confidence],
     ["Risk", `${row.risk}: ${row.risk_note}`],
     ["Effort", row.effort],
-    ["GPUs", `${gpuHours(row.current_gpus, 0)} now, ${gpuHours(row.recommended_gpus, 0)} after`],
+    ...changeFact(row),
     ["Range", `${savedRange(saving.low_usd, saving.high_usd, currency)} a month`],
     ["Cash savings", saving.cash_usd === null ? "not known from the ledger" : saved(saving.cash_usd, currency)],
     ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
@@ -195,69 +306,68 @@ function Card({ row }: { row: Recommendation }) {
     ["ID", <code key="id">{row.id}</code>],
   ];
   return (
-    <li>
-      <h3>
-        <span class={`state ${row.state}`}>{row.state}</span> <Name>{row.summary}</Name>
-      </h3>
-      <p class="amounts">
-        <strong>{saved(saving.usd, currency)}</strong> a month
-        {row.state === "verified" && row.verified_usd !== null && (
-          <>
-            {" "}
-            estimated, <strong>{saved(row.verified_usd, currency)}</strong> verified
-          </>
-        )}{" "}
-        · {KINDS[row.kind]} · {row.confidence} confidence · {row.risk} risk
-      </p>
-      <p>
-        {subject.business_unit !== null && (
-          <>
-            Business unit{" "}
-            <a href={linkTo(route, "unit", subject.business_unit)}>
-              <Name>{subject.business_unit}</Name>
-            </a>
-            ,{" "}
-          </>
-        )}
-        {subject.workload !== null && (
-          <>
-            {subject.workload_kind} <Name>{subject.workload}</Name> in <Name>{subject.namespace ?? ""}</Name>,{" "}
-          </>
-        )}
-        {subject.node_pool !== null && (
-          <>
-            node pool{" "}
-            <a href={linkTo(route, "nodes", "", { pool: subject.node_pool, cluster: subject.cluster })}>
-              <Name>{subject.node_pool}</Name>
-            </a>
-            ,{" "}
-          </>
-        )}
-        cluster <Name>{subject.cluster}</Name>
-      </p>
-      <History row={row} />
-      <details>
-        <summary>Evidence, risk and commands</summary>
-        <dl class="facts">
-          {facts.map(([key, text]) => (
-            <div key={key}>
-              <dt>{key}</dt>
-              <dd>{text}</dd>
-            </div>
+    <li class="item">
+      <Amount usd={saving.usd} currency={currency} />
+      <div>
+        <h4>
+          {hasState && <span class={`state ${row.state}`}>{row.state}</span>} <Name>{row.summary}</Name>
+        </h4>
+        <p class="note">
+          {row.state === "verified" && row.verified_usd !== null && (
+            <>
+              <strong>{saved(row.verified_usd, currency)} verified</strong> ·{" "}
+            </>
+          )}
+          {KINDS[row.kind]} · {row.confidence} confidence · {row.risk} risk ·{" "}
+          {subject.business_unit !== null && (
+            <>
+              Business unit{" "}
+              <a href={linkTo(route, "unit", subject.business_unit)}>
+                <Name>{subject.business_unit}</Name>
+              </a>
+              ,{" "}
+            </>
+          )}
+          {subject.workload !== null && (
+            <>
+              {subject.workload_kind} <Name>{subject.workload}</Name> in <Name>{subject.namespace ?? ""}</Name>,{" "}
+            </>
+          )}
+          {subject.node_pool !== null && (
+            <>
+              node pool{" "}
+              <a href={linkTo(route, "nodes", "", { pool: subject.node_pool, cluster: subject.cluster })}>
+                <Name>{subject.node_pool}</Name>
+              </a>
+              ,{" "}
+            </>
+          )}
+          cluster <Name>{subject.cluster}</Name>
+          <History row={row} />
+        </p>
+        <details>
+          <summary>Evidence, risk and commands</summary>
+          <dl class="facts">
+            {facts.map(([key, text]) => (
+              <div key={key}>
+                <dt>{key}</dt>
+                <dd>{text}</dd>
+              </div>
+            ))}
+          </dl>
+          {row.patch !== null && (
+            <>
+              <h4>Manifest</h4>
+              <pre tabIndex={0}>{row.patch}</pre>
+            </>
+          )}
+          {commandsOf(row).map(({ title, command }) => (
+            <p key={command}>
+              {title}: <code class="command">{command}</code>
+            </p>
           ))}
-        </dl>
-        {row.patch !== null && (
-          <>
-            <h4>Manifest</h4>
-            <pre tabIndex={0}>{row.patch}</pre>
-          </>
-        )}
-        {commandsOf(row).map(({ title, command }) => (
-          <p key={command}>
-            {title}: <code class="command">{command}</code>
-          </p>
-        ))}
-      </details>
+        </details>
+      </div>
     </li>
   );
 }
@@ -274,9 +384,10 @@ function History({ row }: { row: Recommendation }) {
     withdrawn: `Withdrawn ${since}: ${row.reason ?? "newer figures no longer support it"}`,
   };
   return (
-    <p class="note">
+    <>
+      {". "}
       {texts[row.state]}
       {row.part_of !== null && ` Its saving is included in ${row.part_of}.`}
-    </p>
+    </>
   );
 }

@@ -11,6 +11,7 @@ import {
   type CostRow,
   type CostsResponse,
   type HoursResponse,
+  Problem,
   type RecommendationsResponse,
   type Settled,
 } from "../api";
@@ -18,10 +19,34 @@ import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
 import { type Compared, comparisonOf, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
-import { change, HOUR, instant, isMeasured, money, percent, ratio, roundHours, utilization } from "../format";
+import {
+  axisMoney,
+  change,
+  HOUR,
+  instant,
+  isMeasured,
+  isRepresentative,
+  measuredShare,
+  money,
+  percent,
+  ratio,
+  roundHours,
+  utilization,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Optional, DownloadButton, Empty, ErrorMessage, Name, Section, Stat, UnpricedNote, View } from "../parts";
+import {
+  Optional,
+  DownloadButton,
+  Empty,
+  ErrorMessage,
+  Name,
+  NotFound,
+  Section,
+  Stat,
+  UnpricedNote,
+  View,
+} from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
@@ -132,6 +157,12 @@ function Shown(props: ViewData) {
       </Empty>
     );
   if (total === undefined) {
+    if ("error" in month && month.error instanceof Problem && month.error.status === 404)
+      return (
+        <NotFound>
+          There is no business unit <Name>{route.name}</Name>.
+        </NotFound>
+      );
     return (
       <>
         <Empty>This business unit held no GPUs in this period. Select another period.</Empty>
@@ -168,10 +199,12 @@ function Shown(props: ViewData) {
           name="Waste"
           value={money(isMeasured(total) ? total.waste_usd : null, currency)}
           note={
-            isMeasured(total) ? (
+            isRepresentative(total) ? (
               <>
                 {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
               </>
+            ) : isMeasured(total) ? (
+              <>of the measured part only {why("waste_usd")}</>
             ) : (
               "unknown: utilization was not measured"
             )
@@ -180,7 +213,20 @@ function Shown(props: ViewData) {
         />
         <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
         <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
-        <Stat name="Utilization" value={percent(utilization(total))} note="of measured GPU-hours" />
+        <Stat
+          name="Utilization"
+          value={percent(utilization(total))}
+          note={isRepresentative(total) ? "of measured GPU-hours" : `${percent(measuredShare(total))} measured`}
+          testId="utilization"
+        />
+        {total.energy_kwh !== null && (
+          <Stat
+            name="Energy (kWh)"
+            value={roundHours(total.energy_kwh)}
+            note={`${roundHours(total.co2e_kg)} kg CO2e`}
+            testId="energy"
+          />
+        )}
       </dl>
       <UnpricedNote totals={total} />
       <Section
@@ -251,6 +297,8 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
         totals={total ?? nothing}
         whole={total === undefined ? 0 : total.allocated_usd}
         show={(figure) => money(figure, whole.currency)}
+        axis={(figure) => axisMoney(figure, whole.currency)}
+        hours={hours?.rows}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end, { unit: route.name }))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}

@@ -3,11 +3,11 @@
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, measuredColumn, moneyColumn } from "../columns";
 import { type Compared, comparisonOf, relativeChange } from "../compare";
-import { change, type Figure, isMeasured, percent, ratio } from "../format";
+import { change, type Figure, isRepresentative, percent, ratio } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
-import { align, bucketsOf, type Grain, isWhole, completeShare } from "../series";
+import { align, bucketsOf, cutOf, type Grain, isWhole, completeShare } from "../series";
 
 interface Props {
   units: CostsResponse;
@@ -25,18 +25,20 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   const series = byUnit(byTime.rows);
   const { currency } = units;
   const comparison = comparisonOf(units.coverage, earlier.units.coverage);
-  const against = (row: CostRow): Figure => relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison);
+  const against = (row: CostRow): Figure =>
+    isRepresentative(row) ? relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison) : null;
   const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
+  // A cut day would look like a drop.
   const trend = (row: CostRow) =>
-    align(buckets, series.get(unitOf(row)) ?? []).map((bucket, index) =>
-      bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd,
-    );
+    align(buckets, series.get(unitOf(row)) ?? [])
+      .map((bucket, index) => (bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd))
+      .filter((_, index) => buckets.starts.length < 3 || cutOf(buckets, index) === null);
   if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   return (
     <Table
       name="units"
-      caption="Costs by business unit"
+      caption={`Costs by business unit. Waste change: vs ${period.name}`}
       sort="-waste_usd"
       rows={units.rows}
       rowKey={unitOf}
@@ -46,10 +48,10 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
         figureColumn(
           "share",
           "Waste %",
-          (row: CostRow) => (isMeasured(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
+          (row: CostRow) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
           percent,
         ),
-        figureColumn("change", `vs ${period.name}`, against, change),
+        figureColumn("change", "Waste change", against, change),
         {
           key: "trend",
           title: "Waste trend",

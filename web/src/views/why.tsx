@@ -1,7 +1,8 @@
 // Shows how a line's cost was calculated.
 
 import type { HourRow, Line } from "../api";
-import { queriesOf } from "../explain";
+import { notesOn, queriesOf } from "../explain";
+import { joinPriced } from "../health";
 import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
 import { Dialog, Name } from "../parts";
@@ -19,13 +20,15 @@ export function lineKey(line: Line): string {
   return `${line.hour} ${line.uid} ${line.resource} ${line.business_unit}`;
 }
 
-export function Why({ line, hour, close }: { line: Line; hour: HourRow | undefined; close: () => void }) {
+export function Why(props: { line: Line; hour: HourRow | undefined; closeName?: string; close: () => void }) {
+  const { line, hour, close, closeName } = props;
   const zone = useZone();
   const usd = (value: number | null) => exactMoney(value, line.currency);
   const whole = line.units * line.gpu_share;
+  const notes = joinPriced(notesOn(hour?.notes ?? [], new Set([line.instance_type])));
   const held = whole > 0 ? line.allocated_gpu_hours / whole : null;
   return (
-    <Dialog id="why" title={`How ${usd(line.allocated_usd)} was calculated`} close={close}>
+    <Dialog id="why" title={`How ${usd(line.allocated_usd)} was calculated`} close={close} closeName={closeName}>
       <p>
         Pod <Name>{line.pod}</Name> of {line.workload_kind} <Name>{line.workload}</Name> in namespace{" "}
         <Name>{line.namespace}</Name>, business unit <Name>{line.business_unit}</Name>, on node <Name>{line.node}</Name>{" "}
@@ -92,11 +95,11 @@ export function Why({ line, hour, close }: { line: Line; hour: HourRow | undefin
           {hour.published_at !== null && `, published ${moment(hour.published_at, zone)}`}.
         </p>
       )}
-      {hour !== undefined && hour.notes.length > 0 && (
+      {notes.length > 0 && (
         <>
           <h3>Notes on this hour</h3>
           <ul>
-            {hour.notes.map((note) => (
+            {notes.map((note) => (
               <li key={note}>{note}</li>
             ))}
           </ul>

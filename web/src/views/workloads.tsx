@@ -7,10 +7,10 @@ import {
   MAX_DETAIL_HOURS,
   type RecommendationsResponse,
 } from "../api";
-import { clusterColumns, figureColumn, gpuHoursColumn, groupColumn, measuredColumn, useColumn } from "../columns";
-import { HOUR, instant, money } from "../format";
+import { figureColumn, gpuHoursColumn, measuredColumn, useColumn } from "../columns";
+import { HOUR, instant, isMeasured, money } from "../format";
 import { useRoute } from "../hooks";
-import { Table } from "../parts";
+import { Name, Table } from "../parts";
 import { linkTo } from "../route";
 import { findingFor, KINDS, openFor } from "../savings";
 import { pricedShare } from "../series";
@@ -31,18 +31,18 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
   const hours = (Date.parse(whole.end) - Date.parse(whole.start)) / HOUR;
   const shown = hours <= MAX_DETAIL_HOURS ? hours : 24; // the last day of a longer period
   const first = instant(Date.parse(whole.end) - shown * HOUR);
-  const why = (row: CostRow) =>
+  const why = (group: CostRow["group"]) =>
     linkTo(route, "hour", first, {
       hours: String(shown),
       unit: route.name,
-      namespace: row.group["namespace"] ?? "",
-      workload: row.group["workload"] ?? "",
-      cluster: row.group["cluster"] ?? "",
+      namespace: group["namespace"] ?? "",
+      workload: group["workload"] ?? "",
+      cluster: group["cluster"] ?? "",
     });
   const complete = hoursByCluster(statuses?.rows ?? null);
-  const clusters = new Set(rows.map((row) => row.group["cluster"])).size;
-  const ignored = (row: CostRow) => {
-    const single = clusters === 1 ? whole.coverage.hours_complete : 0;
+  const several = new Set(rows.map((row) => row.group["cluster"])).size > 1;
+  const perMonth = (row: CostRow) => {
+    const single = several ? 0 : whole.coverage.hours_complete;
     const hours = complete?.get(row.group["cluster"] ?? "") ?? single;
     return monthlyWaste(row.waste_usd, hours * pricedShare(row));
   };
@@ -55,30 +55,53 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
   return (
     <Table
       name="workloads"
-      caption="Workloads by waste. Waste per month: what it costs to ignore it, at this period's rate"
+      caption="Workloads by waste. Waste per month: at this period's rate, for 730 hours"
       sort="-waste_usd"
       rows={rows}
       rowKey={(row) => Object.values(row.group).join("\n")}
       columns={[
-        groupColumn("workload", "Workload", why),
-        groupColumn("workload_kind", "Kind"),
-        groupColumn("namespace", "Namespace"),
-        ...clusterColumns(rows, (row) => row.group["cluster"] ?? ""),
         {
-          key: "allocated_usd",
-          title: "Allocated",
+          key: "workload",
+          title: "Workload",
+          cell: ({ group }) => (
+            <>
+              <a href={why(group)}>
+                <Name>{group["workload"] ?? ""}</Name>
+              </a>
+              <span class="note below">
+                {group["workload_kind"]} in <Name>{group["namespace"] ?? ""}</Name>
+                {several && (
+                  <>
+                    , <Name>{group["cluster"] ?? ""}</Name>
+                  </>
+                )}
+              </span>
+            </>
+          ),
+          by: ({ group }) => group["workload"] ?? "",
+        },
+        {
+          key: "waste_usd",
+          title: "Waste",
           isFigure: true,
           cell: (row) => (
-            <a href={why(row)} title="How this cost was calculated">
-              {money(row.allocated_usd, currency)}
-            </a>
+            <>
+              {money(isMeasured(row) ? row.waste_usd : null, currency)}{" "}
+              <WhyLink
+                figure="waste_usd"
+                amount={`${row.group["workload"] ?? ""}: ${money(row.waste_usd, currency)}`}
+                scope={{
+                  unit: route.name,
+                  cluster: row.group["cluster"],
+                  namespace: row.group["namespace"],
+                  workload: row.group["workload"],
+                }}
+              />
+            </>
           ),
-          by: (row) => row.allocated_usd,
+          by: (row) => (isMeasured(row) ? row.waste_usd : null),
         },
-        measuredColumn("effective_usd", "Effective", currency),
         useColumn(),
-        measuredColumn("waste_usd", "Waste", currency),
-        figureColumn("ignored", "Waste per month", ignored, (usd) => money(usd, currency)),
         {
           key: "recommendation",
           title: "Recommendation",
@@ -94,23 +117,20 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           },
           by: (row) => recommendationOf(row)?.saving.usd ?? null,
         },
-        gpuHoursColumn(),
+        figureColumn("monthly", "Waste per month", perMonth, (usd) => money(usd, currency)),
         {
-          key: "why",
-          title: "Why",
+          key: "allocated_usd",
+          title: "Allocated",
+          isFigure: true,
           cell: (row) => (
-            <WhyLink
-              figure="waste_usd"
-              amount={`${row.group["workload"] ?? ""}: ${money(row.waste_usd, currency)}`}
-              scope={{
-                unit: route.name,
-                cluster: row.group["cluster"],
-                namespace: row.group["namespace"],
-                workload: row.group["workload"],
-              }}
-            />
+            <a href={why(row.group)} title="How this cost was calculated">
+              {money(row.allocated_usd, currency)}
+            </a>
           ),
+          by: (row) => row.allocated_usd,
         },
+        measuredColumn("effective_usd", "Effective", currency),
+        gpuHoursColumn(),
       ]}
     />
   );

@@ -33,7 +33,10 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         window: parameters.Window = None,
         cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """Status, coverage, version and notes of every cluster-hour that has ended; `missing` means never published."""
+        """Status, coverage, version and notes of every cluster-hour that has ended.
+
+        `pending` is the newest one while it is computed; `missing` means never published.
+        """
         hours_report = service().hours(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_response(schemas.hours_response(*hours_report))
 

@@ -1,7 +1,7 @@
-"""Exact amounts of USD and GPU-hours, and the records that consist of them.
+"""Exact amounts of USD, GPU-hours, kWh and kg CO2e, and the records that consist of them.
 
-Amounts are fixed-point: integers that count 1e-12 USD or 1e-12 GPU-hours. An amount is rounded once, when it is rated;
-sums are exact, and the parts of a split sum to the total. `Decimal` is for prices, ratios and what people read.
+Amounts are fixed-point: integers that count 1e-12 USD, GPU-hours, kWh or kg. An amount is rounded once, when it is
+rated; sums are exact, and the parts of a split sum to the total. `Decimal` is for prices, ratios and what people read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -158,10 +158,29 @@ class Costs(Amounts, frozen=True, gc=False):
     unmeasured_gpu_hours: int = 0
     unpriced_gpu_hours: int = 0
     """Allocated on nodes without a price: not part of any amount of money."""
+    energy_kwh: int = 0
+    """What the GPUs drew while they were allocated, as far as it was measured."""
+    energy_gpu_hours: int = 0
+    """Allocated GPU-hours whose energy was measured; 0 where the energy is unknown."""
+    unused_energy_kwh: int = 0
+    """The energy of lines without any use in their hour: of GPUs that were held and idle all the time."""
+    co2e_kg: int = 0
+    """Location-based emissions of this energy."""
+    energy_without_factor_kwh: int = 0
+    """Energy in regions without an emission factor: not part of `co2e_kg`."""
 
     def has_price(self) -> bool:
         """Whether any allocated GPU-hour has a price."""
         return not 0 < self.unpriced_gpu_hours == self.allocated_gpu_hours
+
+    def published_amounts(self) -> tuple[int | None, ...]:
+        """Return the amounts as published: money is None without a price, and energy where it was not measured."""
+        amounts = super().published_amounts()
+        if not self.energy_gpu_hours:
+            return (*amounts[:-5], *[None] * 5)
+        if 0 < self.energy_without_factor_kwh == self.energy_kwh:
+            return (*amounts[:-2], None, amounts[-1])
+        return amounts
 
 
 class CapacityCosts(Amounts, frozen=True, gc=False):
@@ -183,10 +202,33 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
     residual_usd: int = 0
     unpriced_capacity_gpu_hours: int = 0
     """Of nodes without a price: not part of any amount of money."""
+    device_energy_kwh: int = 0
+    """What all GPUs drew, as far as it was measured: `energy of lines + idle + unattributed`."""
+    idle_energy_kwh: int = 0
+    """Drawn by GPUs while no pod held any part of them."""
+    unattributed_energy_kwh: int = 0
+    """Drawn while it is not known which pod held the GPU."""
+    device_energy_gpu_hours: int = 0
+    """GPU-hours whose energy was measured, held or not; 0 where the energy is unknown."""
+    device_co2e_kg: int = 0
+    """Emissions of the energy of all GPUs: those of lines + idle + unattributed."""
+    idle_co2e_kg: int = 0
+    unattributed_co2e_kg: int = 0
+    device_energy_without_factor_kwh: int = 0
+    """Energy in regions without an emission factor: not part of any emissions."""
 
     def has_price(self) -> bool:
         """Whether any capacity has a price."""
         return bool(self.node_cost_usd) or not 0 < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
+
+    def published_amounts(self) -> tuple[int | None, ...]:
+        """Return the amounts as published: money is None without a price, and energy where it was not measured."""
+        amounts = super().published_amounts()
+        if not self.device_energy_gpu_hours:
+            return (*amounts[:-8], *[None] * 8)
+        if 0 < self.device_energy_without_factor_kwh == self.device_energy_kwh:
+            return (*amounts[:-4], None, None, None, amounts[-1])
+        return amounts
 
     def idle(self) -> "Idle":
         """Return the idle part: all costs that no pod's line carries."""

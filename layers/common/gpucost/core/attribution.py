@@ -11,6 +11,7 @@ from gpucost.core.hour_record import HourRecord
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
+from gpucost.core.pricing.emissions import Emissions
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.rating import rate_usage
 from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines
@@ -120,6 +121,8 @@ class AttributionRules:
     """Name on the line → label as kube-state-metrics exports it."""
     min_allocation_coverage: Decimal = Decimal(0)
     min_utilization_coverage: Decimal = Decimal(0)
+    emissions: Emissions | None = None
+    """The emission factors; None if emissions are not computed."""
 
 
 def attribute_usage(usage: Usage, rules: AttributionRules) -> HourRecord:
@@ -148,7 +151,7 @@ def _rated_record(usage: Usage, rules: AttributionRules) -> HourRecord:
         labels = {name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels}
         return matcher.business_unit_of(pod), labels
 
-    record = rate_usage(usage, rules.pricing, charge_to)
+    record = rate_usage(usage, rules.pricing, charge_to, rules.emissions)
     if record.totals is None or not record.totals.are_plausible():
         return _implausible_record(usage, record.notes)
     policies = {unit.name: unit.distribute for unit in units if unit.distribute}

@@ -78,6 +78,12 @@ class Line(NamedTuple):
     """The ResourceClaim (DRA) in the namespace through which the pod holds the GPUs; "" for what it requests."""
     dra_driver: str = ""
     """The DRA driver of the claim's devices."""
+    energy_kwh: int | None = None
+    """What the line's GPUs drew while the pod held them, as far as it was measured; None where it was not."""
+    energy_gpu_hours: int | None = None
+    """The part of the allocated GPU-hours whose energy was measured."""
+    co2e_kg: int | None = None
+    """Location-based emissions of the energy; None without energy or emission factor."""
 
     def costs(self) -> Costs:
         """Return what the line adds to a sum.
@@ -85,6 +91,7 @@ class Line(NamedTuple):
         Unobserved use adds to unmeasured and not to effective. A line without a price adds its GPU-hours to unpriced
         and no money.
         """
+        is_unused = self.effective_gpu_hours == 0 and not self.unmeasured_gpu_hours
         return Costs(
             allocated_gpu_hours=self.allocated_gpu_hours,
             effective_gpu_hours=self.effective_gpu_hours or 0,
@@ -94,6 +101,11 @@ class Line(NamedTuple):
             unmeasured_usd=self.unmeasured_usd or 0,
             unmeasured_gpu_hours=self.unmeasured_gpu_hours,
             unpriced_gpu_hours=self.allocated_gpu_hours if self.allocated_usd is None else 0,
+            energy_kwh=self.energy_kwh or 0,
+            energy_gpu_hours=self.energy_gpu_hours or 0,
+            unused_energy_kwh=(self.energy_kwh or 0) if is_unused else 0,
+            co2e_kg=self.co2e_kg or 0,
+            energy_without_factor_kwh=(self.energy_kwh or 0) if self.co2e_kg is None else 0,
         )
 
     def figures(self) -> dict[str, Any]:
@@ -105,7 +117,7 @@ class Line(NamedTuple):
         return fields | {name: None if amount is None else to_decimal(amount) for name, amount in amounts.items()}
 
 
-LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith("_gpu_hours")) + tuple(
+LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith(("_gpu_hours", "_kwh", "_kg"))) + tuple(
     name for name in Costs.names() if name.endswith("_usd")
 )
 """The fields of a line that are fixed-point amounts."""

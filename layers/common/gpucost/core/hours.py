@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)
 HOUR_MS = 3_600_000
-PUBLICATION_DELAY = 2 * HOUR
-"""Hours that ended more recently than this may not be published yet."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 MIN_YEAR, MAX_YEAR = 1971, 9998
 """The years within which adding a time zone, an hour or a look-back never leaves the range of `datetime`."""

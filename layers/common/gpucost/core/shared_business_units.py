@@ -59,10 +59,14 @@ def _parts_of_line(line: Line, receivers: Sequence[str], weights: Sequence[int])
         (line.allocated_usd or 0) - effective - unmeasured,
         unmeasured,
         line.used_beyond_allocation_gpu_hours,
+        line.energy_kwh or 0,
+        line.energy_gpu_hours or 0,
+        line.co2e_kg or 0,
     ]
     distributed = []
     for unit, parts in zip(receivers, zip(*split_each(amounts, weights), strict=True), strict=True):
-        effective_hours, waste_hours, unmeasured_hours, effective, waste, unmeasured, beyond_allocation = parts
+        effective_hours, waste_hours, unmeasured_hours, effective, waste, unmeasured, beyond_allocation, *energy = parts
+        energy_kwh, energy_hours, co2e_kg = energy
         distributed.append(
             line._replace(
                 business_unit=unit,
@@ -75,6 +79,9 @@ def _parts_of_line(line: Line, receivers: Sequence[str], weights: Sequence[int])
                 waste_usd=None if line.waste_usd is None else waste,
                 unmeasured_usd=unmeasured if is_priced else None,
                 used_beyond_allocation_gpu_hours=beyond_allocation,
+                energy_kwh=None if line.energy_kwh is None else energy_kwh,
+                energy_gpu_hours=None if line.energy_gpu_hours is None else energy_hours,
+                co2e_kg=None if line.co2e_kg is None else co2e_kg,
             )
         )
     return distributed

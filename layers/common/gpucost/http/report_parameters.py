@@ -21,7 +21,7 @@ Start = Annotated[
     str | None,
     Query(
         description="Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. "
-        "Without start, end and window, the period is the last 24 ended hours, and default_window says so",
+        "Without start, end and window, the period is that of window=24h, and default_window says so",
         examples=["2026-11-18T00:00:00Z", "2026-11-18"],
     ),
 ]
@@ -35,8 +35,9 @@ End = Annotated[
 Window = Annotated[
     str | None,
     Query(
-        description="Period relative to now, instead of start and end: 24h (ended hours), 7d (UTC days, including "
-        "today's ended hours), today, yesterday, week, lastweek (from Monday), month, lastmonth",
+        description="Period relative to now, instead of start and end: 24h (ended hours, without the newest one "
+        "until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, "
+        "week, lastweek (from Monday), month, lastmonth",
         examples=["7d", "24h", "lastmonth"],
     ),
 ]

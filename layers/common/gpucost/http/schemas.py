@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Unpack, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.hour_record import Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 
@@ -25,6 +24,7 @@ _SCHEMA_TYPES = {Decimal: Amount, Decimal | None: Amount | None, datetime: Insta
 
 FLEET_AMOUNTS = (*Costs.names(), *CapacityCosts.names())
 
+_NULLABLE_ENDINGS = ("_usd", "_kwh", "_kg", "energy_gpu_hours")
 _AMOUNT_DESCRIPTIONS = {
     "allocated_gpu_hours": "GPU-hours allocated to pods",
     "effective_gpu_hours": "Allocated GPU-hours × utilization, where utilization was measured",
@@ -40,6 +40,20 @@ _AMOUNT_DESCRIPTIONS = {
     "cost_usd": "allocated + idle; the sum of all rows is the node cost",
     "gpu_hourly_usd": "Hourly price of one physical GPU of the node; null if unknown",
     "used_beyond_allocation_gpu_hours": "Use of a shared GPU beyond the allocated part. No sum includes it",
+    "energy_kwh": "Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not",
+    "energy_gpu_hours": "Allocated GPU-hours whose energy was measured",
+    "unused_energy_kwh": "Energy of pods that used their GPUs at no time of the hour",
+    "co2e_kg": "Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown",
+    "energy_without_factor_kwh": "Energy in regions without an emission factor. No emissions include it",
+    "device_energy_kwh": "Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if "
+    "it was not measured",
+    "idle_energy_kwh": "Energy of GPUs of which no pod held any part",
+    "unattributed_energy_kwh": "Energy of GPUs of which it is not known which pods held them",
+    "device_energy_gpu_hours": "GPU-hours whose energy was measured, held or not",
+    "device_co2e_kg": "Location-based emissions of the energy of all GPUs, in kg CO2e",
+    "idle_co2e_kg": "Location-based emissions of the idle energy, in kg CO2e",
+    "unattributed_co2e_kg": "Location-based emissions of the unattributed energy, in kg CO2e",
+    "device_energy_without_factor_kwh": "Energy of all GPUs in regions without an emission factor",
     "billed_usd": "Amount on the bill for this instance, if its cost is a blended price",
     "verified_usd": "Monthly saving as measured over a week after it was applied: the part that the change explains, "
     "at most the estimate; negative if GPUs were added",
@@ -70,7 +84,8 @@ class ResponseModel(BaseModel):
         Args:
             record: the class of the published records. Its fields come first, in its order and with its types. A field
                 that the class declares too replaces that of the record.
-            amounts: names of amounts; these fields come last. `_usd` is always nullable: a price may be unknown.
+            amounts: names of amounts; these fields come last. Money and energy are always nullable, because a price or
+                the energy may be unknown.
             nullable: names of other amounts that are nullable.
             optional: names of amounts that may be absent; their default is null.
             descriptions: by name of a field of `record` or `amounts`.
@@ -81,7 +96,7 @@ class ResponseModel(BaseModel):
         derived = {name: _SCHEMA_TYPES.get(kind, kind) for name, kind in get_type_hints(record or object).items()}
         annotations = derived | declared
         for name in amounts:
-            annotations[name] = Amount | None if name.endswith("_usd") or name in nullable else Amount
+            annotations[name] = Amount | None if name.endswith(_NULLABLE_ENDINGS) or name in nullable else Amount
         for name in annotations.keys() - declared.keys():
             default = None if name in optional else ...
             setattr(cls, name, Field(default, description=descriptions.get(name), examples=examples.get(name)))
@@ -138,11 +153,14 @@ class HourCoverage(ResponseModel):
 
 
 class HourRowModel(ResponseModel):
-    """The state of one cluster-hour. `missing` means that it was never published."""
+    """The state of one cluster-hour.
+
+    `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
+    """
 
     cluster: str
     hour: Instant
-    status: Literal["complete", "provisional", "incomplete", "missing"]
+    status: Literal["complete", "provisional", "incomplete", "pending", "missing"]
     coverage: HourCoverage | None
     version: int | None
     settings_version: int | None
@@ -219,11 +237,11 @@ def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:
 
 def _hour_row(row: HourRow) -> dict[str, Any]:
     manifest = row.manifest
-    status: Status | Literal["missing"] = "missing" if manifest is None else manifest.status
+    unpublished: Literal["pending", "missing"] = "pending" if row.is_newest else "missing"
     return {
         "cluster": row.cluster,
         "hour": row.hour,
-        "status": status,
+        "status": unpublished if manifest is None else manifest.status,
         "coverage": None if manifest is None or manifest.coverage is None else asdict(manifest.coverage),
         "version": None if manifest is None else manifest.version,
         "settings_version": None if manifest is None else manifest.settings_version,

@@ -367,6 +367,7 @@ def attribution_rules(settings: CoreSettings, pricing: Pricing) -> AttributionRu
         cost_labels={name: exported_name(name) for name in settings.cost_labels},
         min_allocation_coverage=settings.coverage.allocation,
         min_utilization_coverage=settings.coverage.utilization,
+        emissions=settings.energy.emissions(),
     )
 
 

@@ -14,6 +14,7 @@ from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.periods import Period, parse_period
 from gpucost.reports.cost_reader import MAX_LINES
 from gpucost.reports.parameters import QueryParameters, select_clusters
+from gpucost.reports.published_until import PublishedUntil
 from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
@@ -60,6 +61,7 @@ class LimitReports:
         self._ledger = ledger
         self._store = store
         self._clock = clock
+        self._published_until = PublishedUntil(settings_store, ledger, clock)
 
     def pools(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[PoolRow]]:
         """Return the use and the limit of every node pool, in order of hour, cluster and name.
@@ -97,7 +99,13 @@ class LimitReports:
         return period, rows
 
     def _read_limits(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
-        period = parse_period(parameters.start, parameters.end, parameters.window, self._clock())
+        period = parse_period(
+            parameters.start,
+            parameters.end,
+            parameters.window,
+            self._clock(),
+            published_until=self._published_until,
+        )
         if period.hours() > MAX_LINE_HOURS:
             raise ParameterError(
                 period.parameter,

@@ -1,6 +1,6 @@
 """Turns a request's parameters into a checked cost query, before anything is read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -32,13 +32,18 @@ class QueryParameters:
     cursor: str | None = None
 
 
-def parse_cost_query(parameters: QueryParameters, settings: CoreSettings, now: datetime) -> CostQuery:
-    """Parse and check the parameters.
+def parse_cost_query(
+    parameters: QueryParameters,
+    settings: CoreSettings,
+    now: datetime,
+    published_until: Callable[[], datetime] | None = None,
+) -> CostQuery:
+    """Parse and check the parameters. Windows end as `parse_window` says.
 
     Raises:
         ParameterError: names the wrong parameter and what is allowed.
     """
-    period = parse_period(parameters.start, parameters.end, parameters.window, now)
+    period = parse_period(parameters.start, parameters.end, parameters.window, now, published_until=published_until)
     check_period_length(period, parameters.granularity)
     group_by = parse_group_by(parameters.group_by, settings.cost_labels)
     query = CostQuery(

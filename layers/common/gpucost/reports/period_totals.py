@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +26,8 @@ class PeriodTotals:
     """Versions of all hours read. Any change of a figure changes one of them."""
     hour_counts: Counter[str] = field(default_factory=Counter)
     """Number of recorded hours by cluster."""
+    newest_hours: dict[str, datetime] = field(default_factory=dict)
+    """The newest recorded hour by cluster."""
     complete_hours: int = 0
     newest_manifests: dict[str, Manifest] = field(default_factory=dict)
     """The newest hour with figures, by cluster."""
@@ -46,6 +49,8 @@ class PeriodTotals:
         for manifest in manifests:
             self.hour_versions.add(f"{manifest.cluster} {manifest.hour.isoformat()} {manifest.version}")
             self.hour_counts[manifest.cluster] += 1
+            newest = self.newest_hours.get(manifest.cluster)
+            self.newest_hours[manifest.cluster] = max(manifest.hour, newest or manifest.hour)
             if manifest.coverage is not None:
                 self.coverages.append(manifest.coverage)
 

@@ -58,6 +58,8 @@ class HourRow:
     hour: datetime
     manifest: Manifest | None
     notes: tuple[str, ...] = ()
+    is_newest: bool = False
+    """Whether it is the newest hour that has ended. If it is not published, it is still computed."""
 
 
 @dataclass(frozen=True, slots=True)

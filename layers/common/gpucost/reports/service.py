@@ -8,7 +8,7 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hour_record import Line
-from gpucost.core.hours import floor_hour, hours_between
+from gpucost.core.hours import HOUR, floor_hour, hours_between
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
@@ -20,6 +20,7 @@ from gpucost.reports.nodes import NodeReports, NodeRow
 from gpucost.reports.pages import ReportPage
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
 from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.published_until import PublishedUntil
 from gpucost.reports.records import CostReport, HourRow, PeriodComparison, PeriodCoverage
 from gpucost.reports.scoped import scoped_hours
 from gpucost.reports.waste import TopWaster, WasteReports
@@ -46,6 +47,7 @@ class ReportService:
         self._ledger = ledger
         self._rollups = rollups
         self._clock = clock
+        self._published_until = PublishedUntil(settings_store, ledger, clock)
 
     def costs(self, parameters: QueryParameters, *, scope: Scope) -> CostReport:
         """Return costs by period and group.
@@ -57,7 +59,7 @@ class ReportService:
             SettingsMissingError: no settings yet.
         """
         settings = self._settings_store.current().settings
-        query = parse_cost_query(parameters, settings, self._clock())
+        query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
         clusters = self._clusters(parameters, query.period, scope)
         if parameters.cursor is not None:
             check_cursor(parameters.cursor)
@@ -94,7 +96,9 @@ class ReportService:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        query = parse_cost_query(replace(parameters, group_by="", filters={}), settings, self._clock())
+        query = parse_cost_query(
+            replace(parameters, group_by="", filters={}), settings, self._clock(), self._published_until
+        )
         clusters = self._clusters(parameters, query.period, scope)
         result, totals = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
         self._check_unit_exists(name, result)
@@ -111,7 +115,7 @@ class ReportService:
         parameters = replace(
             parameters, granularity="total", group_by=group_by, sort=parameters.sort or "-allocated_usd"
         )
-        query = parse_cost_query(parameters, settings, self._clock())
+        query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
         clusters = self._clusters(parameters, query.period, scope)
         if parameters.cursor is not None:
             check_cursor(parameters.cursor)
@@ -161,6 +165,7 @@ class ReportService:
             replace(parameters, granularity="total", group_by=",".join(WasteReports.GROUP_BY), sort="-waste_usd"),
             settings,
             self._clock(),
+            self._published_until,
         )
         clusters = self._clusters(parameters, query.period, scope)
         if parameters.cursor is not None:
@@ -189,7 +194,9 @@ class ReportService:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        query = parse_cost_query(replace(parameters, group_by="", filters={}, idle="hidden"), settings, self._clock())
+        query = parse_cost_query(
+            replace(parameters, group_by="", filters={}, idle="hidden"), settings, self._clock(), self._published_until
+        )
         clusters = self._clusters(parameters, query.period, scope)
         result, totals = CostReader(self._ledger, self._rollups, scope).read(query, clusters)
         report = self._report(query, clusters, scope, result, totals, None, "fleet")
@@ -209,7 +216,9 @@ class ReportService:
             As `costs`.
         """
         settings = self._settings_store.current().settings
-        query = parse_cost_query(replace(parameters, granularity="hour", group_by=""), settings, self._clock())
+        query = parse_cost_query(
+            replace(parameters, granularity="hour", group_by=""), settings, self._clock(), self._published_until
+        )
         clusters = self._clusters(parameters, query.period, scope)
         if parameters.cursor is not None:
             check_cursor(parameters.cursor)
@@ -226,14 +235,17 @@ class ReportService:
         period, clusters = self._period_and_clusters(parameters, scope)
         ended_hours, ledger = self._ended_hours(period), scoped_hours(self._ledger, scope)
         _check_row_count(len(ended_hours) * len(clusters))
-        rows, totals = [], PeriodTotals()
+        rows, totals, newest = [], PeriodTotals(), self._newest_ended_hour()
         current_clusters = {cluster.name for cluster in self._settings_store.current().settings.clusters}
         for name in clusters:
             manifests = ledger.manifests(name, period.start, period.end)
             manifests_by_hour, notes = {manifest.hour: manifest for manifest in manifests}, ledger.notes_of(manifests)
             # Hours of clusters that were removed from the settings are not computed anymore.
             hours = ended_hours if name in current_clusters else sorted(manifests_by_hour)
-            rows += [HourRow(name, hour, manifests_by_hour.get(hour), notes.get(hour, ())) for hour in hours]
+            rows += [
+                HourRow(name, hour, manifests_by_hour.get(hour), notes.get(hour, ()), is_newest=hour == newest)
+                for hour in hours
+            ]
             totals.add_manifests(manifests)
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return period, rows, self._coverage(totals, clusters, period)
@@ -302,7 +314,13 @@ class ReportService:
             raise NotFoundError(f"no such business unit in the settings or in the hours of the period: {name!r}")
 
     def _period(self, parameters: QueryParameters) -> Period:
-        return parse_period(parameters.start, parameters.end, parameters.window, self._clock())
+        return parse_period(
+            parameters.start,
+            parameters.end,
+            parameters.window,
+            self._clock(),
+            published_until=self._published_until,
+        )
 
     def _period_and_clusters(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[str]]:
         period = self._period(parameters)
@@ -313,12 +331,24 @@ class ReportService:
         return select_clusters(parameters.cluster, self._settings_store.current(), scope, period.start)
 
     def _coverage(self, totals: PeriodTotals, clusters: Sequence[str], period: Period) -> PeriodCoverage:
-        """Return the coverage. For clusters removed from the settings, only recorded hours are expected."""
+        """Return the coverage. For clusters removed from the settings, only recorded hours are expected.
+
+        An hour that is still computed is not expected.
+        """
         current_clusters = {cluster.name for cluster in self._settings_store.current().settings.clusters}
-        ended_count = len(self._ended_hours(period))
-        return totals.coverage(
-            sum(ended_count if name in current_clusters else totals.hour_counts[name] for name in clusters)
-        )
+        ended_hours = self._ended_hours(period)
+        newest = self._newest_ended_hour()
+        expected = 0
+        for name in clusters:
+            if name in current_clusters:
+                is_pending = newest in ended_hours[-1:] and totals.newest_hours.get(name) != newest
+                expected += len(ended_hours) - is_pending
+            else:
+                expected += totals.hour_counts[name]
+        return totals.coverage(expected)
+
+    def _newest_ended_hour(self) -> datetime:
+        return floor_hour(self._clock()) - HOUR
 
     def _ended_hours(self, period: Period) -> list[datetime]:
         return hours_between(period.start, min(period.end, floor_hour(self._clock())))

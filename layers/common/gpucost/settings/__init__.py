@@ -20,6 +20,7 @@ from gpucost.core.hours import floor_hour
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nvlink_domains import MinimumJob
 from gpucost.core.metering.signals import SIGNALS
+from gpucost.core.pricing.emissions import DEFAULT_PUE, Emissions
 from gpucost.settings.access import GrantSettings
 from gpucost.settings.headers import HeaderName, HeaderValue, carries_secret
 from gpucost.settings.metrics_sources import LabelName, MetricsSourcesSettings
@@ -48,6 +49,7 @@ ClusterName = Annotated[
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"
     ),
 ]
+EmissionFactor = Annotated[Decimal, Field(ge=0, le=10)]
 UtilizationSourceChoice = Literal["pod", "process", "shared", "node", "cluster"]
 
 
@@ -246,6 +248,24 @@ class BusinessUnitSettings(Section):
         return self
 
 
+class EnergySettings(Section):
+    """The energy of GPUs and its emissions. Energy is measured where dcgm-exporter reports it."""
+
+    enabled: bool = True
+    """Whether energy is read from Prometheus. False saves it some work."""
+    pue: Annotated[Decimal, Field(ge=1, le=5)] = DEFAULT_PUE
+    """Power usage effectiveness: the energy of the data center ÷ that of its computers. Emissions are multiplied by
+    it."""
+    co2e_kg_per_kwh: dict[Region, EmissionFactor] = Field(default_factory=dict)
+    """Emission factors of the electricity by AWS region, in kg CO2e per kWh. They replace the built-in ones."""
+    co2e_kg_per_kwh_of_cluster: dict[ClusterName, EmissionFactor] = Field(default_factory=dict)
+    """Emission factors by cluster, which take precedence over those of regions."""
+
+    def emissions(self) -> Emissions:
+        """The emission factors."""
+        return Emissions(self.pue, self.co2e_kg_per_kwh, self.co2e_kg_per_kwh_of_cluster)
+
+
 class CoreSettings(Section):
     """The sections that the core reads. Features add theirs in subclasses; see `gpucost.settings_document`."""
 
@@ -255,6 +275,8 @@ class CoreSettings(Section):
     """Where the prices of nodes and GPUs come from."""
     utilization: UtilizationSettings = UtilizationSettings()
     """How the utilization of GPUs is measured."""
+    energy: EnergySettings = EnergySettings()
+    """Whether energy is measured, and the emission factors of its electricity."""
     coverage: CoverageSettings = CoverageSettings()
     """How many scrapes an hour needs to be complete."""
     nvlink_domains: tuple[NvlinkDomainSettings, ...] = ()
@@ -302,6 +324,16 @@ class CoreSettings(Section):
     def _unused_commitments_have_a_cluster(self) -> "CoreSettings":
         if self.pricing.cur is not None:
             self.pricing.cur.cluster_of_unused_commitments(tuple(cluster.name for cluster in self.clusters))
+        return self
+
+    @model_validator(mode="after")
+    def _factors_are_of_clusters(self) -> "CoreSettings":
+        names = {cluster.name for cluster in self.clusters}
+        if unknown := self.energy.co2e_kg_per_kwh_of_cluster.keys() - names:
+            raise ValueError(
+                f"energy.co2e_kg_per_kwh_of_cluster: {min(unknown)!r} is not a cluster; allowed: "
+                f"{', '.join(sorted(names))}"
+            )
         return self
 
     def cluster(self, name: str) -> ClusterSettings | None:

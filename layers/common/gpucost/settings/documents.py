@@ -24,8 +24,12 @@ _YAML_HINTS = {
     r"'\t'": "indent with spaces, not with tabs",
     "undefined alias": "put text that begins with a special character in quotes",
     "cannot start any token": "put text that begins with a special character in quotes",
-    "mapping values are not allowed": "put a space after the colon of every key, and text that contains ': ' in quotes",
+    "mapping values are not allowed": "begin all keys of a section in the same column, put a space after every "
+    "colon, and text that contains ': ' in quotes",
     "could not find expected ':'": "put a colon and a space after every key",
+    "expected ',' or": "close every { and [, and put text that begins with a special character in quotes",
+    "unexpected end of stream": "close every quotation mark",
+    "expected alphabetic or numeric character": "put text that begins with a special character in quotes",
     "expected <block end>": "indent all keys of a section, and all entries of a list, by the same number of spaces",
 }
 """What to do about a problem that PyYAML reports, by a part of its message."""
@@ -107,8 +111,8 @@ def validate_document(document: Any, model: type[Document], text: str, name: str
     if not isinstance(document, dict):
         problem = "are empty" if document is None else "must be a mapping"
         required = [field.alias or key for key, field in model.model_fields.items() if field.is_required()]
-        needed = f"required: {', '.join(required)}; " if required else ""
-        raise SettingsError(f"{name} {problem}. Keys: {needed}allowed: {', '.join(_keys_of(model))}")
+        needed = f"Required keys: {', '.join(required)}. " if required else ""
+        raise SettingsError(f"{name} {problem}. {needed}Allowed keys: {', '.join(_keys_of(model))}")
     try:
         parsed = model.model_validate(document)
         parsed.model_dump_json()
@@ -265,6 +269,8 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
         allowed = _fields_at(finding["loc"][:-1], model)
         similar = get_close_matches(str(path[-1]), allowed, n=1)
         meant = f". Did you mean {similar[0]!r}?" if similar else ""
+        if ":" in str(path[-1]):
+            meant = ". Put a space after the colon"
         return f"unknown key {where!r}; allowed there: {', '.join(allowed)}{meant}"
     if finding["type"] == "literal_error" and path == ["pricing", "split"]:
         expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")

@@ -27,8 +27,11 @@ def pack_table(rows: Sequence[Row]) -> bytes:
     """Compress rows whose keys have the same length. They compress best if sorted by key."""
     keys = [*zip(*(key for key, _ in rows), strict=True)]
     dictionaries = [list(dict.fromkeys(column)) for column in keys]
+    columns = [*zip(*(_deviations(costs) for _, costs in rows), strict=True)]
+    while columns and not any(columns[-1]):
+        del columns[-1]
     head = json.dumps(
-        {"rows": len(rows), "texts": dictionaries, "amounts": len(Costs.names())},
+        {"rows": len(rows), "texts": dictionaries, "amounts": len(columns)},
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode()
@@ -38,13 +41,12 @@ def pack_table(rows: Sequence[Row]) -> bytes:
         indexes = [positions[text] for text in column]
         # Differences: a sorted column becomes a few numbers that compress to almost nothing.
         parts.append(_pack([index - previous for index, previous in zip(indexes, [0, *indexes], strict=False)]))
-    deviations = [_deviations(costs) for _, costs in rows]
-    parts += [_pack(column) for column in zip(*deviations, strict=True)]
+    parts += [_pack(column) for column in columns]
     return zlib.compress(b"".join(parts), 9)
 
 
 def unpack_table(data: bytes) -> CostsByKey[tuple[str, ...]]:
-    """Read what `pack_table` returned. Amounts that were added since the table was written are 0."""
+    """Read what `pack_table` returned. Amounts that it does not have are 0."""
     texts, amounts = _unpacked(data)
     return CostsByKey(zip(*texts, strict=True) if texts else [()] * len(amounts[0]), amounts)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import astuple
 
-from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.amounts import Amounts, CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, HourRecord, NodeHour
 from gpucost.core.ledger import Restatement
@@ -41,15 +41,23 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
 
 
 def groups_document(groups: CostsByKey[tuple[str, str]]) -> dict[str, Any]:
-    """Return an hour's costs by (business unit, namespace) as JSON types."""
-    return {"groups": [[unit, namespace, *astuple(costs)] for (unit, namespace), costs in groups.items()]}
+    """Return an hour's costs by (business unit, namespace) as JSON types, without amounts that all of them lack."""
+    count = max((len(_amounts(costs)) for costs in groups.values()), default=0)
+    return {"groups": [[unit, namespace, *astuple(costs)[:count]] for (unit, namespace), costs in groups.items()]}
 
 
 def totals_document(totals: Totals | None) -> list[Any] | None:
     """Return totals as rows of amounts: costs, and capacity or None."""
     if totals is None:
         return None
-    return [astuple(totals.costs), None if totals.capacity is None else astuple(totals.capacity)]
+    return [_amounts(totals.costs), None if totals.capacity is None else _amounts(totals.capacity)]
+
+
+def _amounts(record: Amounts) -> tuple[int, ...]:
+    """Return a record's amounts without the zeros at the end, to which amounts default."""
+    amounts = astuple(record)
+    count = next((count for count in range(len(amounts), 0, -1) if amounts[count - 1]), 0)
+    return amounts[:count]
 
 
 def read_totals(document: list[Any] | None) -> Totals | None:
@@ -83,14 +91,15 @@ def _groups(document: dict[str, Any]) -> CostsByKey[tuple[str, str]]:
     if not document["groups"]:
         return CostsByKey()
     units, namespaces, *columns = zip(*document["groups"], strict=True)
-    return CostsByKey(zip(units, namespaces, strict=True), columns)
+    added = [[0] * len(units)] * (len(Costs.names()) - len(columns))  # amounts that all rows lack
+    return CostsByKey(zip(units, namespaces, strict=True), [*columns, *added])
 
 
 def nodes_document(record: HourRecord) -> dict[str, Any]:
     """Return an hour's nodes and its charges that belong to no node, as JSON types."""
     return {
         "nodes": [
-            [astuple(field) if isinstance(field, CapacityCosts) else field for field in field_values(node)]
+            [_amounts(field) if isinstance(field, CapacityCosts) else field for field in field_values(node)]
             for node in record.nodes
         ],
         "charges": [field_values(charge) for charge in record.charges],
@@ -110,7 +119,7 @@ def restatement_document(restatement: Restatement) -> dict[str, Any]:
         "before": totals_document(restatement.before),
         "after": totals_document(restatement.after),
         "units": [
-            [unit, astuple(before), astuple(after)] for unit, (before, after) in restatement.changed_units.items()
+            [unit, _amounts(before), _amounts(after)] for unit, (before, after) in restatement.changed_units.items()
         ],
     }
 

@@ -19,8 +19,8 @@ from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
 LINES_SCHEMA_VERSION = 2
 _FIELD_NAMES = Line._fields
-_BLANK_BY_DEFAULT = {"resource_claim", "dra_driver"}
-"""Fields that are stored only if a line has them, so that lines without claims are no larger."""
+_OPTIONAL_FIELDS = ("resource_claim", "dra_driver", "energy_kwh", "energy_gpu_hours", "co2e_kg")
+"""Fields that are stored only if a line has them, so that lines without claims and energy are no larger."""
 _DECIMAL_FIELDS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
 
@@ -37,12 +37,10 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
         lines: the business unit's lines.
         expires_at: expiry in seconds since the epoch.
     """
-    columns = zip(_FIELD_NAMES, zip(*lines, strict=True), strict=True)
+    columns = {name: _column(cells) for name, cells in zip(_FIELD_NAMES, zip(*lines, strict=True), strict=True)}
     document = {
         "rows": len(lines),
-        "columns": {
-            name: column for name, cells in columns if (column := _column(cells)) != "" or name not in _BLANK_BY_DEFAULT
-        },
+        "columns": {name: column for name, column in columns.items() if _is_stored(name, column)},
     }
     chunks = compressed_documents.pack(document)
     return [
@@ -136,6 +134,11 @@ _FLOATS: dict[str, Callable[[Any], float | None]] = {
     **dict.fromkeys(_DECIMAL_FIELDS, _ratio),
     **dict.fromkeys(LINE_AMOUNTS, _amount),
 }
+
+
+def _is_stored(name: str, column: Any) -> bool:
+    """Whether a column is stored: not if no line has an optional field."""
+    return name not in _OPTIONAL_FIELDS or (column is not None and column != "")
 
 
 def _column(cells: Sequence[Any]) -> Any:

@@ -17,7 +17,7 @@ from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import ClaimedDevice, PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (
@@ -71,7 +71,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
             ]
             for account in usage.nodes
         ]
-    return {
+    document = {
         "coverage": [usage.coverage.allocation, usage.coverage.utilization],
         "notes": usage.notes,
         "facts": facts.all,
@@ -84,6 +84,37 @@ def usage_document(usage: Usage) -> dict[str, Any]:
         **_claims(usage.pods),
         "nodes": None if nodes is None else _columns(nodes),
     }
+    return document | _energy_document(usage)
+
+
+def _energy_document(usage: Usage) -> dict[str, Any]:
+    """Return the energy of pods and nodes, by their position; nothing where none was measured."""
+    pods = [
+        [index, _fraction_text(pod.energy_joules), _fraction_text(pod.energy_gpu_ms)]
+        for index, pod in enumerate(usage.pods)
+        if pod.energy_joules is not None
+    ]
+    nodes = [
+        [
+            index,
+            _fraction_text(node.energy.joules),
+            _fraction_text(node.energy.idle_joules),
+            node.energy.measured_gpu_ms,
+        ]
+        for index, node in enumerate(usage.nodes or ())
+        if node.energy is not None
+    ]
+    return {"energy": {"pods": _columns(pods), "nodes": _columns(nodes)}} if pods or nodes else {}
+
+
+def _add_energy(usage: Usage, document: dict[str, Any]) -> Usage:
+    energy = document.get("energy", {"pods": [], "nodes": []})
+    for index, joules, gpu_ms in _rows(energy["pods"]):
+        usage.pods[index].add_energy(Fraction(joules), Fraction(gpu_ms))
+    for index, joules, idle_joules, measured_gpu_ms in _rows(energy["nodes"]):
+        if usage.nodes is not None:
+            usage.nodes[index].energy = NodeEnergy(Fraction(joules), Fraction(idle_joules), measured_gpu_ms)
+    return usage
 
 
 def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
@@ -99,7 +130,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     allocation, utilization = document["coverage"]
     namespaces = document["namespaces"]
     accounts = document["nodes"]
-    return Usage(
+    usage = Usage(
         cluster=cluster,
         hour=hour,
         coverage=Coverage(Decimal(allocation), None if utilization is None else Decimal(utilization)),
@@ -113,6 +144,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
         ),
         notes=tuple(document["notes"]),
     )
+    return _add_energy(usage, document)
 
 
 def _claims(pods: Sequence[PodUsage]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -143,6 +144,9 @@ def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
     spare = (3 * (HOURS // 2 - 1) + HOURS // 2 + 1) / HOURS  # the third node is needed from the hour before
     assert float(recommendation.saving.usd) == pytest.approx(spare / 3 * 16 * 730)
     assert f"of 4 on average, {spare / 3:.3g} would be empty" in recommendation.summary
+    assert recommendation.evidence.facts["nodes"] == (
+        f"4 now, {ceil(4 - spare / 3)} after (on average 4, of which {spare / 3:.3g} would be empty)"
+    ), "the same period as the summary"
     assert (recommendation.current_gpus, recommendation.recommended_gpus) == (Decimal(4), Decimal(3))
 
 

@@ -294,4 +294,7 @@ def _merge(parts: Sequence[PodUsage]) -> PodUsage:
         sum((part.effective_gpu_ms for part in parts), Fraction(0)),
         sum((part.used_beyond_allocation_gpu_ms for part in parts), Fraction(0)),
     )
+    for part in parts[1:]:  # `merged` is a copy of the first part
+        if part.energy_joules is not None:
+            merged.add_energy(part.energy_joules, part.energy_gpu_ms)
     return merged

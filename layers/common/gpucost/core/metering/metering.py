@@ -15,6 +15,7 @@ from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pie
 from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
+from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
 from gpucost.core.metering.exporter_conflicts import (
     contradiction_notes,
     contradictory_devices,
@@ -30,7 +31,7 @@ from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_nod
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver
 
 MAX_BRIDGED_GAP_MS = 300_000
@@ -106,6 +107,16 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     )
     resolver.measure()
     notes += _unusable_utilization_notes(observation, resolver)
+    energy_of_nodes: dict[NodeKey, NodeEnergy] = {}
+    if observation.energy:
+        energy_of_nodes = attribute_energy(
+            gpu_energies(observation.energy, observation.utilization_scrapes, window),
+            holdings,
+            assignments,
+            lifecycles,
+            times_of_unknown_holders(holdings, assignments, reader.disputed_holdings, lifecycles, unobserved),
+            window,
+        )
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -124,6 +135,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             notes,
             gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans)),
             vgpu_nodes,
+            energy_of_nodes,
         ),
         notes=suspect_first(notes),
     )
@@ -267,6 +279,7 @@ def _usage_of_nodes(
     notes: list[str],
     for_claims: Mapping[NodeKey, Sequence[AdvertisedGpus]],
     vgpu_nodes: Container[str],
+    energy_of_nodes: Mapping[NodeKey, NodeEnergy],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[PodUsage]] = {}
@@ -306,6 +319,7 @@ def _usage_of_nodes(
                 )
                 if free is not None:
                     free_in_domains.append((usages[-1], free))
+                usages[-1].energy = energy_of_nodes.get(key)
                 excess = usages[-1].excess_gpu_ms
                 if excess >= NOTEWORTHY_GPU_MS:
                     notes.append(

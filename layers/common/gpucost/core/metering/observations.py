@@ -188,6 +188,22 @@ class VirtualGpus:
     """The use of a GPU by one container, which `slot` names."""
 
 
+class EnergySeries(NamedTuple):
+    """One series of a GPU's energy counter, or of its power where there is no counter.
+
+    A MIG device's series, and each copy of a shared device's, has the value of the whole GPU.
+    """
+
+    node: str
+    uuid: str
+    scrape_target: ScrapeTarget
+    is_counter: bool
+    increase: Decimal | None
+    """A counter's increase over the hour in joules; None if single samples are needed."""
+    samples: tuple[tuple[int, Decimal], ...] | None = None
+    """Times and values in joules, or in watts of a series that is no counter; from before the hour to its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """All observations of one cluster-hour."""
@@ -212,3 +228,5 @@ class Observation:
     notes: tuple[str, ...] = ()
     offered_devices: tuple[OfferedDevice, ...] = ()
     """The devices in ResourceSlices; empty if no collector reports them."""
+    energy: tuple[EnergySeries, ...] = ()
+    """The energy of GPUs; empty if it is not measured."""

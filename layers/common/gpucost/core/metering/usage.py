@@ -3,7 +3,7 @@
 Amounts are exact `Fraction`s of physical-GPU milliseconds; `gpucost.core.pricing.rating` adds prices and rounds.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
@@ -43,6 +43,15 @@ class PodUsage:
     effective_gpu_ms: Fraction = Fraction(0)
     used_beyond_allocation_gpu_ms: Fraction = Fraction(0)
     """Use of a shared device beyond what was allocated; it adds neither cost nor effective use."""
+    energy_joules: Fraction | None = None
+    """What its devices drew while it held them, as far as it was measured; None where it was not."""
+    energy_gpu_ms: Fraction = Fraction(0)
+    """The part of `gpu_ms` whose energy was measured."""
+
+    def add_energy(self, joules: Fraction, gpu_ms: Fraction) -> None:
+        """Add the measured energy of a part of what is held."""
+        self.energy_joules = (self.energy_joules or 0) + joules
+        self.energy_gpu_ms += gpu_ms
 
     def set_use(
         self,
@@ -100,6 +109,17 @@ class PodUsage:
 
 
 @dataclass(slots=True)
+class NodeEnergy:
+    """What a node's GPUs drew in the hour: `joules = energy of pods + idle + not attributed`."""
+
+    joules: Fraction = Fraction(0)
+    idle_joules: Fraction = Fraction(0)
+    """Drawn by GPUs while no pod held any part of them."""
+    measured_gpu_ms: int = 0
+    """GPU time whose energy was measured."""
+
+
+@dataclass(slots=True)
 class NodeUsage:
     """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
 
@@ -118,6 +138,8 @@ class NodeUsage:
     """Held in excess of the physical GPUs: the metrics contradict each other."""
     domain_gpu_ms: Fraction = Fraction(0)
     """Stranded because fewer GPUs of its NVLink domain were free than the smallest job needs."""
+    energy: NodeEnergy | None = field(default=None, kw_only=True)
+    """The energy of its GPUs; None if it was not measured."""
 
     @property
     def provider_id(self) -> str:

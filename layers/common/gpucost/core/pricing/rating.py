@@ -8,16 +8,24 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize, split_e
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_shares import to_kubernetes_resource
+from gpucost.core.metering.energy import JOULES_PER_KWH
+from gpucost.core.metering.gpu_shares import GpuNode, to_kubernetes_resource
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
+from gpucost.core.pricing.emissions import Emissions
 from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
+from gpucost.core.pricing.prices import attributes_of_node
 
 ChargeTo = Callable[[PodObservation], tuple[str, dict[str, str]]]
 """Returns the business unit that pays for a pod, and the labels of its line."""
 
 
-def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod: (pod.namespace, {})) -> HourRecord:
+def rate_usage(
+    usage: Usage,
+    pricing: Pricing,
+    charge_to: ChargeTo = lambda pod: (pod.namespace, {}),
+    emissions: Emissions | None = None,
+) -> HourRecord:
     """Rate a cluster-hour's usage: one line per pod and resource, in the order of the usage's pods.
 
     If the nodes are known, each node's GPU-hours and cost are split into their parts, which sum to the node's cost to
@@ -33,6 +41,11 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
             _rate_pod_alone(pod, node_cost, hourly, charge_to)
             for pod, (node_cost, hourly) in zip(usage.pods, priced_pods, strict=True)
         ]
+        if any(pod.energy_joules is not None for pod in usage.pods):
+            lines_rated_alone = [
+                _with_energy(None, [pod], [line], _factor(pod.node, usage.cluster, emissions))[0][0]
+                for pod, line in zip(usage.pods, lines_rated_alone, strict=True)
+            ]
         charge_notes = [
             f"{charge.kind} of {charge.reference} is not in any sum: the nodes are unknown"
             for charge in pricing.cluster_charges(usage.cluster, hour, ())
@@ -50,6 +63,10 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
         node_cost = pricing.node_cost(node.node, usage.cluster, node.present, node.gpus)
         node_costs.append(node_cost)
         lines, capacity = _rate_node(node, pods, node_cost, charge_to)
+        if node.energy is not None:
+            factor = _factor(node.node, usage.cluster, emissions)
+            lines, energy = _with_energy(node.energy, pods, lines, factor)
+            capacity += energy
         nodes.append(_node_hour(node, node_cost, lines, capacity))
         line_of.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
     prepaid_nodes = [
@@ -132,6 +149,46 @@ def _rate_node(
         host_usd=cost - of_gpus,
         residual_usd=of_gpus - accounted,
         unpriced_capacity_gpu_hours=hours if isinstance(node_cost, Unpriced) else 0,
+    )
+
+
+def _factor(node: GpuNode, cluster: str, emissions: Emissions | None) -> Fraction | None:
+    """Return the kg CO2e of a kWh that a node's GPUs draw; None if unknown."""
+    return None if emissions is None else emissions.kg_per_kwh(cluster, attributes_of_node(node, cluster)["region"])
+
+
+def _with_energy(
+    node: NodeEnergy | None, pods: Sequence[PodUsage], lines: Sequence[Line], factor: Fraction | None
+) -> tuple[list[Line], CapacityCosts]:
+    """Split the energy of a node's GPUs, and its emissions, into those of its lines, idle and not attributed.
+
+    If the node's energy is unknown, its GPUs drew what its pods did.
+    """
+    of_pods = [pod.energy_joules or Fraction(0) for pod in pods]
+    node = node or NodeEnergy(sum(of_pods, Fraction(0)))
+    weights = [*of_pods, node.idle_joules, node.joules - node.idle_joules - sum(of_pods)]
+    kwh = node.joules / JOULES_PER_KWH
+    total, emitted = to_fixed_point(kwh), 0 if factor is None else to_fixed_point(kwh * factor)
+    energies, emissions = split_each([total, emitted], weights)
+    with_energy = [
+        line
+        if pod.energy_joules is None
+        else line._replace(
+            energy_kwh=energy_kwh,
+            energy_gpu_hours=min(to_fixed_point(pod.energy_gpu_ms / HOUR_MS), line.allocated_gpu_hours),
+            co2e_kg=None if factor is None else co2e_kg,
+        )
+        for pod, line, energy_kwh, co2e_kg in zip(pods, lines, energies, emissions, strict=False)
+    ]
+    return with_energy, CapacityCosts(
+        device_energy_kwh=total,
+        idle_energy_kwh=energies[-2],
+        unattributed_energy_kwh=energies[-1],
+        device_energy_gpu_hours=to_fixed_point(Fraction(node.measured_gpu_ms, HOUR_MS)),
+        device_co2e_kg=emitted,
+        idle_co2e_kg=emissions[-2],
+        unattributed_co2e_kg=emissions[-1],
+        device_energy_without_factor_kwh=total if factor is None else 0,
     )
 
 

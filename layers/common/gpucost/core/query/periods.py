@@ -51,6 +51,7 @@ def parse_period(
     window: str | None,
     now: datetime,
     parse: Callable[[str, str], datetime] | None = None,
+    published_until: Callable[[], datetime] | None = None,
 ) -> Period:
     """Parse a period from a window, or from a start and an end; the default window without parameters.
 
@@ -60,6 +61,7 @@ def parse_period(
         window: the parameter's text.
         now: the current time.
         parse: parses start and end from name and text; None for full hours.
+        published_until: returns the end of the hours that have figures, where windows end; None for all ended hours.
 
     Raises:
         ParameterError: a parameter is missing or invalid; says what is allowed.
@@ -68,9 +70,9 @@ def parse_period(
         surplus = next((name for name, text in (("start", start), ("end", end)) if text is not None), None)
         if surplus is not None:
             raise ParameterError(surplus, "is not allowed with window; pass either start and end, or window")
-        return replace(parse_window(window, now), parameter="window")
+        return replace(parse_window(window, now, published_until), parameter="window")
     if start is None and end is None:
-        return replace(parse_window(DEFAULT_WINDOW, now), parameter="default")
+        return replace(parse_window(DEFAULT_WINDOW, now, published_until), parameter="default")
     if start is None:
         raise ParameterError("start", f"required with end; pass start and end, or window: {_ALLOWED_WINDOWS}")
     if end is None:
@@ -84,16 +86,19 @@ def parse_period(
     return Period(first, last)
 
 
-def parse_window(text: str, now: datetime) -> Period:
+def parse_window(text: str, now: datetime, published_until: Callable[[], datetime] | None = None) -> Period:
     """Parse a window relative to now.
 
-    `24h` is the last 24 hours that have ended. `7d` is the last seven UTC days, including the hours of today that have
-    ended. Weeks begin on Monday. In the first hour of a day, `today` is that hour, which has no figures yet.
+    `24h` is the last 24 hours that have ended, without the newest one while it is computed. `7d` is the last seven UTC
+    days, including these hours of today. Weeks begin on Monday. In the first hour of a day, `today` is that hour, which
+    has no figures yet.
 
     Raises:
         ParameterError: not a window; says what is allowed.
     """
-    ended, today = floor_hour(now), floor_day(now)
+    if text not in WINDOWS and not _DURATION.fullmatch(text):
+        raise ParameterError("window", f"{text!r} is not a window; allowed: {_ALLOWED_WINDOWS}")
+    ended, today = floor_hour(now) if published_until is None else published_until(), floor_day(now)
     week, month = today - today.weekday() * DAY, today.replace(day=1)
     if match := _DURATION.fullmatch(text):
         number = int(match[1])
@@ -112,9 +117,7 @@ def parse_window(text: str, now: datetime) -> Period:
         return Period(week - 7 * DAY, week)
     if text == "month":
         return _period_until_now(month, ended)
-    if text == "lastmonth":
-        return Period((month - DAY).replace(day=1), month)
-    raise ParameterError("window", f"{text!r} is not a window; allowed: {_ALLOWED_WINDOWS}")
+    return Period((month - DAY).replace(day=1), month)
 
 
 def check_period_length(period: Period, granularity: Granularity) -> None:

@@ -6,14 +6,16 @@ from decimal import Decimal
 from typing import Literal
 
 from gpucost.core.access import Scope
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import PUBLICATION_DELAY, floor_day, floor_hour, month_bounds
-from gpucost.core.rollups import DAY
+from gpucost.core.hours import HOUR, floor_day, month_bounds
+from gpucost.core.rollups import DAY, costs_by_unit
+from gpucost.core.run_rate import run_rate
 from gpucost.features.alerting.configured_budgets import lowest_budget
 from gpucost.features.alerting.ports import PartialMonthSpend
-from gpucost.features.alerting.rule_kinds.budget import project_month_spend
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.storage.ports import Clock, Rollups, SettingsStore
+from gpucost.reports.published_until import PublishedUntil
+from gpucost.storage.ports import Clock, PublishedHours, Rollups, SettingsStore
 
 BudgetStatus = Literal["exceeded", "projected", "within", "unknown"]
 
@@ -56,13 +58,22 @@ class BudgetService:
     Args:
         settings_store: has the clusters and budgets.
         rollups: reads the month's days.
+        ledger: reads the hours that not all clusters have published yet.
         clock: the current time.
     """
 
-    def __init__(self, settings_store: SettingsStore[SettingsWithAlerts], rollups: Rollups, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings_store: SettingsStore[SettingsWithAlerts],
+        rollups: Rollups,
+        ledger: PublishedHours,
+        *,
+        clock: Clock,
+    ) -> None:
         self._settings_store = settings_store
         self._rollups = rollups
-        self._clock = clock
+        self._ledger = ledger
+        self._published_until = PublishedUntil(settings_store, ledger, clock)
 
     def current_month(self, scope: Scope) -> MonthBudgets:
         """Compare the current month of the units that the caller may see.
@@ -72,13 +83,9 @@ class BudgetService:
             SettingsMissingError: no settings yet.
         """
         settings = self._settings_store.current().settings
-        until = floor_hour(self._clock() - PUBLICATION_DELAY)
-        start, end = month_bounds(until)
-        last_day = min(end, floor_day(until) + DAY)
-        months = [
-            PartialMonthSpend.sum_days(self._rollups.days(cluster.name, start, last_day))
-            for cluster in settings.clusters
-        ]
+        until = self._published_until()
+        start, end = month_bounds(until - HOUR)
+        months = [self._month_until(cluster.name, start, until) for cluster in settings.clusters]
         currencies = set[str]().union(*(month.currencies for month in months))
         if len(currencies) > 1:
             raise InvalidInputError(
@@ -91,7 +98,22 @@ class BudgetService:
             if budget is None:
                 continue
             amounts = [(month.spend_by_unit.get(unit, Decimal(0)), month.hours_with_data) for month in months]
-            projected = project_month_spend(amounts, start, until, end)
+            projected = run_rate(amounts, start, until, end)
             rows.append(UnitBudget(unit, budget, sum((spent for spent, _ in amounts), Decimal(0)), projected))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)
         return MonthBudgets(start, end, until, next(iter(currencies), settings.pricing.currency), tuple(rows))
+
+    def _month_until(self, cluster: str, start: datetime, until: datetime) -> PartialMonthSpend:
+        """Sum a cluster's month, without the hour that other clusters have not published yet."""
+        last_day_end = floor_day(until - HOUR) + DAY
+        days = self._rollups.days(cluster, start, last_day_end)
+        month = PartialMonthSpend.sum_days(days)
+        is_ahead = any(manifest.hour >= until for day in days[-1:] for manifest in day.manifests)
+        if not is_ahead:
+            return month
+        spend, hours = dict(month.spend_by_unit), month.hours_with_data
+        for summary in self._ledger.summaries(cluster, until, last_day_end):
+            hours -= all(manifest.status != "incomplete" for manifest in summary.manifests)
+            for unit, costs in costs_by_unit(summary).items():
+                spend[unit] -= to_decimal(costs.allocated_usd)
+        return PartialMonthSpend(spend, hours, month.currency)

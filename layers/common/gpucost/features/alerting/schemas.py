@@ -10,6 +10,7 @@ from gpucost.core.query.periods import Period
 from gpucost.features.alerting.model import Notification, NotificationEvent, RuleKind, Severity, Subject
 from gpucost.features.alerting.month_budgets import BudgetStatus, MonthBudgets
 from gpucost.features.alerting.muting import Silence
+from gpucost.features.alerting.notifiers.notification_text import summary
 from gpucost.features.alerting.queries import ListedAlert
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
 
@@ -38,19 +39,6 @@ class AlertWorkload(ResponseModel):
     waste: Amount = Field(description="Per hour; in a digest, over its period. In the alert's currency")
 
 
-class ActiveAlert(ResponseModel):
-    """An alert that is pending or firing."""
-
-    id: str = Field(description="Stays the same until the alert resolves; `gpucost alerts acknowledge` takes it")
-    rule: str
-    phase: Literal["pending", "firing"]
-    subject: AlertSubject
-    since: Instant = Field(description="Start of the first hour of the breach")
-    notified_at: Instant | None = Field(description="When the last notification was sent; null if none was")
-    acknowledged_by: str | None
-    silenced_by: list[str] = Field(description="Ids of the active silences that match the alert")
-
-
 class AlertEvent(ResponseModel):
     """An event in the history: an alert fired, was repeated or resolved, or a digest was sent."""
 
@@ -67,6 +55,23 @@ class AlertEvent(ResponseModel):
     currency: str = Field(examples=["USD"])
     workloads: list[AlertWorkload]
     note: str
+
+
+class ActiveAlert(ResponseModel):
+    """An alert that is pending or firing."""
+
+    id: str = Field(description="Stays the same until the alert resolves; `gpucost alerts acknowledge` takes it")
+    rule: str
+    phase: Literal["pending", "firing"]
+    subject: AlertSubject
+    since: Instant = Field(description="Start of the first hour of the breach")
+    notified_at: Instant | None = Field(description="When the last notification was sent; null if none was")
+    acknowledged_by: str | None
+    silenced_by: list[str] = Field(description="Ids of the active silences that match the alert")
+    summary: str | None = Field(description="The last notification in a sentence; null if there was none")
+    notification: AlertEvent | None = Field(
+        description="The last notification, with the newest figures; null while pending, or if it was muted"
+    )
 
 
 class AlertsResponse(PeriodResponse):
@@ -147,7 +152,9 @@ class BudgetsResponse(ResponseModel):
 
     start: Instant = Field(description="Start of the month")
     end: Instant = Field(description="End of the month")
-    known_until: Instant = Field(description="End of the hours whose cost counts as spent")
+    known_until: Instant = Field(
+        description="End of the newest hour that all clusters have published. Later hours are projected"
+    )
     currency: str = Field(examples=["USD"])
     rows: list[UnitBudgetRow]
 
@@ -184,6 +191,8 @@ def active_alert(listed: ListedAlert) -> dict[str, Any]:
         "notified_at": alert.notified_at,
         "acknowledged_by": alert.acknowledged_by or None,
         "silenced_by": list(listed.silenced_by),
+        "summary": None if alert.notification is None else summary(alert.notification),
+        "notification": None if alert.notification is None else alert_event(alert.notification),
     }
 
 

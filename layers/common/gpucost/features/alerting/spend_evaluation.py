@@ -14,6 +14,7 @@ from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, costs_by_unit
+from gpucost.core.run_rate import run_rate
 from gpucost.features.alerting.model import Subject
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs
 from gpucost.features.alerting.rule_evaluation import firing_policy
@@ -74,7 +75,7 @@ class SpendRuleEvaluator:
             spent_by_cluster = [
                 (to_date.spend_by_unit.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months
             ]
-            projected = budget_rule.project_month_spend(spent_by_cluster, start, self._expected_until, end)
+            projected = run_rate(spent_by_cluster, start, self._expected_until, end)
             spent = sum((spent for spent, _ in spent_by_cluster), Decimal(0))
             yield from self._unit_budget_findings(rule, unit, month, spent, projected)
 

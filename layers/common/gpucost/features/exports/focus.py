@@ -32,7 +32,7 @@ ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
 """Allocated method: a node's cost is split by the GPU time that pods held (docs/how-to/exports.md)."""
 GPU_HOURS = "GPU-Hours"
 
-EXPORT_FORMAT = 1
+EXPORT_FORMAT = 2
 """Increased with every change of the columns or their meaning. Days of older formats are exported again."""
 
 _AWS = "Amazon Web Services"
@@ -147,8 +147,11 @@ def _line_row(origin: Row, line: Line) -> _OriginRow:
         "AllocatedTags": json.dumps(line.labels, sort_keys=True),
         "ChargeDescription": f"{line.units} x {line.resource} held by a pod",
         "x_BusinessUnit": line.business_unit,
+        "x_Co2eKg": figures["co2e_kg"],
         "x_CostPart": "allocated",
         "x_EffectiveGpuHours": figures["effective_gpu_hours"],
+        "x_EnergyGpuHours": figures["energy_gpu_hours"],
+        "x_EnergyKwh": figures["energy_kwh"],
         "x_GpuHourlyPrice": line.gpu_hourly_usd,
         "x_GpuResource": line.resource,
         "x_GpuShare": line.gpu_share,
@@ -174,7 +177,8 @@ def _rows_without_pod(origin: Row, node: NodeHour) -> Iterator[_OriginRow]:
     node_columns = origin | _location_columns(node) | {"AllocatedMethodId": ALLOCATED_METHOD_ID}
     for part, gpu_hours, amount in _parts_without_pod(node.capacity):
         cost = amount if node.price_source else None
-        yield node_columns | _part_columns(part) | _cost_columns(cost, gpu_hours), cost, gpu_hours
+        columns = _part_columns(part) | _energy_columns(part, node.capacity) | _cost_columns(cost, gpu_hours)
+        yield node_columns | columns, cost, gpu_hours
 
 
 def _hour_remainder_rows(common: Row, record: HourRecord) -> Iterator[Row]:
@@ -196,8 +200,25 @@ def _parts_without_pod(capacity: CapacityCosts) -> Iterator[tuple[str, int, int]
     for part in _PART_DESCRIPTIONS:
         amount: int = getattr(capacity, f"{part}_usd")
         gpu_hours: int = getattr(capacity, f"{part}_gpu_hours", 0)
-        if amount or gpu_hours:
+        if amount or gpu_hours or _energy_without_pod(part, capacity)[0]:
             yield part, gpu_hours, amount
+
+
+def _energy_without_pod(part: str, capacity: CapacityCosts) -> tuple[int, int]:
+    """Return the energy that no line carries, and its emissions: idle in the part *unallocated*, else *unobserved*."""
+    if part == "unallocated":
+        return capacity.idle_energy_kwh, capacity.idle_co2e_kg
+    if part == "unobserved":
+        return capacity.unattributed_energy_kwh, capacity.unattributed_co2e_kg
+    return 0, 0
+
+
+def _energy_columns(part: str, capacity: CapacityCosts) -> Row:
+    energy_kwh, co2e_kg = _energy_without_pod(part, capacity)
+    if not energy_kwh:
+        return {}
+    has_factor = not capacity.device_energy_without_factor_kwh
+    return {"x_Co2eKg": to_decimal(co2e_kg) if has_factor else None, "x_EnergyKwh": to_decimal(energy_kwh)}
 
 
 def _part_columns(part: str) -> Row:

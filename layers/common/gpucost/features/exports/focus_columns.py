@@ -25,8 +25,9 @@ x_Namespace x_NodePool x_Pod x_PriceSource x_SharedFrom x_SplitPolicy x_Utilizat
 """)
 _AMOUNTS = _split_names("""
 BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost EffectiveCost ListCost PricingQuantity
-x_AllocationCoverage x_EffectiveGpuHours x_GpuHourlyPrice x_GpuHours x_GpuShare x_UnmeasuredCost x_UnmeasuredGpuHours
-x_UsedBeyondAllocationGpuHours x_UsedCost x_Utilization x_UtilizationCoverage x_WasteCost
+x_AllocationCoverage x_Co2eKg x_EffectiveGpuHours x_EnergyGpuHours x_EnergyKwh x_GpuHourlyPrice x_GpuHours
+x_GpuShare x_UnmeasuredCost x_UnmeasuredGpuHours x_UsedBeyondAllocationGpuHours x_UsedCost x_Utilization
+x_UtilizationCoverage x_WasteCost
 """)
 _WHOLE = _split_names("x_GpuUnits x_HourVersion x_SettingsVersion")
 _TIMES = _split_names("BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart")

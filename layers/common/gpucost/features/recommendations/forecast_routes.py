@@ -35,8 +35,10 @@ _DESCRIPTIONS = {
     "spent_usd": "Allocated cost so far of GPU-hours with a price; exact",
     "hours_known": "Hours so far that are completely priced",
     "hours_unknown": "Hours so far without figures or with a missing price. The projection uses the mean of the others",
-    "projected_usd": "Cost at the period's end; null with less than two weeks of history",
+    "projected_usd": "Cost at the period's end by the pattern of past weeks; null with less than two weeks of history",
     "interval_percent": "How often the actual cost should be between low and high",
+    "run_rate_usd": "Cost at the period's end if hours without figures cost as much as the others, as budget alerts "
+    "and /v1/budgets project it; null with less than a day of hours, or without half of them",
     "budget_usd": "From the settings' budget rules; three months' for a quarter",
 }
 _EXAMPLES = {"interval_percent": [80], "currency": ["USD"]}

@@ -9,11 +9,12 @@ from typing import Literal
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import InvalidInputError, NotFoundError
-from gpucost.core.hours import HOUR, PUBLICATION_DELAY, floor_hour, month_bounds
+from gpucost.core.hours import HOUR, month_bounds
+from gpucost.core.run_rate import run_rate
 from gpucost.features.recommendations.forecast import CONFIDENCE_LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
 from gpucost.settings import CoreSettings
-from gpucost.storage.ports import Clock, Rollups, SettingsStore
+from gpucost.storage.ports import Rollups, SettingsStore
 
 FORECAST_HISTORY = timedelta(days=56)
 Period = Literal["month", "quarter"]
@@ -34,7 +35,7 @@ class PeriodForecast:
     start: datetime
     end: datetime
     known_until: datetime
-    """End of the hours whose cost counts as spent; the hours after it are projected."""
+    """End of the newest hour that all clusters have published. Its cost counts as spent; later hours are projected."""
     spent_usd: Decimal
     """The priced cost so far, exact as in reports."""
     hours_known: int
@@ -48,6 +49,8 @@ class PeriodForecast:
     interval_percent: int
     """Confidence level of the interval."""
     backtest: Backtest | None
+    run_rate_usd: Decimal | None
+    """The period's cost at the mean hourly cost so far, as budget alerts project it. None with too few hours."""
     budget_usd: Decimal | None
     """From the settings' budget rules; three months' for a quarter. None if no rule covers the unit."""
     currency: str
@@ -60,14 +63,21 @@ class ForecastService:
         settings_store: has the clusters and budgets.
         rollups: reads a unit's hours.
         budget_of: returns a unit's budget.
-        clock: the current time.
+        published_until: returns the end of the hours that have figures.
     """
 
-    def __init__(self, settings_store: SettingsStore, rollups: Rollups, budget_of: BudgetOf, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings_store: SettingsStore,
+        rollups: Rollups,
+        budget_of: BudgetOf,
+        *,
+        published_until: Callable[[], datetime],
+    ) -> None:
         self._settings_store = settings_store
         self._rollups = rollups
         self._budget_of = budget_of
-        self._clock = clock
+        self._published_until = published_until
 
     def forecast(self, business_unit: str, period: Period, *, scope: Scope = FULL_ACCESS) -> PeriodForecast:
         """Forecast the current month or quarter.
@@ -80,10 +90,10 @@ class ForecastService:
         """
         scope.require(business_unit)
         settings = self._settings_store.current().settings
-        until = floor_hour(self._clock() - PUBLICATION_DELAY)
-        start, end = _period(until, period)
+        until = self._published_until()
+        start, end = _period(until - HOUR, period)
         first = min(start, until - FORECAST_HISTORY)
-        hours, priced, currency = self._hours(settings, business_unit, first, until)
+        hours, priced, clusters, currency = self._hours(settings, business_unit, first, start, until)
         priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
         spent = sum(priced[(start - first) // HOUR :], Decimal(0))
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
@@ -110,29 +120,38 @@ class ForecastService:
             None if projection is None else round_cents(cost_so_far + projection.high),
             CONFIDENCE_LEVEL_PERCENT,
             None if projection is None else projection.backtest,
+            run_rate(clusters, start, until, end),
             self._budget_of(business_unit, _MONTHS[period]),
             currency,
         )
 
     def _hours(
-        self, settings: CoreSettings, unit: str, start: datetime, end: datetime
-    ) -> tuple[list[Decimal | None], list[Decimal], str]:
+        self, settings: CoreSettings, unit: str, start: datetime, period_start: datetime, end: datetime
+    ) -> tuple[list[Decimal | None], list[Decimal], list[tuple[Decimal, int]], str]:
         """The cost of each hour over all clusters; None if a cluster's figures or a price are missing.
 
         Returns:
-            These costs, the priced part of every hour, and the currency.
+            These costs, the priced part of every hour, each cluster's amount and hours with figures since
+            `period_start`, and the currency.
         """
         count = (end - start) // HOUR
         sums: list[Decimal] = [Decimal(0)] * count
         missing = [False] * count
         seen = [False] * count
         currencies = set()
+        clusters: list[tuple[Decimal, int]] = []
         is_unit_present = unit in {unit_settings.name for unit_settings in settings.business_units}
         for cluster in settings.clusters:
             hours = self._rollups.unit_hours(cluster.name, unit, start, end)
             costs = {manifest.hour: unit_costs for manifest, unit_costs in hours}
             is_unit_present = is_unit_present or any(cost is not None and cost != _NOTHING for cost in costs.values())
             currencies |= {manifest.currency for manifest, unit_costs in hours if unit_costs is not None}
+            amounts = [
+                to_decimal(cost.allocated_usd)
+                for hour, cost in costs.items()
+                if cost is not None and hour >= period_start
+            ]
+            clusters.append((sum(amounts, Decimal(0)), len(amounts)))
             first_hour = min(costs, default=end)
             for index in range((first_hour - start) // HOUR, count):
                 cost = costs.get(start + HOUR * index)
@@ -152,7 +171,7 @@ class ForecastService:
                 "a single one"
             )
         hourly_costs = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
-        return hourly_costs, sums, next(iter(currencies), settings.pricing.currency)
+        return hourly_costs, sums, clusters, next(iter(currencies), settings.pricing.currency)
 
 
 def _period(moment: datetime, kind: Period) -> tuple[datetime, datetime]:

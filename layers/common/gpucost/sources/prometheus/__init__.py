@@ -41,6 +41,7 @@ def metrics_reader(
             cluster.selector,
             [[*preferred, *ACCELERATOR_SIGNALS], *fallbacks],
             trusted_series=TrustedSeries.from_settings(cluster.sources),
+            measures_energy=settings.energy.enabled,
         ),
         cluster=cluster.name,
         clock=clock,

@@ -190,7 +190,7 @@ class DeviceTable:
             row = _DeviceSeriesRow(
                 self._signals[name],
                 labels,
-                (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", "")),
+                (node_name(labels, self._nodes), gpu_uuid(labels), labels.get("GPU_I_ID", "")),
                 scrape_target(labels),
                 labeled_pod(labels),
                 labels.get("GPU_I_PROFILE") or labels.get("dra_mig_profile", ""),
@@ -208,7 +208,7 @@ class DeviceTable:
         return _DeviceSeriesRow(
             self._signals[name],
             labels,
-            (self._node(labels), device.uuid, device.partition),
+            (node_name(labels, self._nodes), device.uuid, device.partition),
             scrape_target(labels),
             labeled_pod(labels)
             if pod_labels is None
@@ -217,12 +217,6 @@ class DeviceTable:
             device.model or accelerator.series_model,
             accelerator.vendor,
         )
-
-    def _node(self, labels: Labels) -> str:
-        if labels.get("instance_id"):
-            return self._nodes.get(labels["instance_id"], labels["instance_id"])
-        names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
-        return next((name for name in names if name in self._nodes), names[0] if names else "")
 
     def _series(self, row: _DeviceSeriesRow) -> DeviceSeries:
         node, uuid, mig_instance = row.key
@@ -311,6 +305,20 @@ def batches_of_label_values(samples: Mapping[str, int], max_samples: int, max_na
         yield batch
 
 
-def _uuid(labels: Labels) -> str:
+def node_name(labels: Labels, nodes: Mapping[str, str]) -> str:
+    """The name of a device's node.
+
+    Args:
+        labels: of the device's series.
+        nodes: names of nodes, by name and by EC2 instance id.
+    """
+    if labels.get("instance_id"):
+        return nodes.get(labels["instance_id"], labels["instance_id"])
+    names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
+    return next((name for name in names if name in nodes), names[0] if names else "")
+
+
+def gpu_uuid(labels: Labels) -> str:
+    """What identifies an NVIDIA GPU on its node."""
     uuid = labels.get("UUID") or labels.get("uuid") or vgpu_uuid(labels)
     return uuid or f"{scrape_target(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"

@@ -16,6 +16,7 @@ from typing import Literal
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
+from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.kubernetes_labels import (
@@ -62,6 +63,8 @@ SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_ti
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
+ENERGY = "energy"
+"""The statistic of energy counters' increase over the hour, in millijoules."""
 COUNTS, SAMPLES = "counts", "samples"
 """The statistic that counts series by their number of samples, and the label that holds this number."""
 VGPU_METRICS: Mapping[str, Sequence[str]] = {
@@ -115,12 +118,15 @@ class Queries:
         signals: utilization signals by rank, the best first.
         shard: the shard of the series to read, if the whole response would be too large.
         trusted_series: label matchers of each metrics source's trusted series.
+        measures_energy: whether the energy of GPUs is read.
     """
 
     selector: Mapping[str, str]
     signals: Sequence[Sequence[Signal]]
     shard: Shard = ALL_SERIES
     trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
+    measures_energy: bool = False
+    """Whether the energy of GPUs is read."""
 
     def for_shard(self, shard: Shard) -> "Queries":
         """The same queries for one shard of the series."""
@@ -276,8 +282,35 @@ class Queries:
             counts = f"count_over_time({series}{_HOUR_RANGE})"
             of_vendor[f"{COUNTS} {signal.name}"] = f'count_values by ({_TARGET_LABELS}) ("{SAMPLES}", {counts})'
             of_vendor[f"peak {signal.name}"] = f"({peaks} > {signal.scale})"
+        if rank == 0 and self.measures_energy:
+            statistics |= self._energy()
         # In parentheses, so that `or` combines the many series of NVIDIA's GPUs with the others once.
         return f"{union(statistics)} or ({union(of_accelerators)})" if of_accelerators else union(statistics)
+
+    def _energy(self) -> dict[str, str]:
+        """The energy of GPUs: statistics without any series where no exporter measures it.
+
+        `energy` is the increase of counters from their last sample before the hour to the last in it. The others are
+        the sample counts of series of which single samples are needed: counters that started again or are not there at
+        both ends, and power where there is no counter.
+        """
+        counter = self.series_selector(ENERGY_COUNTER, shard_by="UUID")
+        increase = f"({counter} - {counter} offset 1h unless resets({counter}[65m]) > 0)"
+        gauges = " or ".join(
+            f"count_over_time({self.series_selector(name, shard_by='UUID')}[1h])" for name in POWER_GAUGES
+        )
+        return {
+            ENERGY: increase,
+            f"{ENERGY} {ENERGY_COUNTER}": f"(count_over_time({counter}[1h]) unless {increase})",
+            f"{ENERGY} power": f"(({gauges}) unless on (UUID, instance) count_over_time({counter}[1h]))",
+        }
+
+    def energy_selector(self, label: str, values: Iterable[str]) -> str:
+        """A selector of the energy counters and the power of some GPUs."""
+        names = name_matcher([ENERGY_COUNTER, *POWER_GAUGES])
+        return self.series_selector(
+            "", names, f"{label}=~{any_of_values(values)}", metrics_source=metrics_source_of(ENERGY_COUNTER)
+        )
 
     def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
         """The number of samples in the hour of each series of one rank's signals, of some exporters or of all."""

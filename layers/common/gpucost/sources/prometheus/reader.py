@@ -12,6 +12,7 @@ from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.observations import (
     LOOK_AROUND_MS,
     DeviceSeries,
+    EnergySeries,
     NodeObservation,
     Observation,
     ScrapeTarget,
@@ -22,6 +23,7 @@ from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
+from gpucost.sources.prometheus.energy import EnergyTable
 from gpucost.sources.prometheus.gpu_reservations import (
     as_requests,
     fractions_of_pods,
@@ -197,6 +199,7 @@ class PrometheusReader:
             hour,
             dict(exporters.around_hour(hour)),
         )
+        energy = self._energy(rows["devices"], devices, nodes.by_instance_id(), hour)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
         claiming = [
             pods.with_owner_and_labels(pod)
@@ -232,6 +235,7 @@ class PrometheusReader:
             process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
             offered_devices=collected.offered_devices() if collected else (),
+            energy=energy,
         )
 
     def _extend_across_gaps(
@@ -488,6 +492,17 @@ class PrometheusReader:
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for selector in (queries or self._queries).device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR), window)
+
+    def _energy(
+        self, rows: RowsByStatistic, devices: Sequence[DeviceSeries], names: Mapping[str, str], hour: datetime
+    ) -> tuple[EnergySeries, ...]:
+        """The energy of GPUs; nothing more is queried where no exporter measures it."""
+        table = EnergyTable(rows, names)
+        for label, samples in table.needing_raw_samples(devices).items():
+            for values in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+                selector = self._queries.energy_selector(label, values)
+                table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR))
+        return tuple(table.series())
 
     def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
         """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`)."""

@@ -6,6 +6,7 @@ packing on at most 11/9 of the fewest nodes (Dósa 2007), so the saving is never
 """
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
@@ -119,12 +120,13 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     patch = consolidation_patch(key.node_pool, blocks_disruption=allowed == 0)
     capacity = sum(pool.capacity_gpu_hours) / len(indexes)
     unallocated = sum(pool.unallocated_gpu_hours[index] for index in indexes) / len(indexes)
+    empty_nodes = float(saving.gpu_hours) / HOURS_PER_MONTH / gpus
     hours_with_spare_node = sum(spare[index] >= 1 - _TOLERANCE for index in indexes)
     return RecommendationContent(
         "consolidate",
         pool_subject(look_back, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
-        f"{format_count(nodes)} on average, {format_count(float(saving.gpu_hours) / HOURS_PER_MONTH / gpus)} "
+        f"{format_count(nodes)} on average, {format_count(empty_nodes)} "
         f"{'would be empty if pods were packed' if can_pack else 'held no pod'}",
         saving,
         pool_evidence(
@@ -135,6 +137,8 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
                 "packing": "GPUs only; CPU, memory, affinities and disruption budgets are not known"
                 if can_pack
                 else "none; the MIG geometry of each GPU is not known",
+                "nodes": f"{_whole_nodes(nodes)} now, {_whole_nodes(nodes - empty_nodes)} after (on average "
+                f"{format_count(nodes)}, of which {format_count(empty_nodes)} would be empty)",
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
                 "GPUs per node": str(gpus),
                 "hours with a spare node": f"{hours_with_spare_node} of {len(indexes)}",
@@ -150,6 +154,10 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
         round_cents(current_nodes - spare_now),  # when the pool's newest hours reach it, it counts as applied
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
+
+
+def _whole_nodes(number: float) -> int:
+    return ceil(round(number, 2))
 
 
 def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:

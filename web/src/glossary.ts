@@ -1,0 +1,40 @@
+// The terms that views explain: sentences of docs/reference/glossary.md (compared in tests/glossary.test.ts).
+
+export const GLOSSARY = {
+  allocated:
+    "GPU-hours, and their cost, that a pod held because it requested them, whether or not it used them: effective + waste + unmeasured.",
+  effective:
+    "The part of the allocated cost that was used: mean utilization × allocated GPU-hours of the time in which utilization was measured.",
+  waste: "The part of the allocated cost that was measured and not used.",
+  unmeasured: "The part of the allocated cost for which no utilization was measured.",
+  unallocated: "The cost of GPUs that a node offered and no pod held.",
+  stranded: "The cost of GPUs that no pod could hold.",
+  unobserved: "The cost of time for which no metrics say who held the GPUs.",
+  host: "The part of a node's price that the price split policy gives to CPU and memory.",
+  residual: "What remains when all other parts are subtracted from the node's cost.",
+  idle: "Unallocated, stranded, unobserved, host and residual together: the part of a node's cost that is not allocated.",
+  "GPU-hour": "One physical GPU for one hour.",
+  "GPU share":
+    "The part of a physical GPU that one requested unit stands for: 1, a MIG profile's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",
+  "cluster-hour":
+    "One cluster and one UTC hour, [hour, hour + 1h): the unit in which costs are computed, stored and corrected.",
+  coverage: "Scrapes seen in an hour ÷ scrapes expected in it, between 0 and 1, for allocation and for utilization.",
+  "utilization source":
+    "Where a line's utilization comes from: pod (the pod's own GPUs), process (a shared GPU's utilization, split by what its pods' processes use), shared (the same, split by the replicas that its pods hold), node, cluster (averages), or none.",
+  "business unit":
+    "The team or department that pays for a set of namespaces or pods, as the settings document defines it.",
+  complete: "Every metrics source reached its coverage threshold, and every node has a final price.",
+  provisional: "Usage is final; a price is missing or not final.",
+  incomplete: "A metrics source is below its coverage threshold or could not be reached.",
+  restatement: "A new version of an hour that was published before, for example after a price change.",
+  "price source":
+    "Where a node's price comes from: cur (the bill), capacity-block, spot, on-demand (AWS's current list), list-price (the list that gpucost carries, of one day), rates and constant (from the settings), or override (set by hand).",
+  "split policy": "The rule for which part of a node's price its GPUs bear, for example gpu-bears-all.",
+  doctor: "gpucost doctor: checks which metrics and labels a Prometheus has, and says what to change.",
+  review: "The nightly run of all recommendation rules on one cluster's look-back.",
+  evidence: "The hours, coverage and utilization from which a recommendation was computed.",
+  "risk, confidence":
+    "Two levels (low, medium, high) of a recommendation: how much could break, and how sure the saving is.",
+} as const;
+
+export type Term = keyof typeof GLOSSARY;
