@@ -119,7 +119,7 @@ class Fleet:
             "allocated_usd": 12 * held, "effective_usd": 12 * used, "waste_usd": 12 * (held - used),
             "unmeasured_usd": 0, "node_cost_usd": 13 * held, "unallocated_usd": held, "stranded_usd": 0,
             "unobserved_usd": 0, "host_usd": 0, "residual_usd": 0, "capacity_gpu_hours": held,
-            "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0, "energy_kwh": None, "co2e_kg": None,
+            "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0, "energy_kwh": held / 2, "co2e_kg": held / 8,
         }  # fmt: skip
 
     def _sum(self, hours: range) -> dict[str, Any]:
