@@ -5,7 +5,6 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests

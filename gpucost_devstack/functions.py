@@ -46,7 +46,7 @@ class LocalFunction:
         self._lock = Lock()
         flags = ["-I", "-S"] if isolated else ["-I"]
         self._command = [interpreter, *flags, str(WORKER), handler, *map(str, folders)]
-        self._environment = {"PYTHONDONTWRITEBYTECODE": "1", "AWS_LAMBDA_FUNCTION_NAME": name, **environment}
+        self._environment = {"AWS_LAMBDA_FUNCTION_NAME": name, **environment}
         self._start()
 
     def _start(self) -> None:

@@ -98,7 +98,7 @@ class Fleet:
         complete_hours = self.hours - len(self.missing)
         return {
             "start": written(self.start), "end": written(self.end), "rows": rows, "currency": "USD",
-            "totals": self._figures(0, range(self.hours)), "active": [], "cursor": None,
+            "totals": self._figures(0, range(self.hours)), "active": [], "reviews": [], "cursor": None,
             "coverage": {"hours_expected": self.hours, "hours_complete": complete_hours},
         }  # fmt: skip
 
@@ -119,7 +119,7 @@ class Fleet:
             "allocated_usd": 12 * held, "effective_usd": 12 * used, "waste_usd": 12 * (held - used),
             "unmeasured_usd": 0, "node_cost_usd": 13 * held, "unallocated_usd": held, "stranded_usd": 0,
             "unobserved_usd": 0, "host_usd": 0, "residual_usd": 0, "capacity_gpu_hours": held,
-            "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0,
+            "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0, "energy_kwh": held / 2, "co2e_kg": held / 8,
         }  # fmt: skip
 
     def _sum(self, hours: range) -> dict[str, Any]:

@@ -80,7 +80,9 @@ def test_records_and_timestamps() -> None:
     )
 
     assert document["at"] == "2026-11-19T10:00:00Z"
-    assert document["costs"] == dict.fromkeys(Costs.names(), 0)
+    assert document["costs"] == {
+        name: 0 if name.endswith(("_usd", "gpu_hours")) else None for name in Costs.names()
+    } | {"energy_gpu_hours": None}, "without measured energy, it is unknown"
     assert document["none"] is None
 
 

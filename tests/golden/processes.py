@@ -45,7 +45,7 @@ class Worker:
             stderr=self._log,
             text=True,
             env={name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            | {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200", "NO_COLOR": "1", **environment},
+            | {"COLUMNS": "200", "NO_COLOR": "1", **environment},
         )
 
     def ask(self, now: datetime, **request: Any) -> Answer:

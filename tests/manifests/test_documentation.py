@@ -134,11 +134,11 @@ def test_settings_and_parameters_of_the_pages_are_valid(name: str, target: str) 
 
 def test_scrape_configuration_becomes_a_value_of_the_prometheus_chart(tmp_path: Path) -> None:
     """The commands of step 4 of clusters/prometheus.md write the jobs as text."""
-    (script,) = [block for block in blocks("how-to/clusters/prometheus.md") if block.startswith("printf")]
+    (script,) = [block for block in blocks("how-to/clusters/prometheus.md") if "extraScrapeConfigs: |" in block]
     (tmp_path / "manifests/collection").mkdir(parents=True)
     text = target_files("prometheus")["collection/scrape-configs.yaml"]
     (tmp_path / "manifests/collection/scrape-configs.yaml").write_text(text)
-    commands = [line for line in script.splitlines() if not line.startswith("helm")]
+    commands = [line for line in script.splitlines() if line.startswith(("printf", "sed"))]
     subprocess.run(["bash", "-ec", "\n".join(commands)], cwd=tmp_path / "manifests", check=True)
     values = yaml.safe_load((tmp_path / "scrape-values.yaml").read_text())
     assert yaml.safe_load(values["extraScrapeConfigs"]) == yaml.safe_load(text)["scrape_configs"]

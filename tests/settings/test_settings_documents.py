@@ -129,7 +129,7 @@ def test_duplicate_name_is_refused(section: str, says: str) -> None:
     [
         ("clusters:\n\t- name: demo\n", "line 2", "indent with spaces, not with tabs"),
         ("clusters: @demo\n", "line 1", "text that begins with a special character in quotes"),
-        ("clusters:\n- name:demo\n  selector: {}\n", "line 3", "a space after the colon of every key"),
+        ("clusters:\n- name:demo\n  selector: {}\n", "line 3", "put a space after every colon"),
         ("clusters: []\npricing\ncoverage: {}\n", "line 3", "a colon and a space after every key"),
         ("clusters:\n  - name: demo\n   selector: {}\n", "line 3", "by the same number of spaces"),
         ("", "settings are empty", "Required keys: clusters. Allowed keys: clusters, pricing"),

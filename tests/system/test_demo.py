@@ -318,8 +318,9 @@ def test_report_without_a_period_covers_the_last_24_hours(running: Demo) -> None
         shown = run_to_end(["report", "--stack", "local", *more], running.environment)
         assert shown.returncode == 0, shown.stderr
         assert "last 24 hours (default); select another period" in " ".join(shown.stdout.split())
-        # Just after a full hour, the three clusters' newest hours are not attributed yet.
-        assert re.search(r"\b(72|69) of 72 cluster-hours complete", " ".join(shown.stdout.split()))
+        # Just after a full hour, the three clusters' newest hours are not attributed yet. On Wednesdays, one cluster
+        # has an outage.
+        assert re.search(r"\b(72|71|69|68) of 72 cluster-hours complete", " ".join(shown.stdout.split()))
     named = run_to_end(["report", "--stack", "local", "--window", "24h"], running.environment)
     assert "(default)" not in named.stdout
 

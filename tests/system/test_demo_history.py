@@ -90,6 +90,9 @@ def check_against_scenario(demo: Demo, start: datetime, end: datetime) -> None:
     for scenario in fleet.scenarios(start, end):
         for number in range((end - start) // HOUR):
             hour = start + number * HOUR
+            if not scenario.ksm[0].scraping.successful_times(60 * number, 60 * (number + 1)):
+                assert (scenario.name, format_timestamp(hour)) not in rows
+                continue
             lines = truth.true_hour(scenario, number).lines
             allocated = sum((line.allocated_gpu_hours.value for line in lines), Fraction(0))
             row = rows[scenario.name, format_timestamp(hour)]

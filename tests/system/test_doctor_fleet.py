@@ -22,6 +22,7 @@ MINUTE = 45
 EXCLUDED = {
     "dcgm-gone-half-way",  # the exporter is gone when the doctor runs
     "claims",  # GPUs held through DRA have no request, and the doctor counts requests
+    "processes-uid-always-unknown",  # the doctor asks of each GPU, not of each pod, whether processes are seen
     "containers",  # the doctor does not distinguish sidecars from other init containers
 }
 

@@ -27,7 +27,9 @@ _YAML_HINTS = {
     "mapping values are not allowed": "begin all keys of a section in the same column, put a space after every "
     "colon, and text that contains ': ' in quotes",
     "could not find expected ':'": "put a colon and a space after every key",
+    "got '<scalar>'": "close every quotation mark, also in the lines before",
     "expected ',' or": "close every { and [, and put text that begins with a special character in quotes",
+    "expected the node content": "close every { and [, and begin the entries of a list in lines of their own",
     "unexpected end of stream": "close every quotation mark",
     "expected alphabetic or numeric character": "put text that begins with a special character in quotes",
     "expected <block end>": "indent all keys of a section, and all entries of a list, by the same number of spaces",
