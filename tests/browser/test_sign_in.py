@@ -252,7 +252,7 @@ def test_names_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     unit = "%3Cimg%20src%3Dx%20onerror%3Dalert(document.domain)%3Eunit"
     shown = {
-        "overview": ["unit", "rule", "namespace", "kind", "workload", "pool", "detail", "who", "summary"],
+        "overview": ["unit", "rule", "namespace", "workload", "detail", "who", "summary"],
         f"unit/{unit}": ["unit", "namespace", "workload", "kind", "pool", "model", "capacity", "rule", "summary"],
         "nodes": ["node", "pool", "type", "model"],
         f"hour/{LAST:%Y-%m-%dT%H:00:00Z}": ["unit", "namespace", "pod", "node", "resource", "source", "note"],
