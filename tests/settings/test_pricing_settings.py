@@ -35,6 +35,7 @@ BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_us
         (f"{{{CONSTANT}, split: {{gpu: 0, vcpu: 1, gib: 1}}}}", "pricing.split.gpu: must be greater"),
         (f"{{{CONSTANT}, split: {{gpu: 9, cpu: 1, gib: 1}}}}",
          "unknown key 'pricing.split.cpu'; allowed there: gpu, vcpu, gib"),
+        (f"{{{CONSTANT}, on_demand: {{p7.48xlarge: 2}}}}", "unknown key 'pricing.on_demand.p7.48xlarge'"),
         (f"{{source: capacity-block, capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-01}}]}}",
          "until must be after from"),
         (

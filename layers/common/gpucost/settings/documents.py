@@ -1,7 +1,6 @@
 """Reads YAML and JSON documents into their models, with error messages in terms of the document."""
 
 import json
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
@@ -266,7 +265,7 @@ class _Lines:
 
 
 def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Section]) -> str:
-    where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
     if finding["type"] == "extra_forbidden":
         allowed = _fields_at(finding["loc"][:-1], model)
         similar = get_close_matches(str(path[-1]), allowed, n=1)
