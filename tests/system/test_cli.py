@@ -324,7 +324,7 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
             CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
             "type is required: slack, email or alertmanager",
         ),
-        ("just text", "settings must be a mapping with the keys clusters, pricing"),
+        ("just text", "settings must be a mapping. Required keys: clusters. Allowed keys: clusters, pricing"),
         ("a: 1\na: 2", "key 'a' appears twice"),
     ],
 )
