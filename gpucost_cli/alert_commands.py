@@ -237,7 +237,7 @@ def _print_silence(silence: "Silence") -> None:
 
 def _print_row(*columns: str) -> None:
     """Print a row. Names and comments are other people's text: they must not break the row or control the terminal."""
-    from gpucost.features.alerting.notifiers.notification_text import single_line
+    from gpucost.features.alerting.notification_text import single_line
 
     click.echo("\t".join(single_line(column, MAX_COLUMN_LENGTH) for column in columns).rstrip())
 

@@ -10,7 +10,7 @@ import yaml
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape
 from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES
 from gpucost.pipeline.pricing import pricing_of
-from gpucost.settings_document import parse_settings
+from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost_devstack.template import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "pricing.md").read_text()
@@ -20,9 +20,9 @@ CLUSTERS = [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_settings_shown_are_valid(example: dict[str, Any]) -> None:
-    section = example.get("pricing") or {"source": "on-demand", **example}
-    document = yaml.safe_dump({"clusters": CLUSTERS, "pricing": section})
-    pricing = pricing_of(parse_settings(document))
+    is_section = not example.keys() <= SettingsDocument.model_fields.keys()
+    sections = {"pricing": {"source": "on-demand", **example}} if is_section else example
+    pricing = pricing_of(parse_settings(yaml.safe_dump({"clusters": CLUSTERS, **sections})))
     assert set(pricing.sources) <= set(PRICE_SOURCES)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import requests
 import simplejson
 
+from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.prometheus import free_port
 from gpucost_devstack.template import REPOSITORY
 
@@ -49,6 +50,11 @@ class Demo:
         answer = requests.get(self.url + path, timeout=30)
         assert answer.status_code == 200, answer.text
         return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
+
+
+def is_scraped(scenario: Scenario, number: int) -> bool:
+    """Whether kube-state-metrics was scraped in an hour of a scenario. The demo has an outage every Wednesday."""
+    return any(source.scraping.successful_times(60 * number, 60 * (number + 1)) for source in scenario.ksm)
 
 
 @contextmanager

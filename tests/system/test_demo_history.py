@@ -18,7 +18,7 @@ from gpucost_devstack.fleet import demo as fleet
 from gpucost_devstack.fleet import truth
 from gpucost_devstack.metrics_segment import segments_of
 from tests.listening_addresses import process_tree
-from tests.system.running_demo import Demo, running_demo
+from tests.system.running_demo import Demo, is_scraped, running_demo
 
 FLAGS = ("--history", "1")
 COMPLETE = " is there; the next start reuses it "
@@ -90,7 +90,7 @@ def check_against_scenario(demo: Demo, start: datetime, end: datetime) -> None:
     for scenario in fleet.scenarios(start, end):
         for number in range((end - start) // HOUR):
             hour = start + number * HOUR
-            if not scenario.ksm[0].scraping.successful_times(60 * number, 60 * (number + 1)):
+            if not is_scraped(scenario, number):
                 assert (scenario.name, format_timestamp(hour)) not in rows
                 continue
             lines = truth.true_hour(scenario, number).lines

@@ -57,6 +57,9 @@ class CachedReader:
         self._answers: dict[Any, Any] = {}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
         def call(*arguments: Any) -> Any:
             key = (name, *(tuple(argument) if isinstance(argument, list) else argument for argument in arguments))
             if key not in self._answers:

@@ -13,7 +13,7 @@ import requests
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.notifiers.notification_text import (
+from gpucost.features.alerting.notification_text import (
     figure_fields,
     headline,
     report_link,

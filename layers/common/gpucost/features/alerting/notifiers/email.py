@@ -7,7 +7,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.notifiers.notification_text import (
+from gpucost.features.alerting.notification_text import (
     figure_fields,
     headline,
     report_link,
