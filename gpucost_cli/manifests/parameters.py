@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from gpucost.settings.documents import load_document, validate_document
 from gpucost.settings.section import Section, matching_pattern
+from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS
 
 
 def _account_as_text(account: object) -> object:
@@ -44,6 +45,9 @@ MigGeometryName = Annotated[
     str, matching_pattern(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", "a configuration's name, such as all-1g.5gb")
 ]
 """A configuration of MIG Manager: built in (`all-1g.5gb`) or defined in `gpu-operator-mig-mixed.yaml`."""
+MigProfile = Annotated[
+    str, matching_pattern(r"[1-7]g\.\d+gb(\.[a-z.]+)?", "a MIG profile as in resource names, such as 1g.5gb")
+]
 OidcProvider = Annotated[
     str,
     matching_pattern(
@@ -63,11 +67,14 @@ class ExporterNamespaces(Section):
     """Namespaces of the exporters. Pods of other namespaces are not scraped, whatever their labels say."""
 
     kube_state_metrics: Namespaces = ("kube-system",)
-    dcgm_exporter: Namespaces = ("gpu-operator",)
+    dcgm_exporter: Namespaces = tuple(exporter.namespace for exporter in GPU_EXPORTERS)
     neuron_monitor: Namespaces = ("neuron-monitor", "kube-system")
     amd_device_metrics_exporter: Namespaces = ("kube-amd-gpu",)
     gaudi_metric_exporter: Namespaces = ("monitoring",)
     xpumd: Namespaces = ("xpumd",)
+    kube_dra_exporter: Namespaces = ("monitoring",)
+    hami_scheduler: Namespaces = ("kube-system",)
+    hami_vgpu_monitor: Namespaces = ("kube-system",)
     karpenter: Namespaces = ("kube-system", "karpenter")
 
 
@@ -80,6 +87,8 @@ class CollectionParameters(Section):
     """AMP's managed scraper accepts 30 or more. Above 120, short-lived pods are missed."""
     dashboards: bool = True
     """Whether to keep the series that only dashboards and alerting rules query."""
+    shared_mig_profiles: tuple[MigProfile, ...] = ()
+    """MIG profiles (`1g.5gb`) whose slices are time-sliced under the strategy `mixed`."""
 
 
 class CollectorRoleParameters(Section):

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpucost.core.metering.accelerators import Accelerator
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost.core.metering.signals import SIGNALS
+from gpucost.core.metering.signals import SIGNALS, VGPU_SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus import queries
+from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
@@ -103,6 +104,16 @@ def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool) -> str:
         if name.startswith(accelerator.metric_prefixes) and name not in signals
     )
     return _alternation([*signals, *(shown if dashboards else ())])
+
+
+def other_patterns() -> dict[str, str]:
+    """Return the regular expressions over names that keep the series of exporters of claims and fractions, by job."""
+    claims = KUBE_DRA_EXPORTER
+    return {
+        "kube-dra-exporter": _alternation([claims.devices, claims.allocations, claims.reservations]),
+        "hami-scheduler": _alternation(name for names in queries.VGPU_METRICS.values() for name in names),
+        "hami-vgpu-monitor": _alternation(signal.name for signal in VGPU_SIGNALS),
+    }
 
 
 def karpenter_pattern() -> str:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_GPU_EXPORTER = ("helm/gpu-operator-exporter.yaml", "helm/dcgm-exporter.yaml")
+from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS, OPERATOR_VALUES_FILE
+
+_GPU_EXPORTER = (OPERATOR_VALUES_FILE, *(exporter.values_file for exporter in GPU_EXPORTERS))
 _EXPORTERS = ("helm/kube-state-metrics.yaml", *_GPU_EXPORTER)
 _COLLECTOR_ROLE = ("aws/collector-role.yaml", "aws/collector-role.parameters.json")
 QUERY_ROLE = ("aws/query-role.yaml", "aws/query-role.parameters.json")
@@ -30,9 +32,7 @@ AMP_TARGETS = frozenset(TARGETS) - {STACK, "prometheus", "other-servers"}
 
 kube-prometheus-stack writes to it if the settings query it; otherwise they query the Prometheus of the stack.
 """
-ONLY_FOR_EXISTING_CLUSTERS = frozenset(
-    ("helm/kube-prometheus-stack.yaml", "helm/gpu-operator-exporter.yaml", *_COLLECTOR_ROLE)
-)
+ONLY_FOR_EXISTING_CLUSTERS = frozenset(("helm/kube-prometheus-stack.yaml", OPERATOR_VALUES_FILE, *_COLLECTOR_ROLE))
 """Files that a new cluster does not need: eksctl creates the role, and `gpu-operator.yaml` has the same block."""
 
 

@@ -14,6 +14,7 @@ from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
 from gpucost_cli.manifests import series
+from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS, node_selector_terms
 from gpucost_cli.manifests.parameters import ExistingClusterParameters, MigSliceNamespaceParameters, Parameters
 from gpucost_cli.manifests.targets import AMP_TARGETS, STACK
 from gpucost_cli.placeholders import refuse_placeholders
@@ -86,6 +87,7 @@ def existing_cluster_values(
             accelerator.exporter: series.accelerator_pattern(accelerator, dashboards=dashboards)
             for accelerator in ACCELERATORS
         },
+        **series.other_patterns(),
         **({"karpenter": series.karpenter_pattern()} if dashboards else {}),
     }
     writes_to_amp = target in AMP_TARGETS or (target == STACK and cluster.prometheus.auth == "sigv4")
@@ -100,12 +102,19 @@ def existing_cluster_values(
             "matchers": ",".join(f"{name}={quote(value)}" for name, value in sorted(labels.items())),
         },
         "collection": parameters.collection.model_dump(),
+        "gpu_exporters": {
+            exporter.pools: {
+                "release": exporter.release,
+                "namespace": exporter.namespace,
+                "values_file": exporter.values_file,
+                "node_selector_terms": node_selector_terms(exporter.pools, parameters.collection.shared_mig_profiles),
+            }
+            for exporter in GPU_EXPORTERS
+        },
         "keep": {
             "kube_state_metrics": patterns[series.KUBE_STATE_METRICS],
             "gpus": patterns["dcgm-exporter"],
-            "accelerators": {
-                accelerator.metrics_source: patterns[accelerator.exporter] for accelerator in ACCELERATORS
-            },
+            "by_job": patterns,
             "karpenter": series.karpenter_pattern(),
             "remote_write": series.remote_write_pattern(patterns),
             "families": series.kube_state_metrics_families(required, dashboards=dashboards),

@@ -12,18 +12,23 @@ METERING = (
     "tests/core",
 )
 SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
-PROCESS_TESTS = ("tests/core/test_process_use.py", "tests/system/test_fleet.py")
-CLAIM_TESTS = ("tests/core/test_claims.py", "tests/system/test_fleet.py")
-RACK_TESTS = ("tests/core/test_nvlink_domains.py", "tests/system/test_fleet_racks.py")
+FLEET = "tests/system/test_fleet.py"
+"""With `-k`, only the clusters whose names have one of the words are attributed; other words select other files."""
+PROCESS_TESTS = ("tests/core/test_process_use.py", FLEET, "-k", "process")
+CLAIM_TESTS = ("tests/core/test_claims.py", FLEET, "-k", "claim")
+RACK_TESTS = ("tests/core/test_nvlink_domains.py", "tests/system/test_fleet_racks.py", FLEET, "-k",
+              "nvlink or rack or of-a-gpu or unlisted")  # fmt: skip
 PARTITION_TESTS = (
     "tests/core/test_claims.py",
     "tests/core/test_mig_partitions.py",
     "tests/sources/test_resource_slices.py",
     "tests/storage/test_stored_usage.py",
 )
-FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", "tests/system/test_gpu_fractions.py")
-VENDOR_TESTS = ("tests/system/test_vendors.py",)
-ENERGY_TESTS = ("tests/core/test_energy.py", "tests/system/test_energy.py")
+FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", FLEET, "-k",
+                  "gpu_fractions or hami or kai or runai or vgpus or reservations")  # fmt: skip
+VENDOR_TESTS = ("tests/system/test_vendors.py", FLEET, "-k", "vendor or amd or gaudi or intel")
+ENERGY_TESTS = ("tests/core/test_energy.py", "tests/system/test_energy.py", FLEET, "-k", "test_energy.py or energy-")
+DOCTOR_TESTS = ("tests/system/test_doctor_utilization.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -35,7 +40,7 @@ class Fault(NamedTuple):
     original: str
     faulty: str
     tests: tuple[str, ...] = METERING
-    """The tests of which one must fail."""
+    """The tests of which one must fail: arguments of pytest."""
 
 
 FAULTS = (
@@ -215,5 +220,10 @@ FAULTS = (
     Fault("energy: an increase hides that the counter started again", f"{PACKAGE}/sources/prometheus/queries.py", " unless resets({counter}[65m]) > 0)", ")", ENERGY_TESTS),
     Fault("energy: what was not measured is zero", f"{PACKAGE}/core/pricing/rating.py", "        if pod.energy_joules is None\n", "        if False\n", ENERGY_TESTS),
     Fault("energy: emissions leave out the data center", f"{PACKAGE}/core/pricing/emissions.py", "Fraction(factor * self.pue)", "Fraction(factor)", ENERGY_TESTS),
+    Fault("doctor: a replaced exporter is a second one", "gpucost_cli/doctor/collection.py", "several &= _nodes_with_several_exporters(replace(facts, devices=before))", "pass", DOCTOR_TESTS),
+    Fault("doctor: a pool whose exporter reports claims hides others", "gpucost_cli/doctor/checks/devices.py", "not node.capacity and _pool_of(facts, name) not in pools_with_claims", "not node.capacity and not pools_with_claims", DOCTOR_TESTS),
+    Fault("doctor: a pod that waits has a claim that no exporter reports", "gpucost_cli/doctor/queries.py", "({self.select(CLAIM_INFO)} unless on ({on}) {idle})", "({self.select(CLAIM_INFO)})", DOCTOR_TESTS),
+    Fault("doctor: the jobs of HAMi are not listed", "gpucost_cli/doctor/checks/jobs.py", "KUBE_DRA_EXPORTER.devices, *VGPU_METRIC_NAMES,", "KUBE_DRA_EXPORTER.devices,", ("tests/manifests/test_other_exporters.py",)),
+    Fault("series of HAMi are selected by the job of another source", f"{PACKAGE}/sources/prometheus/metrics_sources.py", '("hami_container_", "hami_vgpu_monitor")', '("hami_container_", "hami_scheduler")', ("tests/manifests/test_other_exporters.py",)),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

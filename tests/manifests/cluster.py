@@ -31,6 +31,9 @@ LABELS = {
     "amd-device-metrics-exporter": ("app.kubernetes.io/name", "metrics-exporter", ""),
     "gaudi-metric-exporter": ("app.kubernetes.io/name", "metric-exporter-ds", "habana-metrics"),
     "xpumd": ("app.kubernetes.io/name", "xpumd", "http"),
+    "kube-dra-exporter": ("app", "kube-dra-exporter", "http"),
+    "hami-scheduler": ("app.kubernetes.io/component", "hami-scheduler", "metrics"),
+    "hami-vgpu-monitor": ("app.kubernetes.io/component", "hami-device-plugin", "metrics"),
     "karpenter": ("app.kubernetes.io/name", "karpenter", "http-metrics"),
 }
 """Label, its value, and port name of each exporter's pods in its chart."""
@@ -41,6 +44,9 @@ NAMESPACES = {
     "amd-device-metrics-exporter": "kube-amd-gpu",
     "gaudi-metric-exporter": "monitoring",
     "xpumd": "xpumd",
+    "kube-dra-exporter": "monitoring",
+    "hami-scheduler": "kube-system",
+    "hami-vgpu-monitor": "kube-system",
     "karpenter": "kube-system",
 }
 """Namespace of each exporter in its chart."""

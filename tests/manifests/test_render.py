@@ -11,6 +11,7 @@ import yaml
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.settings_document import parse_settings
+from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
 from gpucost_cli.manifests.rendering import render_files, write_files
 from gpucost_cli.manifests.targets import TARGETS
@@ -147,7 +148,7 @@ def test_templates_contain_no_value_of_parameters_or_versions() -> None:
 def test_exporters_read_the_signal_of_the_settings(signal: str, counter: str) -> None:
     """In the pinned exporter's spelling: it does not start with a name that it does not know."""
     files = render_other(OTHER_SETTINGS.replace("DCGM_FI_PROF_SM_ACTIVE", signal))
-    for name in ("helm/dcgm-exporter.yaml", "helm/gpu-operator.yaml"):
+    for name in (exporter.values_file for exporter in GPU_EXPORTERS):
         counters = re.findall(r"^ +(DCGM_\w+), gauge, ", files[name], re.MULTILINE)
         assert counters.count(counter) == 1, name
         assert not [listed for listed in counters if "RATIO" in listed]

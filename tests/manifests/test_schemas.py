@@ -28,6 +28,8 @@ VALUES = {
     "helm/gpu-operator-time-slicing.yaml": "gpu-operator",
     "helm/gpu-operator-mps.yaml": "gpu-operator",
     "helm/dcgm-exporter.yaml": "dcgm-exporter",
+    "helm/dcgm-exporter-shared.yaml": "dcgm-exporter",
+    "helm/dcgm-exporter-dra.yaml": "dcgm-exporter",
     "helm/kube-state-metrics.yaml": "kube-state-metrics",
     "helm/keda.yaml": "keda",
     "helm/cluster-autoscaler.yaml": "cluster-autoscaler",

@@ -13,6 +13,7 @@ import yaml
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.settings_document import parse_settings
+from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.targets import QUERY_ROLE, TARGETS
@@ -70,7 +71,7 @@ def unknown_fields(values: Any) -> list[str]:
 def test_values_have_only_keys_of_the_chart_and_its_crds() -> None:
     values = stack_values()
     assert unknown_fields(values) == []
-    assert len(values["prometheus"]["additionalPodMonitors"]) == 6
+    assert len(values["prometheus"]["additionalPodMonitors"]) == 9
     for path, name in (
         (("prometheus", "prometheusSpec"), "externalLabel"),
         (("prometheus", "prometheusSpec", "remoteWrite", 0), "write_relabel_configs"),
@@ -179,7 +180,7 @@ def test_collection_is_the_same_for_new_and_existing_clusters() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_objects_and_chart_values_are_valid(target: str) -> None:
     charts = {"helm/kube-state-metrics.yaml": "kube-state-metrics", "helm/gpu-operator-exporter.yaml": "gpu-operator",
-              "helm/dcgm-exporter.yaml": "dcgm-exporter"}  # fmt: skip
+              **{exporter.values_file: "dcgm-exporter" for exporter in GPU_EXPORTERS}}  # fmt: skip
     files = target_files(target)
     for name, text in files.items():
         if name in charts:

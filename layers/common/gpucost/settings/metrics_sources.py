@@ -41,5 +41,11 @@ class MetricsSourcesSettings(Section):
     """Labels of trusted series of Intel's gaudi-metric-exporter (`habanalabs_*`)."""
     xpumd: SourceMatchers | None = None
     """Labels of trusted series of xpumd, the daemon of Intel's XPU Manager (`hw_gpu_*`)."""
+    kube_dra_exporter: SourceMatchers | None = None
+    """Labels of trusted series of kube-dra-exporter (`kube_resourceslice_*`, `kube_resourceclaim_*`)."""
+    hami_scheduler: SourceMatchers | None = None
+    """Labels of trusted series of HAMi's scheduler (`hami_vgpu_*`, `hami_gpu_*`)."""
+    hami_vgpu_monitor: SourceMatchers | None = None
+    """Labels of trusted series of HAMi's vGPU monitors (`hami_container_*`)."""
     karpenter: SourceMatchers | None = None
     """Labels of trusted series of Karpenter (`karpenter_*`)."""

@@ -27,19 +27,20 @@ class ClaimCollector(NamedTuple):
     uid: str
 
 
-CLAIM_COLLECTORS = (
+KUBE_DRA_EXPORTER = ClaimCollector(
     # Gradiant/kube-dra-exporter 0.1.0, main.go.
-    ClaimCollector(
-        devices="kube_resourceslice_device_capacity_memory_bytes",
-        device_labels=DeviceLabels("driver", "pool", "device_name"),
-        node="node_name",
-        allocations="kube_resourceclaim_status_allocated_device",
-        allocation_labels=DeviceLabels("driver", "pool", "device_name"),
-        claim="resourceclaim_name",
-        reservations="kube_resourceclaim_status_reserved_for_pod",
-        pod="pod_name",
-        uid="uid",
-    ),
+    devices="kube_resourceslice_device_capacity_memory_bytes",
+    device_labels=DeviceLabels("driver", "pool", "device_name"),
+    node="node_name",
+    allocations="kube_resourceclaim_status_allocated_device",
+    allocation_labels=DeviceLabels("driver", "pool", "device_name"),
+    claim="resourceclaim_name",
+    reservations="kube_resourceclaim_status_reserved_for_pod",
+    pod="pod_name",
+    uid="uid",
+)
+CLAIM_COLLECTORS = (
+    KUBE_DRA_EXPORTER,
     # kubernetes/kube-state-metrics#3020, resourceslice.go and resourceclaim.go. No release has it yet.
     ClaimCollector(
         devices="kube_resourceslice_device_info",

@@ -20,6 +20,13 @@ _PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
     ("kube_", "kube_state_metrics"),
     ("dcgm_", "dcgm_exporter"),
     ("karpenter_", "karpenter"),
+    ("hami_container_", "hami_vgpu_monitor"),
+    ("device_utilization_desc_of_container", "hami_vgpu_monitor"),
+    # Before HAMi 2.9, its scheduler's metrics have no common prefix.
+    *(
+        (prefix, "hami_scheduler")
+        for prefix in ("hami_", "vgpumemoryallocated", "gpudevicememorylimit", "gpudevicecorelimit")
+    ),
     *((prefix, accelerator.metrics_source) for accelerator in ACCELERATORS for prefix in accelerator.metric_prefixes),
 )
 

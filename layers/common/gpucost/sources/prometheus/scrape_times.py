@@ -19,7 +19,6 @@ from gpucost.sources.prometheus.queries import (
 )
 from gpucost.sources.prometheus.scrapes import merge_scrapes, scrapes_near
 from gpucost.sources.prometheus.sharding import ShardedClient
-from gpucost.sources.prometheus.vgpus import vgpu_uuid
 
 SCRAPE_MARGIN = timedelta(minutes=5)
 """Exporters' scrapes are read this long before and after an hour, to know the scrape interval at its edges."""
@@ -184,8 +183,6 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
 
 
 def _exporter_of(labels: tables.Labels) -> MetricsSource | None:
-    if vgpu_uuid(labels):
-        return None  # the settings select no series of HAMi
     _, _, signal = labels.get(STATISTIC_LABEL, NO_STATISTIC_LABEL).partition(" ")
     return metrics_source_of(signal) or "dcgm_exporter"
 
