@@ -1,6 +1,7 @@
 """Queries one cluster's Prometheus for the facts: about fifteen queries, whatever the cluster's size."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -11,11 +12,12 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
+from gpucost.sources.prometheus.tables import pod_name
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
-from gpucost_cli.doctor.facts import REQUESTS, Facts, ObservedDevice, Target
+from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.doctor.queries import NODE_INFO, DoctorQueries, count_outside_selector
 
@@ -63,15 +65,16 @@ class FactsCollector:
         start = floor_hour(now) - HOUR
         first = now - STEP * ((now - start) // STEP)
         counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
-        device_query = self._queries.device_counts([*signals.all_signal_names(), *signals.ENERGY_METRICS])
-        device_counts = self._client.query_range(device_query, first, now, STEP)
+        count_query = self._queries.device_counts([*signals.all_signal_names(), *signals.ENERGY_METRICS])
+        device_counts = self._client.query_range(count_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
         evaluated_at = _last_time([resources, counts], now)
         names = [signal.name for rank in self._ranks for signal in rank]
         by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [*signals.accelerator_signal_names()]]
         max_values = self._client.query_range(self._queries.max_values(names), first, now, STEP)
-        devices = parsing.parse_devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
+        device_query = self._queries.devices(by_rank)
+        devices = parsing.parse_devices(self._client.query(device_query, evaluated_at))
         nodes = self._client.query(self._queries.nodes(self._required_labels.of_nodes), evaluated_at)
         request_series = self._client.query(self._queries.holders(), evaluated_at)
         requests = parsing.parse_gpu_holders(request_series)
@@ -89,7 +92,7 @@ class FactsCollector:
         exporters = parsing.scrape_times_by_exporter(counts)
         scrapes = self._scrapes(exporters, devices, nodes, start, now)
         jobs = self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)
-        return Facts(
+        facts = Facts(
             now=now,
             evaluated_at=evaluated_at,
             series=series,
@@ -117,6 +120,18 @@ class FactsCollector:
             accepts_long_queries=self._accepts_long_queries(now),
             jobs=parsing.count_series_by_job(jobs),
             collector_labels=[labels for labels, _ in jobs],
+        )
+        several = _nodes_with_several_exporters(facts)
+        if several:  # a replaced exporter's series may last for five minutes
+            before = parsing.parse_devices(self._client.query(device_query, evaluated_at - STEP))
+            several &= _nodes_with_several_exporters(replace(facts, devices=before))
+        claiming: Sequence[Series] = ()
+        if series.get(CLAIM_INFO) and any(not node.capacity for node in facts.gpu_nodes.values()):
+            claiming = self._client.query(self._queries.claiming_pods(), evaluated_at)
+        return replace(
+            facts,
+            nodes_with_several_exporters=several,
+            claiming_pods=frozenset(pod_name(labels) for labels, _ in claiming),
         )
 
     def _accepts_long_queries(self, now: datetime) -> bool:
@@ -177,6 +192,15 @@ class FactsCollector:
                 {name: value for name, value in labels.items() if name != "__name__"}
             )
         return by_metric
+
+
+def _nodes_with_several_exporters(facts: Facts) -> frozenset[str]:
+    """Nodes with a device of which several targets have series. Replicas of Prometheus scrape the same target."""
+    targets: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
+    for device in facts.gpu_devices:
+        key = facts.node_of(device), device.uuid, device.mig_id
+        targets.setdefault(key, set()).add((device.target.job, device.target.instance))
+    return frozenset(node for (node, uuid, _), names in targets.items() if node and uuid and len(names) > 1)
 
 
 def _last_time(results: Iterable[Sequence[Series]], now: datetime) -> datetime:

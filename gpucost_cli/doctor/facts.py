@@ -127,6 +127,10 @@ class Facts:
     nodes_with_vgpus: frozenset[str] = frozenset()
     """Names of nodes whose GPUs HAMi divides by cores and memory."""
     devices: Sequence[ObservedDevice] = ()
+    nodes_with_several_exporters: frozenset[str] = frozenset()
+    """Names of nodes of which several exporters report the same devices, for longer than a restart takes."""
+    claiming_pods: frozenset[tuple[str, str]] = frozenset()
+    """Namespace and name of running pods with ResourceClaims, if GPU nodes advertise no GPUs."""
     process_values: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """By UUID of shared GPUs: the sum of what pods' processes use (`pods`), and the device's own value (`device`)."""
     max_values: Mapping[str, Decimal] = field(default_factory=dict)

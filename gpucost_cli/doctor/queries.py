@@ -21,7 +21,7 @@ from gpucost.sources.prometheus.queries import (
     quote,
     union,
 )
-from gpucost_cli.doctor.facts import REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
+from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 
 GPU_RESOURCES = "|".join(("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS)))
@@ -159,6 +159,12 @@ class DoctorQueries:
                 SHARER_ANNOTATIONS: f"count({annotations})",
             }
         )
+
+    def claiming_pods(self) -> str:
+        """Running pods with ResourceClaims."""
+        idle = f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)"
+        on = ",".join((*_POD_LABELS, "instance"))
+        return f"max by ({','.join(_POD_LABELS)}) ({self.select(CLAIM_INFO)} unless on ({on}) {idle})"
 
     def owners(self) -> str:
         """Number of pods by the kind of their owner."""

@@ -49,7 +49,7 @@ def test_table_shows_checks_and_changes(tmp_path: Path, prometheus: Callable[[st
     url = prometheus(shared().text())
     done = gpucost("doctor", "--settings", write(tmp_path, document(url)), COLUMNS="140")
     assert done.returncode == 0
-    assert "→ dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true" in done.stdout
+    assert "→ dcgm-exporter with helm/dcgm-exporter-shared.yaml of gpucost manifests render" in done.stdout
 
 
 def test_findings_of_all_clusters_follow_all_tables(

@@ -122,7 +122,7 @@ def test_node_without_exporter_is_a_finding(examined: Examine) -> None:
     only(
         examined(cluster),
         "exporter on every node",
-        says="1 of 2 GPU nodes have no device series (n2)",
+        says="1 of 2 GPU nodes have no device series: node pool gpu (n2)",
         change="tolerations: [{operator: Exists}]",
     )
 
@@ -134,8 +134,10 @@ def test_unreported_idle_gpus_are_a_finding(examined: Examine) -> None:
 
 def test_unlabeled_sharers_are_a_finding(examined: Examine) -> None:
     report = examined(shared())
-    only(report, "virtual GPUs", says="GPUs of n1 are shared, and 4 of their pods are in no device",
-         change="env KUBERNETES_VIRTUAL_GPUS=true")  # fmt: skip
+    only(report, "virtual GPUs",
+         says="GPUs of node pool gpu (n1) are shared, and 4 of their pods are in no device",
+         change="helm/dcgm-exporter-shared.yaml of gpucost manifests render: env KUBERNETES_VIRTUAL_GPUS=true, version "
+         "4.1.1 or later")  # fmt: skip
     assert sources(report) == [(None, "none", Decimal("1.5"))]
     whole = examined(shared(labeled=3, slots=True))
     assert faults(whole) == {}
@@ -159,8 +161,8 @@ def test_processes_that_the_exporter_cannot_see_are_a_finding(examined: Examine,
     if any(uses):
         assert faults(report) == {}
     else:
-        only(report, "processes on shared GPUs", says="on n1, the utilization of the pods' processes does not account",
-             change="hostPID: true")  # fmt: skip
+        only(report, "processes on shared GPUs", says="on node pool gpu (n1), the utilization of the pods' processes",
+             change="helm/dcgm-exporter-shared.yaml of gpucost manifests render: hostPID: true")  # fmt: skip
     assert sources(report) == [(GR, "process" if any(uses) else "shared", Decimal("1.5"))]
 
 
@@ -290,17 +292,24 @@ def test_every_metric_that_attribution_queries_is_checked() -> None:
 
 def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     claim = {"namespace": "team", "pod": "d-0", "uid": "uid-d-0", "claim_name": "gpu", "resourceclaim_name": "c"}
-    cluster = healthy()
-    small = {**LABELS, "node_kubernetes_io_instance_type": "g5.xlarge"}
-    cluster.node("dra", labels=small)
-    cluster.exporter_up("dra")
-    cluster.device(0.5, node="dra")
-    cluster.add("kube_pod_resourceclaim_info", **claim, **KSM)
+    small = {**LABELS, "node_kubernetes_io_instance_type": "g5.xlarge", "karpenter_sh_nodepool": "claims"}
+
+    def with_claims() -> Recent:
+        cluster = healthy()
+        cluster.node("dra", labels=small)
+        cluster.exporter_up("dra")
+        cluster.device(0.5, node="dra")
+        cluster.add("kube_pod_resourceclaim_info", **claim, **KSM)
+        return cluster
+
+    cluster = with_claims()
     only(
         examined(cluster),
         "DRA claims",
-        says="GPU nodes advertise no GPUs (dra)",
-        change="env KUBERNETES_ENABLE_DRA=true, without KUBERNETES_VIRTUAL_GPUS",
+        says="1 pods have resource claims that no device series names, and the GPU nodes of node pool claims (dra) "
+        "advertise no GPUs",
+        change="helm/dcgm-exporter-dra.yaml of gpucost manifests render, on nodes with the label "
+        "nvidia.com/dra-kubelet-plugin=true: env KUBERNETES_ENABLE_DRA=true, without KUBERNETES_VIRTUAL_GPUS",
     )
 
     reported = healthy()
@@ -309,6 +318,63 @@ def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     reported.device(0.5, node="dra", dra_claim_name="c", dra_claim_namespace="team")
     only(examined(reported), "kube_pod_resourceclaim_info", says="through DRA claims have no owner and no labels",
          change="version 2.20 or later", status="missing")  # fmt: skip
+
+    # A pool whose exporter reports claims, next to one whose exporter does not.
+    two_pools = with_claims()
+    two_pools.node("right", labels={**small, "karpenter_sh_nodepool": "reported"})
+    two_pools.exporter_up("right")
+    two_pools.device(0.5, node="right", dra_claim_name="r", exported_namespace="team", exported_pod="r-0")
+    right = {"namespace": "team", "pod": "r-0", "uid": "uid-r-0", "claim_name": "gpu", "resourceclaim_name": "r"}
+    two_pools.add("kube_pod_resourceclaim_info", **right, **KSM)
+    only(examined(two_pools), "DRA claims", says="1 pods have resource claims that no device series names, and the GPU "
+         "nodes of node pool claims (dra)", change="helm/dcgm-exporter-dra.yaml")  # fmt: skip
+    pending = with_claims()
+    pending.add("kube_pod_status_phase", value=1, namespace="team", pod="d-0", uid="uid-d-0", phase="Pending", **KSM)
+    assert faults(examined(pending)) == {}
+
+
+def add_exporter(cluster: Recent, job: str, start: float = -65) -> None:
+    """Another exporter of the GPUs of node n1."""
+    for gpu in range(4):
+        labels = {"gpu": str(gpu), "UUID": f"GPU-n1-{gpu}", "Hostname": "n1", "instance": "10.0.0.9:9400"}
+        cluster.add(GR, start, value=0.25, job=job, **labels)
+
+
+def test_node_with_two_exporters_is_a_finding(examined: Examine) -> None:
+    """Devices have the series of two targets, as if the GPU Operator's exporter ran next to the rendered one."""
+    cluster = healthy()
+    add_exporter(cluster, "nvidia-dcgm-exporter")
+    cluster.up(job="nvidia-dcgm-exporter", instance="10.0.0.9:9400")
+    report = examined(cluster)
+    check = named(report, "one exporter on every node")
+    assert (check.status, check.severity) == ("faulty", "recommended")
+    assert "several exporters report the GPUs of node pool gpu (n1)" in (check.finding or "")
+    assert "GPU Operator: helm/gpu-operator-exporter.yaml" in (check.change or "")
+    assert "helm/dcgm-exporter.yaml" in (check.change or "")
+    assert named(examined(healthy()), "one exporter on every node").status == "found"
+
+
+def test_replaced_exporter_is_no_finding(examined: Examine) -> None:
+    """A new pod has another address; the series of the old one may still be there for minutes."""
+    cluster = healthy()
+    add_exporter(cluster, "dcgm-exporter", (cluster.now - cluster.base).total_seconds() // 60 - 2)
+    assert named(examined(cluster), "one exporter on every node").status == "found"
+
+
+@pytest.mark.parametrize(
+    ("resource", "labels", "change"),
+    [
+        ("nvidia_com_mig_1g_5gb_shared", {}, "parameters: collection: {shared_mig_profiles: [1g.5gb]}"),
+        ("nvidia_com_gpu", {"nvidia_com_gpu_sharing_strategy": ""}, "label nvidia.com/gpu.sharing-strategy by which"),
+    ],
+)
+def test_virtual_gpus_name_the_label_that_selects_nodes(
+    examined: Examine, resource: str, labels: dict[str, str], change: str
+) -> None:
+    cluster = shared(resource)
+    for name, text in labels.items():
+        cluster.edited("kube_node_labels", lambda line: re.sub(rf'(label_{name})="[^"]*"', rf'\1="{text}"', line))  # noqa: B023
+    assert change in (named(examined(cluster), "virtual GPUs").change or "")
 
 
 def test_hami_without_metrics_is_a_finding(examined: Examine) -> None:

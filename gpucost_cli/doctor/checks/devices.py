@@ -1,13 +1,33 @@
-"""Checks of the GPU exporter: the pods in devices' labels, and the devices' nodes."""
+"""Checks of the GPU exporter: its mode on each node pool, the pods in devices' labels, and the devices' nodes."""
 
 from collections.abc import Iterable, Sequence
 
 from gpucost.core.metering.accelerators import NVIDIA
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
+from gpucost.core.metering.kubernetes_labels import (
+    GPU_SHARING_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NODE_POOL_LABEL,
+)
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, first_few
-from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, Facts, GpuHolder, ObservedDevice
+from gpucost_cli.doctor.facts import (
+    CLAIM_INFO,
+    GPU,
+    MIG,
+    Facts,
+    GpuHolder,
+    ObservedDevice,
+    ObservedNode,
+    shared_mig_profiles,
+)
+from gpucost_cli.manifests.gpu_exporters import (
+    DRA_EXPORTER,
+    OPERATOR_VALUES_FILE,
+    PLAIN_EXPORTER,
+    SHARED_EXPORTER,
+    GpuExporter,
+)
 
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
@@ -84,11 +104,20 @@ def check_nodes_without_devices(context: CheckContext) -> Iterable[Check]:
     fault = None
     if without:
         fault = Fault(
-            f"{len(without)} of {len(nodes)} GPU nodes have no device series ({first_few(without)})",
-            "dcgm-exporter DaemonSet: tolerations: [{operator: Exists}], and a node selector that matches these nodes",
+            f"{len(without)} of {len(nodes)} GPU nodes have no device series: {_in_pools(facts, without)}",
+            f"{_values_files(facts, without)}; in a DaemonSet of your own: tolerations: [{{operator: Exists}}], and a "
+            "node selector that matches these nodes",
         )
     series = len(nodes) - len(without)
     yield context.check("exporter on every node", _signal(facts), "recommended", fault, series=series)
+    fault = None
+    if several := facts.nodes_with_several_exporters:
+        fault = Fault(
+            f"several exporters report the GPUs of {_in_pools(facts, several)}: their labels may contradict each other",
+            f"GPU Operator: {OPERATOR_VALUES_FILE} of gpucost manifests render (dcgmExporter: {{enabled: false}}), "
+            f"with {_values_files(facts, several)}; or remove the exporter that the operator does not manage",
+        )
+    yield context.check("one exporter on every node", _signal(facts), "recommended", fault, series=series)
 
 
 def check_idle_devices(context: CheckContext) -> Iterable[Check]:
@@ -132,17 +161,17 @@ def check_virtual_gpus(context: CheckContext) -> Iterable[Check]:
         return
     hidden = {name: count for name in shared if (count := _unlabeled_sharers(facts, name))}
     changing = [name for name in shared if _pod_labels_alternate(facts, name)]
-    change = "dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true"
     fault = None
     if changing:
         fault = Fault(
-            f"labels of shared GPUs of {first_few(changing)} change from one of their pods to another", change
+            f"labels of shared GPUs of {_in_pools(facts, changing)} change from one of their pods to another",
+            _virtual_gpus_change(facts, changing),
         )
     if hidden:
         fault = Fault(
-            f"GPUs of {first_few(hidden)} are shared, and {sum(hidden.values())} of their pods are in no device's "
-            "labels: of several pods on a GPU, only the last one is",
-            change,
+            f"GPUs of {_in_pools(facts, hidden)} are shared, and {sum(hidden.values())} of their pods are in no "
+            "device's labels: of several pods on a GPU, only the last one is",
+            _virtual_gpus_change(facts, hidden),
         )
     yield context.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
@@ -163,9 +192,9 @@ def check_processes(context: CheckContext) -> Iterable[Check]:
     fault = None
     if unseen:
         fault = Fault(
-            f"on {first_few(unseen)}, the utilization of the pods' processes does not account for that of their GPUs, "
-            "so the use of these GPUs is split by replicas",
-            "dcgm-exporter: hostPID: true, so that it sees processes of other pods",
+            f"on {_in_pools(facts, unseen)}, the utilization of the pods' processes does not account for that of "
+            "their GPUs, so the use of these GPUs is split by replicas",
+            f"{_values_file(SHARED_EXPORTER)}: hostPID: true, so that it sees processes of other pods",
         )
     yield context.check("processes on shared GPUs", _signal(facts), "recommended", fault, series=len(seen))
 
@@ -185,8 +214,8 @@ def check_resource_names(context: CheckContext) -> Iterable[Check]:
             fault = Fault(
                 f"{len(holders)} pods hold {name}, and no device is labeled with them: by default, the exporter maps "
                 "only nvidia.com/gpu and nvidia.com/mig-*",
-                f"dcgm-exporter: env NVIDIA_RESOURCE_NAMES={name}, KUBERNETES_VIRTUAL_GPUS=true and "
-                f"{_KUBERNETES_MAPPING}",
+                f"{_values_file(SHARED_EXPORTER)}, and in extraEnv: env NVIDIA_RESOURCE_NAMES={name}; an exporter of "
+                f"your own also needs KUBERNETES_VIRTUAL_GPUS=true and {_KUBERNETES_MAPPING}",
             )
         yield context.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
 
@@ -222,16 +251,68 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
         or not facts.has_series_of_any("kube_node_status_capacity")
     ):
         return
-    without_capacity = [name for name, node in facts.gpu_nodes.items() if not node.capacity]
+    pools_with_claims = {
+        _pool_of(facts, facts.node_of(device)) for device in facts.gpu_devices if device.claim and facts.node_of(device)
+    }
+    without_claims = [
+        name
+        for name, node in facts.gpu_nodes.items()
+        if not node.capacity and _pool_of(facts, name) not in pools_with_claims
+    ]
+    labeled = {device.workload for device in facts.gpu_devices if device.claim}
+    unlabeled = facts.claiming_pods - labeled - facts.holder_names
     fault = None
-    if without_capacity and not any(device.claim for device in facts.gpu_devices):
+    if without_claims and unlabeled:
         fault = Fault(
-            f"pods have resource claims, GPU nodes advertise no GPUs ({first_few(without_capacity)}), and no device "
-            "series has the label dra_claim_name",
-            "dcgm-exporter, version 4.3.1 or later, on these nodes: env KUBERNETES_ENABLE_DRA=true, without "
-            "KUBERNETES_VIRTUAL_GPUS, with which it does not report claims",
+            f"{len(unlabeled)} pods have resource claims that no device series names, and the GPU nodes of "
+            f"{_in_pools(facts, without_claims)} advertise no GPUs: their exporter reports no claims",
+            f"{_values_file(DRA_EXPORTER)}, on nodes with the label nvidia.com/dra-kubelet-plugin=true: env "
+            "KUBERNETES_ENABLE_DRA=true, without KUBERNETES_VIRTUAL_GPUS, with which it does not report claims; "
+            "version 4.6.0-4.8.3 or later for Kubernetes 1.34, else 4.3.1 or later",
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
+
+
+def _virtual_gpus_change(facts: Facts, names: Iterable[str]) -> str:
+    """The values of the exporter that labels shared GPUs with all of their pods, and what it selects the nodes by."""
+    change = f"{_values_file(SHARED_EXPORTER)}: env KUBERNETES_VIRTUAL_GPUS=true, version 4.1.1 or later"
+    nodes = [facts.nodes[name] for name in names]
+    profiles = sorted({profile for node in nodes for profile in shared_mig_profiles(node)})
+    if profiles:
+        change += f"; parameters: collection: {{shared_mig_profiles: [{', '.join(profiles)}]}}"
+    elif any(node.label(GPU_SHARING_LABEL) in {"", "none"} for node in nodes):
+        change += f"; GPU feature discovery, for the label {GPU_SHARING_LABEL.keys[0]} by which it selects nodes"
+    return change
+
+
+def _values_files(facts: Facts, names: Iterable[str]) -> str:
+    """The values of the exporters for some nodes."""
+    exporters = dict.fromkeys(_exporter_for(facts, facts.nodes[name]) for name in sorted(names))
+    return " and ".join(_values_file(exporter) for exporter in exporters)
+
+
+def _exporter_for(facts: Facts, node: ObservedNode) -> GpuExporter:
+    if not node.capacity and facts.has_series_of_any(CLAIM_INFO):
+        return DRA_EXPORTER
+    return SHARED_EXPORTER if sharing.is_shared(facts, node) else PLAIN_EXPORTER
+
+
+def _values_file(exporter: GpuExporter) -> str:
+    return f"dcgm-exporter with {exporter.values_file} of gpucost manifests render"
+
+
+def _in_pools(facts: Facts, names: Iterable[str]) -> str:
+    """Node pools, each with some of its nodes, for a sentence."""
+    by_pool: dict[str, list[str]] = {}
+    for name in sorted(names):
+        by_pool.setdefault(_pool_of(facts, name), []).append(name)
+    return ", ".join(
+        f"node pool {pool} ({first_few(nodes)})" if pool else first_few(nodes) for pool, nodes in by_pool.items()
+    )
+
+
+def _pool_of(facts: Facts, name: str) -> str:
+    return facts.nodes[name].label(NODE_POOL_LABEL)
 
 
 def _signal(facts: Facts) -> str:
