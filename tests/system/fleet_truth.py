@@ -89,7 +89,10 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
 
 
 def compare_use(line: Any, true: TrueLine) -> None:
-    """Check effective and unmeasured GPU-hours. Use observed for less than the bound may be missing."""
+    """Check effective and unmeasured GPU-hours. Use observed for less than the bound may be missing.
+
+    The source of a pod that seems not to run in the hour is not compared: it uses nothing, whatever would measure it.
+    """
     pod_name, by = true.pod.name, line["utilization_source"]
     slack = true.unmeasured_gpu_hours.tolerance
     if by == "none" and true.observed_gpu_hours <= slack:
@@ -100,8 +103,9 @@ def compare_use(line: Any, true: TrueLine) -> None:
         )
         return
     if true.effective_gpu_hours is None and by != "none":
-        assert slack, f"{pod_name} is measured by {by}, though no scrape shows its use"
-    elif true.effective_gpu_hours is not None:
+        does_not_run = not true.unmeasured_gpu_hours.value
+        assert slack or does_not_run, f"{pod_name} is measured by {by}, though no scrape shows its use"
+    elif true.effective_gpu_hours is not None and true.observed_gpu_hours > slack:
         assert by == true.utilization_source, f"{pod_name} is measured by {by}, not by {true.utilization_source}"
     effective = true.effective_gpu_hours or ToleratedAmount(Fraction(0), slack)
     near(line["effective_gpu_hours"] or 0, effective, f"{pod_name} effective")

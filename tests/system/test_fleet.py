@@ -21,13 +21,19 @@ CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenar
 
 
 @pytest.fixture(scope="module")
-def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    """All hours, from one Prometheus with all clusters."""
+def attributed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
+    """All hours of the scenarios that the selected tests name, from one Prometheus with all of these clusters."""
+    names = {
+        str(test.callspec.params.get("name"))
+        for test in request.session.items
+        if isinstance(test, pytest.Function) and hasattr(test, "callspec")
+    }
+    scenarios = [scenario for name, scenario in SCENARIOS.items() if name in names]
     folder = tmp_path_factory.mktemp("fleet")
     metrics = folder / "metrics.om"
-    openmetrics.write(list(SCENARIOS.values()), BASE, metrics)
+    openmetrics.write(scenarios, BASE, metrics)
     with running_prometheus(metrics) as url:
-        yield ask(list(SCENARIOS.values()), url, BASE, folder)
+        yield ask(scenarios, url, BASE, folder)
 
 
 def test_scenario_names_are_unique() -> None:
@@ -56,11 +62,35 @@ def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
         assert any(note in text for text in attributed[name, SCENARIOS[name].hours[0]]["notes"])
 
 
-def test_lifetime_over_several_hours_adds_up(attributed: Hours) -> None:
+@pytest.mark.parametrize("name", ["pod-over-hours"])
+def test_lifetime_over_several_hours_adds_up(attributed: Hours, name: str) -> None:
     """Up to an interval at both ends, and exactly at the hours between."""
-    hours = [attributed["pod-over-hours", number] for number in SCENARIOS["pod-over-hours"].hours]
+    hours = [attributed[name, number] for number in SCENARIOS[name].hours]
     held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
     assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
+
+
+@pytest.mark.parametrize("name", ["hami-quarters"])
+def test_four_quarters_cost_a_gpu(attributed: Hours, name: str) -> None:
+    """At $10 per GPU-hour: four pods of $2.50, of which 0.25, 0.1, 0.2 and 0.05 GPUs worked."""
+    hour = attributed[name, 0]
+    lines = {line["pod"]: (line["allocated_usd"], line["effective_usd"], line["waste_usd"]) for line in hour["lines"]}
+    assert lines == {"p0": (2.5, 2.5, 0), "p1": (2.5, 1, 1.5), "p2": (2.5, 2, 0.5), "p3": (2.5, 0.5, 2)}
+    assert (hour["totals"]["unallocated_usd"], hour["totals"]["node_cost_usd"]) == (30, 40)
+
+
+@pytest.mark.parametrize("name", ["energy"])
+def test_emissions_are_those_of_the_grid_and_the_data_center(attributed: Hours, name: str) -> None:
+    """0.285 kWh in Ireland: 0.2786 kg/kWh × 1.135."""
+    lines = {line["pod"]: line for line in attributed[name, 0]["lines"]}
+    assert str(lines["steady-n1"]["co2e_kg"]) == "0.090120135"
+
+
+@pytest.mark.parametrize("name", ["energy-gap-56-counter"])
+def test_hours_of_a_driver_that_was_not_loaded_add_up_to_its_counter(attributed: Hours, name: str) -> None:
+    """300 W, over two hours with a gap around the edge between them."""
+    lines = [line for number in (0, 1) for line in attributed[name, number]["lines"] if line["pod"] == "steady-n1"]
+    assert float(sum(line["energy_kwh"] for line in lines)) == pytest.approx(2 * 0.285, abs=1e-9)
 
 
 MARKED = ["pod-lifetimes", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts",
@@ -112,7 +142,7 @@ def test_prometheus_replicas_double_nothing(tmp_path: Path) -> None:
     assert_identity(scenario, 0, hours["replicas", 0])
 
 
-def test_clusters_without_selector_are_named_in_a_note(attributed: Hours, tmp_path: Path) -> None:
+def test_clusters_without_selector_are_named_in_a_note(tmp_path: Path) -> None:
     """Without a selector, two clusters in a workspace are read as one, and a note says so."""
     both = [replace(mixed_lifetimes(name, hours=(0,))) for name in ("first", "second")]
     metrics = tmp_path / "metrics.om"

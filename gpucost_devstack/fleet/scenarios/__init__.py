@@ -3,6 +3,7 @@
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scenarios import (
     energy,
+    gpu_fractions,
     labels,
     lifetimes,
     mixes,
@@ -10,6 +11,7 @@ from gpucost_devstack.fleet.scenarios import (
     outages,
     partitions,
     processes,
+    racks,
     sharing,
     slices,
     sources,
@@ -22,6 +24,6 @@ def all_scenarios() -> list[Scenario]:
     """All scenarios. Names are unique."""
     modules = (
         sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, partitions, vendors,
-        energy, mixes, processes,
+        energy, mixes, processes, gpu_fractions, racks,
     )  # fmt: skip
     return [scenario for module in modules for scenario in module.scenarios()]

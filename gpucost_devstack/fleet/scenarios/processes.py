@@ -80,6 +80,12 @@ def _changing_sharers() -> Iterator[Scenario]:
         name="processes-scrape-gap",
         dcgm=replace(exporter, scraping=replace(exporter.scraping, gaps=[(22, 40)])),
     )
+    # It pulls its image from when no other pod runs until after the hour.
+    pods = [
+        Pod("ends", n, [0], constant_use("0.3"), finished_at=40),
+        Pod("pulls", n, [0], constant_use("0.2"), bound_at=45, running_at=66),
+    ]
+    yield replace(changing, name="processes-image-pull", pods=pods)
     gap = {"a": [(30, 40)]}
     yield replace(changing, name="processes-uid-unknown", dcgm=replace(exporter, unknown_uids=gap))
     yield replace(
