@@ -242,22 +242,22 @@ def merge_pieces(holdings: list[PodUsage]) -> list[PodUsage]:
 
     The share is the mean over the time held. GPU-milliseconds do not change.
     """
-    merged: dict[tuple[str, ...], list[PodUsage]] = {}
-    for holding in holdings:
-        if _may_be_piece(holding):
-            pod, node = holding.pod, holding.node
-            claim = pod.claimed_device.claim if pod.claimed_device is not None else ""
-            key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, holding.resource, claim)
-            merged.setdefault(key, []).append(holding)
-    if not merged:
+    pieces = [
+        holding for holding in holdings if holding.pod.claimed_device is not None or holding.share.source == FRACTION
+    ]
+    if not pieces:
         return holdings
-    requested = [holding for holding in holdings if not _may_be_piece(holding)]
+    merged: dict[tuple[str, ...], list[PodUsage]] = {}
+    for piece in pieces:
+        pod, node = piece.pod, piece.node
+        claim = pod.claimed_device.claim if pod.claimed_device is not None else ""
+        key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, piece.resource, claim)
+        merged.setdefault(key, []).append(piece)
+    requested = [
+        holding for holding in holdings if holding.pod.claimed_device is None and holding.share.source != FRACTION
+    ]
     lines = requested + [parts[0] if len(parts) == 1 else _merge(parts) for parts in merged.values()]
     return sorted(lines, key=lambda line: (line.pod.namespace, line.pod.pod, line.pod.uid, line.pod.node))
-
-
-def _may_be_piece(holding: PodUsage) -> bool:
-    return holding.pod.claimed_device is not None or holding.share.source == FRACTION
 
 
 def _merge(parts: Sequence[PodUsage]) -> PodUsage:

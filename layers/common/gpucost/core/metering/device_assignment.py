@@ -82,8 +82,10 @@ def assign_devices(
         same_name = by_name[holding.pod.namespace, holding.pod.pod]
         has_namesakes = len(same_name) > 1 and len({holdings[other].pod.uid for other in same_name}) > 1
         node_devices = on_node.get(holding.node.name, [])
-        uuids = uuids_of_fractions(holding, gpus_of_pod) if gpus_of_pod else ()
-        assigned = [device for device in node_devices if device.key[1] in uuids] if uuids else []
+        assigned: list[DeviceHour] = []
+        if gpus_of_pod:
+            uuids = uuids_of_fractions(holding, gpus_of_pod)
+            assigned = [device for device in node_devices if device.key[1] in uuids]
         assigned = assigned or _choose_labeled(holding, labeled.get(index, []), has_namesakes=has_namesakes)
         assigned = assigned or _only_device(holding, node_devices)
         if not assigned and holding.node.name not in mapped_nodes and holding.node.name not in suspect_nodes:
@@ -190,8 +192,9 @@ def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignment
     scaled = list(holdings)
     for index, devices in assignments.devices_of.items():
         holding = scaled[index]
-        is_claimed = holding.pod.claimed_device is not None  # its share depends on the partitions held with it
-        if holding.resource.startswith(MIG_PREFIX) and holding.node.mig_layouts and not is_claimed:
+        if holding.resource.startswith(MIG_PREFIX) and holding.node.mig_layouts:
+            if holding.pod.claimed_device is not None:
+                continue  # its share depends on the partitions held with it
             gpus = [device.key[1] for device in devices if device.key[1] in holding.node.mig_layouts]
             share = holding.node.mig_share_on(holding.resource, gpus) if gpus else holding.share
             if share.gpus_per_unit != holding.share.gpus_per_unit:

@@ -32,7 +32,7 @@ _ZERO, _WHOLE = Fraction(0), Fraction(1)
 def nodes_with_vgpus(observation: Observation) -> set[str]:
     """Return the names of nodes whose `nvidia.com/gpu` are vGPUs of HAMi."""
     requesting = {
-        pod.node for pod in observation.pods if any(request.resource in FRACTION_RESOURCES for request in pod.requests)
+        pod.node for pod in observation.pods for request in pod.requests if request.resource in FRACTION_RESOURCES
     }
     return requesting | observation.vgpus.limits.keys()
 
@@ -112,12 +112,14 @@ class ReservedTime:
 
 
 def disputed_parts_of_reserved_gpus(
-    reserved: Iterable[ReservedTime], unknown: Sequence[ReservedTime], holdings: Iterable[PodUsage]
+    reserved: Collection[ReservedTime], unknown: Sequence[ReservedTime], holdings: Iterable[PodUsage]
 ) -> Iterator[tuple[GpuNode, DisputedHolding]]:
     """Yield what pods may have held of reserved GPUs, beyond what is known.
 
     That is all of a GPU of an unknown group, and the rest of a GPU while a pod with an unknown fraction is on it.
     """
+    if not reserved:
+        return
     on_group: dict[str, list[PodUsage]] = {}
     for holding in holdings:
         for group in holding.pod.fraction.groups if holding.pod.fraction else ():

@@ -236,6 +236,8 @@ class HoldingReader:
 
     def _has_valid_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
         """Whether a request is a whole number of units, the only requests that Kubernetes accepts."""
+        if is_count(request.units):
+            return True
         maximum = MAX_MEMORY_MIB if request.resource == MEMORY else MAX_UNITS
         if is_count(request.units, maximum):
             return True

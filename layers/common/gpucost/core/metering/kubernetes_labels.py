@@ -65,7 +65,10 @@ class NodeLabel:
 
     def value_in(self, labels: Mapping[str, str]) -> str:
         """Return the attribute's value in exported labels, "" where no key has one."""
-        return next((labels[name] for name in self.exported_names if labels.get(name)), "")
+        for name in self.exported_names:
+            if label_text := labels.get(name):
+                return label_text
+        return ""
 
 
 INSTANCE_TYPE_LABEL = NodeLabel(

@@ -88,7 +88,7 @@ def describe_node(
         node_pool=NODE_POOL_LABEL.value_in(labels),
         gpu_model=model or _gpu_model(labels, devices, capacity),
         mig_profile=profile,
-        partition=_partition(labels, devices),
+        partition=_partition(labels, devices, capacity),
         replicas=1 if sharing == "none" else max(1, parse_whole_number(replicas)),
         physical_gpus=gpus_by_instance_type.get(instance_type)
         or neuron_devices
@@ -112,8 +112,10 @@ def _gpu_model(labels: Mapping[str, str], devices: Sequence[DeviceSeries], capac
     return next((accelerator.model for accelerator in accelerators if accelerator is not None), "")
 
 
-def _partition(labels: Mapping[str, str], devices: Iterable[DeviceSeries]) -> str:
+def _partition(labels: Mapping[str, str], devices: Iterable[DeviceSeries], capacity: Mapping[str, Decimal]) -> str:
     """Return how all AMD GPUs of a node are partitioned; "" if they are whole, or differ."""
+    if capacity and all(vendor_of(name) != AMD.vendor for name in capacity):
+        return ""
     profiles = {device.mig_profile for device in devices if device.vendor == AMD.vendor}
     if profiles:
         return profiles.pop() if len(profiles) == 1 else ""

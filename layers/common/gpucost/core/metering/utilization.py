@@ -107,17 +107,17 @@ class UtilizationResolver:
 
     def measure(self) -> None:
         """Complete every holding with its use; the source stays `none` if no allowed source has it."""
+        unmeasured: Sequence[tuple[int, PodUsage]] = list(enumerate(self._holdings))
         for source in self._sources:
             averages = None if source in _ASSIGNMENT_SOURCES else self._averages(source, self._assigned_devices())
-            for index, holding in enumerate(self._holdings):
-                if holding.utilization_source != "none":
-                    continue
+            for index, holding in unmeasured:
                 if averages is None:
                     self._by_assignment(source, index)
                 elif average := averages.get(holding.node.name if source == "node" else ""):
                     observed_ms = min(average.observed_ms, holding.running.length)
                     used_gpu_ms = holding.gpus * average.mean * observed_ms
                     holding.set_use(source, average.mean, observed_ms, used_gpu_ms)
+            unmeasured = [(index, holding) for index, holding in unmeasured if holding.utilization_source == "none"]
 
     def unlabeled_sharers(self) -> dict[str, int]:
         """Return, by node, how many pods share GPUs without a label that says which GPU they are on."""
@@ -126,6 +126,8 @@ class UtilizationResolver:
 
     def fractions_without_gpu(self) -> dict[str, int]:
         """Return, by node with devices, how many pods hold a fraction of a GPU that no metric names."""
+        if not self._unlabeled:
+            return {}
         nodes = {device.node for device in self._devices}
         counts: dict[str, int] = {}
         for node, holdings in self._unlabeled.items():
@@ -165,7 +167,7 @@ class UtilizationResolver:
         return unexplained
 
     def _by_assignment(self, source: UtilizationSource, index: int) -> None:
-        if source == "pod" and self._containers_of_pod and self._measure_containers(index):
+        if self._containers_of_pod and source == "pod" and self._measure_containers(index):
             return
         devices = self._assignments.devices_of.get(index)
         if devices and self._is_shared(index, devices) == (source != "pod"):
