@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.core.metering.accelerators import NVIDIA, vendor_of
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX, GpuNode
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, GPU_REPLICAS_LABEL, GPU_SHARING_LABEL
 from gpucost.core.metering.nodes import describe_node
@@ -54,7 +55,10 @@ def holds_whole_node(facts: Facts, holder: GpuHolder) -> bool:
     others = [other for other in facts.holders if other.node == holder.node and other.name != holder.name]
     devices = {device.key for device in _devices(facts, node)}
     has_labels = any(facts.is_labeled_with_holder(device) for device in _devices(facts, node))
-    return not others and not has_labels and holder.units == device_count(facts, node) == len(devices)
+    count = device_count(facts, node)
+    if count is None and vendor_of(holder.resource) != NVIDIA:
+        count = node.capacity.get(holder.resource)
+    return not others and not has_labels and holder.units == count == len(devices)
 
 
 def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fraction:

@@ -488,6 +488,9 @@ def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
         "amd-device-metrics-exporter": ["kube-amd-gpu"],
         "gaudi-metric-exporter": ["monitoring"],
         "xpumd": ["xpumd"],
+        "kube-dra-exporter": ["monitoring"],
+        "hami-scheduler": ["kube-system"],
+        "hami-vgpu-monitor": ["kube-system"],
     }
 
 
