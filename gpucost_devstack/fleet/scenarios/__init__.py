@@ -3,6 +3,7 @@
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scenarios import (
     energy,
+    inference,
     labels,
     lifetimes,
     mixes,
@@ -22,6 +23,6 @@ def all_scenarios() -> list[Scenario]:
     """All scenarios. Names are unique."""
     modules = (
         sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, partitions, vendors,
-        energy, mixes, processes,
+        energy, inference, mixes, processes,
     )  # fmt: skip
     return [scenario for module in modules for scenario in module.scenarios()]
