@@ -24,6 +24,7 @@ PARTITION_TESTS = (
 FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", "tests/system/test_gpu_fractions.py")
 VENDOR_TESTS = ("tests/system/test_vendors.py",)
 ENERGY_TESTS = ("tests/core/test_energy.py", "tests/system/test_energy.py")
+INFERENCE_TESTS = ("tests/core/test_inference.py", "tests/system/test_inference.py", "tests/functions/test_inference.py")
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -216,4 +217,20 @@ FAULTS = (
     Fault("energy: what was not measured is zero", f"{PACKAGE}/core/pricing/rating.py", "        if pod.energy_joules is None\n", "        if False\n", ENERGY_TESTS),
     Fault("energy: emissions leave out the data center", f"{PACKAGE}/core/pricing/emissions.py", "Fraction(factor * self.pue)", "Fraction(factor)", ENERGY_TESTS),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
+    Fault("inference: a counter that started again is subtracted", f"{PACKAGE}/core/metering/inference.py", 'next_value - value if next_value >= value else next_value', 'next_value - value', INFERENCE_TESTS),
+    Fault("inference: a counter that ran before scraping began starts at zero", f"{PACKAGE}/core/metering/inference.py", '            if first and not self._began(first_time, scrapes):', '            if False:', INFERENCE_TESTS),
+    Fault("inference: a gap at the hour's start is bridged", f"{PACKAGE}/core/metering/inference.py", 'if window.start - before[0] > MAX_EDGE_GAP_MS and first != value:', 'if False:', INFERENCE_TESTS),
+    Fault("inference: a gap at the hour's end is bridged", f"{PACKAGE}/core/metering/inference.py", 'if not self._ended(last_time, scrapes) and (after is None or after[1] != last):', 'if False:', INFERENCE_TESTS),
+    Fault("inference: two jobs that scrape a server count twice", f"{PACKAGE}/core/metering/inference.py", 'series.instance, series.other_labels)', 'series.scrape_target, series.other_labels)', INFERENCE_TESTS),
+    Fault("inference: tokens of pods whose counters are unknown are zero", f"{PACKAGE}/core/metering/inference.py", 'served += [ServedTokens(*name, server, "") for server in servers]', 'served += [ServedTokens(*name, server, "", 0, 0, 0, 0) for server in servers]', INFERENCE_TESTS),
+    Fault("inference: resets within an hour are not seen", f"{PACKAGE}/sources/prometheus/queries.py", ', *resets]', ']', INFERENCE_TESTS),
+    Fault("inference: cached tokens cost as much as others", f"{PACKAGE}/core/inference.py", '+ Fraction(self.cached) * cached', '+ Fraction(self.prompt) * cached', INFERENCE_TESTS),
+    Fault("inference: both sides of a split count prompts", f"{PACKAGE}/core/inference.py", 'if len(of_model) > 1}', 'if len(of_model) > 2}', INFERENCE_TESTS),
+    Fault("inference: workers without counters have no model", f"{PACKAGE}/core/inference.py", '        elif workload in reporting:', '        elif False:', INFERENCE_TESTS),
+    Fault("inference: workers of a LeaderWorkerSet are of no leader", f"{PACKAGE}/core/inference.py", 'if line.workload_kind == "StatefulSet" and leader in served_by_pod:', 'if False:', INFERENCE_TESTS),
+    Fault("inference: the waste of a line stays with its first model", f"{PACKAGE}/core/inference.py", 'costs.effective_usd, costs.waste_usd, costs.unmeasured_usd,', 'costs.effective_usd, costs.unmeasured_usd, costs.waste_usd,', INFERENCE_TESTS),
+    Fault("inference: unit costs include pods with unknown tokens", f"{PACKAGE}/core/inference.py", 'Costs.total(hour.costs for hour in with_tokens)', 'Costs.total(hour.costs for hour in hours) if with_tokens else Costs()', INFERENCE_TESTS),
+    Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
+    Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
+    Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
 )  # fmt: skip
