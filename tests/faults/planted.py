@@ -24,7 +24,11 @@ PARTITION_TESTS = (
 FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", "tests/system/test_gpu_fractions.py")
 VENDOR_TESTS = ("tests/system/test_vendors.py",)
 ENERGY_TESTS = ("tests/core/test_energy.py", "tests/system/test_energy.py")
-INFERENCE_TESTS = ("tests/core/test_inference.py", "tests/system/test_inference.py", "tests/functions/test_inference.py")
+INFERENCE_TESTS = (
+    "tests/core/test_inference.py",
+    "tests/system/test_inference.py",
+    "tests/functions/test_inference.py",
+)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 

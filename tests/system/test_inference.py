@@ -1,6 +1,6 @@
 """Inference servers of the simulated fleet through a real Prometheus, compared with the truth; and what it costs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +11,9 @@ from gpucost_devstack.fleet.inference_servers import KINDS, true_models
 from gpucost_devstack.fleet.scenarios.inference import scenarios
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, near
+from tests.system.limited import limited
+from tests.system.test_economy import attribute, cluster
+from tests.system.timeline import Timeline
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
@@ -64,3 +67,43 @@ def test_models_add_up_to_the_lines(attributed: Hours, name: str, number: int) -
 def test_lines_match_the_truth(attributed: Hours, name: str, number: int) -> None:
     assert_lines(SCENARIOS[name], number, attributed[name, number])
     assert_identity(SCENARIOS[name], number, attributed[name, number])
+
+
+def queries_of(prometheus: Callable[[str], str], timeline: Timeline, more: str = "") -> list[str]:
+    with limited(prometheus(timeline.text()), 10**9) as (url, traffic):
+        attribute(url, more=more)
+    return list(traffic.queries)
+
+
+def test_servers_take_one_more_query_and_none_where_they_are_not_read(prometheus: Callable[[str], str]) -> None:
+    without = queries_of(prometheus, cluster(8))
+    servers = cluster(8)
+    for index in range(8):
+        for metric in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total"):
+            servers.add(metric, value=7, job="s", instance=f"10.1.0.{index}:8000", namespace="team", pod=f"p{index}")
+    assert queries_of(prometheus, servers) == without
+    with_servers = queries_of(prometheus, servers, "inference: {enabled: true}")
+    assert len(with_servers) == len(without) + 1
+
+
+def test_large_answers_are_read_in_parts(prometheus: Callable[[str], str]) -> None:
+    """As other queries: an answer that is too large is divided by the last character of the pod's name."""
+    timeline = cluster(40)
+    for index in range(40):
+        for model in range(8):
+            labels = {"job": "s", "instance": f"10.1.0.{index}:8000", "namespace": "team", "pod": f"p{index}"}
+            for metric in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total"):
+                timeline.add(metric, -65, 30, 0, model_name=f"m{model}", **labels)
+                timeline.add(metric, 30, 125, 9, model_name=f"m{model}", **labels)
+    with limited(prometheus(timeline.text()), 60_000) as (url, traffic):
+        (record,) = attribute(url, more="inference: {enabled: true}")
+    assert sum("vllm" in query for query in traffic.queries) > 1
+    assert sum(row.prompt_tokens or 0 for row in record.models) == 40 * 8 * 9
+
+
+def test_counters_without_a_pod_label_are_a_note(prometheus: Callable[[str], str]) -> None:
+    timeline = cluster(4)
+    timeline.add("vllm:prompt_tokens_total", value=7, job="s", instance="10.1.0.1:8000")
+    (record,) = attribute(prometheus(timeline.text()), more="inference: {enabled: true}")
+    assert record.models == ()
+    assert any("no labels namespace and pod" in note for note in record.notes)
