@@ -3,7 +3,6 @@
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scenarios import (
     energy,
-    inference,
     labels,
     lifetimes,
     mixes,
@@ -23,6 +22,6 @@ def all_scenarios() -> list[Scenario]:
     """All scenarios. Names are unique."""
     modules = (
         sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, partitions, vendors,
-        energy, inference, mixes, processes,
+        energy, mixes, processes,
     )  # fmt: skip
     return [scenario for module in modules for scenario in module.scenarios()]

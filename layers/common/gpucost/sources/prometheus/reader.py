@@ -46,6 +46,8 @@ from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
+SERVERS_PER_QUERY = 50
+"""Pods of inference servers, each with about ten counters."""
 SAMPLES_PER_QUERY = 400_000
 """About 10 MB of response: far below AMP's limit of 50 MB, and little memory."""
 
@@ -517,7 +519,7 @@ class PrometheusReader:
         if rows is None or inference is None:
             return ServerCounters(), []
         table = CounterTable(rows, inference)
-        for names in _chunks(sorted({pod for _, pod in table.partial})):
+        for names in _chunks(sorted({pod for _, pod in table.partial}), SERVERS_PER_QUERY):
             table.add_raw_samples(self._raw_samples_around(self._queries.counters_of_pods(inference, names), hour))
         notes = []
         if table.has_unnamed_pods:
