@@ -185,13 +185,13 @@ def _add_group(
             held = gpu_hours[pod_id]
             row.gpu_hours += ToleratedAmount(held.value * part, held.tolerance + held.value * slack)
             for kind in KINDS:
-                is_known = kind in _METRICS[server.kind] and metric_is_kept(server, kind)
+                is_counted = kind in _METRICS[server.kind] and metric_is_kept(server, kind)
                 if kind != "requests" and not has_tokens:
-                    is_known = False
+                    is_counted = False
                 true = _true_count(server, load, kind, hour) if kind in server.counted_kinds else None
                 share = Fraction(held.value, all_hours) if all_hours else Fraction(1, len(pods))
                 before = row.counts.get(kind, ToleratedAmount(Fraction(0), Fraction(0)))
-                if not is_known or before is None:
+                if not is_counted or before is None:
                     row.counts[kind] = None
                 elif true is None:
                     row.counts[kind] = before

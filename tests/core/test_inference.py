@@ -31,7 +31,7 @@ GAP = 5
 
 def counter(*readings: tuple[float, int], target: str = TARGET) -> CounterSeries:
     """A counter of prompt tokens with (minute, value) readings."""
-    samples = tuple((START + round(minute * MINUTE), Decimal(value)) for minute, value in readings)
+    samples = tuple((START + round(minute * MINUTE), Decimal(count)) for minute, count in readings)
     return CounterSeries("team", "p", "vllm", "m", "prompt", "10.0.0.1:8000", target, frozenset(), None, samples)
 
 
@@ -111,7 +111,7 @@ def test_counter_that_vanishes_while_its_server_is_scraped_has_ended() -> None:
     assert prompt_of((-1, 100), (30, 500), scrapes={59: False}) is None
 
 
-def test_two_jobs_that_scrape_a_server_count_once_and_the_complete_one_counts() -> None:
+def test_two_jobs_that_scrape_a_server_count_once_by_the_complete_series() -> None:
     partial = counter((20, 300), (59, 500), target="a|/10.0.0.1:8000")
     complete = counter((-1, 100), (59.5, 520))
     assert [tokens.prompt for tokens in tokens_of(partial, complete)[0]] == [420]
@@ -144,7 +144,7 @@ def test_costs_go_to_models_by_weighted_tokens() -> None:
     }
 
 
-def test_model_that_was_not_called_gets_nothing_beside_others_and_all_if_alone() -> None:
+def test_model_that_was_not_called_gets_costs_only_if_it_is_alone() -> None:
     busy, idle = ("busy", 100, 10, 0, 1), ("idle", 0, 0, 0, 0)
     assert costs(costs_by_model([line(usd="8")], served("p", busy, idle), InferenceRules()))["idle"] == (0, 0, 0)
     (alone,) = costs_by_model([line(usd="8")], served("p", idle), InferenceRules())
@@ -153,9 +153,9 @@ def test_model_that_was_not_called_gets_nothing_beside_others_and_all_if_alone()
 
 def test_pod_with_unknown_tokens_has_no_model() -> None:
     tokens = [ServedTokens("bu-a", "p", "vllm", ""), *served("q", ("m", 100, 10, 0, 1))]
-    unknown, known = costs_by_model([line(usd="2"), line(pod="q", usd="3")], tokens, InferenceRules())
+    unknown, complete = costs_by_model([line(usd="2"), line(pod="q", usd="3")], tokens, InferenceRules())
     assert (unknown.key.server, unknown.key.model, unknown.prompt_tokens) == ("vllm", "", None)
-    assert (known.key.model, known.costs.allocated_usd) == ("m", amount(3))
+    assert (complete.key.model, complete.costs.allocated_usd) == ("m", amount(3))
 
 
 def test_hour_without_servers_has_no_rows() -> None:
@@ -169,7 +169,7 @@ def test_workers_without_counters_share_the_tokens_of_their_workload() -> None:
     assert (row.costs.allocated_usd, row.prompt_tokens, row.generated_tokens) == (amount(9), 200, 100)
 
 
-def test_workers_of_a_leader_worker_set_belong_to_their_own_leader() -> None:
+def test_workers_of_a_leader_worker_set_belong_to_their_leader() -> None:
     lines = [
         line(pod=pod, usd="3")._replace(workload_kind="StatefulSet", workload=owner)
         for pod, owner in (("llm-0", "llm"), ("llm-0-1", "llm-0"), ("llm-1", "llm"))
@@ -286,7 +286,7 @@ def test_models_add_up_to_the_lines(lines: list[Line], tokens: list[ServedTokens
 
 
 @given(st.lists(lines_with_amounts(), min_size=1, max_size=8), tokens_of_pods)
-def test_tokens_are_kept_as_far_as_they_are_known(lines: list[Line], tokens: list[ServedTokens]) -> None:
+def test_rows_have_all_tokens_of_their_pods(lines: list[Line], tokens: list[ServedTokens]) -> None:
     """Without workloads of several pods, all known tokens are in the rows of their pods."""
     alone = [each._replace(workload=each.pod, workload_kind="Pod") for each in lines]
     rows = costs_by_model(alone, tokens, InferenceRules(prefill_workloads=(), decode_workloads=()))

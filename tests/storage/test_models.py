@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpucost.core.amounts import Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as LENGTH
 from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.usage import ServedTokens
@@ -36,12 +36,12 @@ def publish(ledger: Ledger, hour_record: HourRecord, **more: object) -> None:
     ledger.publish(hour_record, replacing=newest, settings_version=1, now=NOW, **more)  # type: ignore[arg-type]
 
 
-def test_models_are_restated_from_stored_usage_and_earlier_ones_expire(table: DynamoTable) -> None:
+def test_models_are_restated_from_stored_usage_and_replaced_rows_expire(table: DynamoTable) -> None:
     ledger = Ledger(MeteredClient(table.client), table.name)
     usage = replace(meter(observation(devices=(device(),)), MeteringRules()), served=SERVED)
     first = attribute_usage(usage, rules(4))
     publish(ledger, first, usage=usage)
-    (manifest,) = ledger.manifests("c", HOUR, HOUR + ONE_HOUR)
+    (manifest,) = ledger.manifests("c", HOUR, HOUR + LENGTH)
     assert ledger.models_of([manifest]) == {HOUR: first.models}
     assert [row.key.model for row in first.models] == ["a", "b"]
 
@@ -50,15 +50,15 @@ def test_models_are_restated_from_stored_usage_and_earlier_ones_expire(table: Dy
     assert stored.served == SERVED
     restated = attribute_usage(stored, rules(8, weights=TokenWeights(generated=Decimal(1))))
     publish(ledger, restated, reason="a new price and other weights")
-    (newer,) = ledger.manifests("c", HOUR, HOUR + ONE_HOUR)
+    (newer,) = ledger.manifests("c", HOUR, HOUR + LENGTH)
     assert ledger.models_of([newer]) == {HOUR: restated.models}
     total = Costs.total(row.costs for row in restated.models)
     assert total == Costs.total(each.costs() for each in ledger.lines("c", HOUR))
     assert total.allocated_usd == 2 * Costs.total(row.costs for row in first.models).allocated_usd
     ends = {
-        item["sk"]["S"].split("#")[1]: int(item["expires_at"]["N"])
-        for item in table.client.scan(TableName=table.name)["Items"]
-        if item["pk"]["S"] == "C#c#models"
+        scanned["sk"]["S"].split("#")[1]: int(scanned["expires_at"]["N"])
+        for scanned in table.client.scan(TableName=table.name)["Items"]
+        if scanned["pk"]["S"] == "C#c#models"
     }
     assert ends[manifest.run_id] < ends[newer.run_id]
 
@@ -70,7 +70,7 @@ def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
         ServedTokens("bu-a", "p1", "vllm", model, prompt, 1, 0, 1) for model, prompt in (("x", 1), ("y", 1), ("z", 5))
     ]
     publish(ledger, replace(record(lines), models=tuple(costs_by_model(lines, served, InferenceRules()))))
-    manifests = ledger.manifests("demo", record().hour, record().hour + ONE_HOUR)
+    manifests = ledger.manifests("demo", record().hour, record().hour + LENGTH)
     (models,) = ledger.models_of(manifests).values()
     (summary,) = ledger.summaries_of(manifests)
     assert summary.totals is not None
@@ -81,5 +81,7 @@ def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
 def test_hour_without_servers_has_no_item_of_models(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record([line()]))
-    assert not [item for item in table.client.scan(TableName=table.name)["Items"] if "models" in item["pk"]["S"]]
-    assert ledger.models_of(ledger.manifests("demo", record().hour, record().hour + ONE_HOUR)) == {}
+    assert not [
+        scanned for scanned in table.client.scan(TableName=table.name)["Items"] if "models" in scanned["pk"]["S"]
+    ]
+    assert ledger.models_of(ledger.manifests("demo", record().hour, record().hour + LENGTH)) == {}

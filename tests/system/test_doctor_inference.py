@@ -23,7 +23,7 @@ def test_servers_are_named_while_inference_is_off(examined: Examine) -> None:
     assert not [check for check in examined(healthy()).checks if "inference" in check.name]
 
 
-def test_server_with_all_counters_is_found(examined: Examine) -> None:
+def test_server_with_all_counters_has_no_fault(examined: Examine) -> None:
     report = examined(with_counters(*VLLM, REQUESTS), more=ON)
     assert not faults(report)
     check = named(report, "inference: vllm")

@@ -46,8 +46,8 @@ def test_worked_example_of_inference_matches_attribution(tmp_path: Path) -> None
     timeline.device("0.8", exported_pod="chat-0", exported_namespace="team")
     target = {"job": "servers", "instance": "10.1.0.1:8000", "namespace": "team", "pod": "chat-0"}
     for start, end, samples in ((-65, 0, before), (0, 125, after)):
-        for metric, labels, value in samples:
-            timeline.add(metric, start, end, value, **labels, **target)
+        for metric, labels, count in samples:
+            timeline.add(metric, start, end, count, **labels, **target)
     metrics, settings = tmp_path / "metrics.om", tmp_path / "settings.yaml"
     metrics.write_text(timeline.text())
     with running_prometheus(metrics) as url:

@@ -75,7 +75,7 @@ def queries_of(prometheus: Callable[[str], str], timeline: Timeline, more: str =
     return list(traffic.queries)
 
 
-def test_servers_take_one_more_query_and_none_where_they_are_not_read(prometheus: Callable[[str], str]) -> None:
+def test_servers_take_a_query_only_where_they_are_read(prometheus: Callable[[str], str]) -> None:
     without = queries_of(prometheus, cluster(8))
     servers = cluster(8)
     for index in range(8):

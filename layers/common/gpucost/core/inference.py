@@ -142,18 +142,18 @@ def _models_on_both_sides(
 def _group_rows(group: _Group, rules: InferenceRules, split_models: set[tuple[str, str]]) -> Iterable[ModelHour]:
     """Yield the row of each line of a group and of each of its models."""
     servers = {tokens.server for tokens in group.served}
-    known = all(tokens.has_tokens for tokens in group.served)
-    if not group.served or not (known or all(tokens.requests is not None for tokens in group.served)):
+    has_tokens = all(tokens.has_tokens for tokens in group.served)
+    if not group.served or not (has_tokens or all(tokens.requests is not None for tokens in group.served)):
         server = servers.pop() if len(servers) == 1 else ""
         for line in group.lines:
             yield ModelHour(_key(line, server, ""), line.costs())
         return
-    weights = [rules.weights.weigh(tokens) if known else tokens.requests or 0 for tokens in group.served]
+    weights = [rules.weights.weigh(tokens) if has_tokens else tokens.requests or 0 for tokens in group.served]
     if not any(weights):
         weights = [1] * len(weights)  # servers that were not called wait for each of their models
     side = rules.side_of(group.lines[0].workload)
     counts = [
-        _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=known)
+        _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=has_tokens)
         for tokens in group.served
     ]
     hours = [line.allocated_gpu_hours for line in group.lines]
@@ -223,14 +223,14 @@ def _total(hours: Sequence[ModelHour]) -> ModelHour:
     """Add up rows of one key. Cached tokens are unknown if any row's are."""
     if len(hours) == 1:
         return hours[0]
-    counts = (sum_if_known(column) for column in zip(*(hour[2:] for hour in hours), strict=True))
+    counts = (sum_if_complete(column) for column in zip(*(hour[2:] for hour in hours), strict=True))
     return ModelHour(hours[0].key, Costs.total(hour.costs for hour in hours), *counts)
 
 
-def sum_if_known(counts: Sequence[int | None]) -> int | None:
+def sum_if_complete(counts: Sequence[int | None]) -> int | None:
     """Return the sum; None if any count is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    summands = [count for count in counts if count is not None]
+    return sum(summands) if len(summands) == len(counts) else None
 
 
 class ModelSum(NamedTuple):
@@ -255,7 +255,7 @@ class ModelSum(NamedTuple):
         with_tokens = [hour for hour in hours if hour.prompt_tokens is not None]
         with_requests = [hour for hour in hours if hour.requests is not None]
         prompt, generated, cached = (
-            sum_if_known([getattr(hour, name) for hour in with_tokens]) if with_tokens else None
+            sum_if_complete([getattr(hour, name) for hour in with_tokens]) if with_tokens else None
             for name in ("prompt_tokens", "generated_tokens", "cached_tokens")
         )
         return cls(

@@ -161,10 +161,10 @@ def _sort_rows(rows: list[ModelRow], order: Sequence[tuple[str, bool]]) -> list[
             (row.start if name == "start" else row.group[name] if name in row.group else row.figures[name], row)
             for row in rows
         ]
-        known = sorted(
+        sortable = sorted(
             (pair for pair in keyed if pair[0] is not None),
             key=lambda pair: pair[0],  # type: ignore[arg-type, return-value]
             reverse=is_descending,
         )
-        rows = [row for _, row in known] + [row for key, row in keyed if key is None]
+        rows = [row for _, row in sortable] + [row for key, row in keyed if key is None]
     return rows

@@ -298,10 +298,10 @@ class Ledger:
             return {}
         items: dict[datetime, list[Item]] = {}
         partition = keys.partition(manifests[0].cluster, "models")
-        for item in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
-            hour, run = keys.parse_hour_and_run(item)
+        for chunk in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
+            hour, run = keys.parse_hour_and_run(chunk)
             if (hour, run) in runs:
-                items.setdefault(hour, []).append(item)
+                items.setdefault(hour, []).append(chunk)
         models = {
             hour: compressed_documents.unpack(chunks, compressed_documents.read_models)
             for hour, chunks in items.items()

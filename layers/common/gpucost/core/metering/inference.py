@@ -93,7 +93,7 @@ class _PodCounters:
                     return None
                 continue  # of a process that ended before the hour, or began after it
             has_samples = True
-            increase = next((known for known in map(self._increase, group) if known is not None), None)
+            increase = next((increase for increase in map(self._increase, group) if increase is not None), None)
             if increase is None:
                 return None
             kinds = counts.setdefault((group[0].server, group[0].model), {})
@@ -122,7 +122,7 @@ class _PodCounters:
                 self.reason = f"a counter of {series.server} has implausible values"
                 return None
             return Fraction(increase)
-        if not all(value.is_finite() and 0 <= value <= MAX_COUNT for _, value in series.samples):
+        if not all(reading.is_finite() and 0 <= reading <= MAX_COUNT for _, reading in series.samples):
             self.reason = f"a counter of {series.server} has implausible values"
             return None
         samples = sorted(series.samples)
@@ -136,19 +136,19 @@ class _PodCounters:
             if first and not self._began(first_time, scrapes):
                 self.reason = f"its counters of {series.server} were not scraped before, and it ran already"
                 return None
-            value = Decimal(0)
+            reading = Decimal(0)
         else:
-            value = before[1]
-            if window.start - before[0] > MAX_EDGE_GAP_MS and first != value:
+            reading = before[1]
+            if window.start - before[0] > MAX_EDGE_GAP_MS and first != reading:
                 self.reason = f"its counters of {series.server} were not scraped around the hour's start"
                 return None
         if not self._ended(last_time, scrapes) and (after is None or after[1] != last):
             self.reason = f"its counters of {series.server} were not scraped around the hour's end"
             return None
         total = Fraction(0)
-        for _, next_value in inside:
-            total += Fraction(next_value - value if next_value >= value else next_value)
-            value = next_value
+        for _, next_reading in inside:
+            total += Fraction(next_reading - reading if next_reading >= reading else next_reading)
+            reading = next_reading
         return total
 
     def _began(self, first_time: int, scrapes: Mapping[int, bool]) -> bool:

@@ -56,7 +56,7 @@ class CounterTable:
             readings = tuple((time, parse_number(text)) for time, text in samples)
             if metric == "up":
                 results = self._scrapes.setdefault(scrape_target(labels), {})
-                results.update((time, value == 1) for time, value in readings)
+                results.update((time, reading == 1) for time, reading in readings)
             else:
                 self._series.append(self._counter(metric, labels)._replace(samples=readings))
 
@@ -79,6 +79,6 @@ class CounterTable:
             kind,
             labels.get("instance", ""),
             scrape_target(labels),
-            frozenset((name, value) for name, value in labels.items() if name not in ignored),
+            frozenset((name, text) for name, text in labels.items() if name not in ignored),
             increase=None,
         )
