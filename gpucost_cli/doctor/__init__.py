@@ -100,7 +100,8 @@ def examine_cluster(
     try:
         prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
-        counters = metrics_of_servers(settings.inference.all_servers())
+        inference = settings.inference
+        counters = metrics_of_servers(inference.all_servers()) if inference.enabled else ()
         collector = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series, counters)
         facts = collector.collect(now)
     except (ValueError, ArithmeticError) as error:

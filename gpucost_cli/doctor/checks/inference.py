@@ -14,20 +14,11 @@ _KINDS = {
 
 
 def check_inference_servers(context: CheckContext) -> Iterable[Check]:
-    """Check which inference servers' counters are there. Without the section `inference`, none is needed."""
+    """Check which inference servers' counters are there. They are read only if the settings enable it."""
     settings = context.settings.inference
-    seen = [server for server in settings.all_servers() if _present(context, server)]
     if not settings.enabled:
-        if seen:
-            names = ", ".join(server.name for server in seen)
-            yield context.check(
-                "inference servers",
-                _metric(seen[0]),
-                "optional",
-                note=f"{names} count tokens: set inference: {{enabled: true}} to see costs by model",
-                status="not needed",
-            )
         return
+    seen = [server for server in settings.all_servers() if _present(context, server)]
     if not seen:
         fault = Fault(
             "no inference server's counters have series: tokens are unknown",
