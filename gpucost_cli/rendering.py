@@ -261,6 +261,7 @@ def _hour_document(record: HourRecord) -> dict[str, Any]:
         "notes": list(record.notes),
         "currency": record.currency,
         "charges": [charge.figures() for charge in record.charges],
+        **({"models": [model.figures() for model in record.models]} if record.models else {}),
     }
 
 

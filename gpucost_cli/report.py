@@ -46,11 +46,34 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
     Raises:
         As `show_units`.
     """
+    document = _print_or_read_pages("/v1/costs", stack, api, parameters, output_format)
+    if output_format == "table":
+        for part in costs_tables(document):
+            render.print_table(part)
+
+
+def show_models(*, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str) -> None:
+    """Print all pages of `/v1/inference`.
+
+    Raises:
+        As `show_units`.
+    """
+    document = _print_or_read_pages("/v1/inference", stack, api, parameters, output_format)
+    if output_format == "table":
+        for part in models_tables(document):
+            render.print_table(part)
+
+
+def _print_or_read_pages(
+    path: str, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str
+) -> dict[str, Any]:
+    """Print all pages of a report as CSV or JSON, or return them as one document."""
     (url, signed), cursor, rows = _api_address(stack, api), None, []
+    document: dict[str, Any] = {}
     while True:
         page_parameters = {"format": "csv"} if output_format == "csv" else {}
         page_parameters |= {"cursor": cursor} if cursor is not None else {}
-        response = get_from_api(url, "/v1/costs", {**parameters, **page_parameters}, signed=signed)
+        response = get_from_api(url, path, {**parameters, **page_parameters}, signed=signed)
         if output_format == "csv":
             # Every page has the CSV header, which is printed once.
             sys.stdout.write(response.text if cursor is None else response.text.partition("\r\n")[2])
@@ -61,11 +84,10 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
             cursor = document["cursor"]
         if cursor is None:
             break
+    document = {**document, "rows": rows}
     if output_format == "json":
-        sys.stdout.write(dumps({**document, "rows": rows}) + "\n")
-    elif output_format == "table":
-        for part in costs_tables({**document, "rows": rows}):
-            render.print_table(part)
+        sys.stdout.write(dumps(document) + "\n")
+    return document
 
 
 def _api_address(stack: str | None, api: str | None) -> tuple[str, bool]:
@@ -186,6 +208,53 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     energy = render.energy_note(totals)
     energy_notes = [] if energy is None else [energy]
     return [*_default_window_note(document), table, *energy_notes, *_incomplete_note(document)]
+
+
+def models_tables(document: Mapping[str, Any]) -> list[Any]:
+    """Render a response of `/v1/inference` as tables and notes."""
+    totals, currency, hours = document["totals"], document["currency"], complete_hours(document)
+    period = f"{document['start']} to {document['end']}"
+    if totals is None:
+        no_servers = (
+            f"no inference servers from {period}: {hours}. Set inference: {{enabled: true}} in the settings; gpucost "
+            "doctor says which servers count tokens"
+        )
+        return [*_default_window_note(document), no_servers, *_incomplete_note(document)]
+    has_times = document["granularity"] != "total"
+    title = f"{period}, {hours}"
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    for name in (*(["from"] if has_times else []), *document["group_by"]):
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for name in MODEL_COLUMNS:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in document["rows"]:
+        names = [render.printable(name or "(unknown)") for name in row["group"].values()]
+        table.add_row(*([row["start"]] if has_times else []), *names, *_model_cells(row, currency))
+    table.add_section()
+    labels = [""] * (has_times + len(document["group_by"]))
+    table.add_row(*["all", *labels[1:]][: len(labels)], *_model_cells(totals, currency), style="bold")
+    return [*_default_window_note(document), table, *_incomplete_note(document)]
+
+
+MODEL_COLUMNS = (
+    "cost", "serving", "waiting", "prompt tokens", "generated", "per million", "generated, per million", "at full use",
+)  # fmt: skip
+"""Of a million tokens, the last three: prompt and generated; generated; generated, without the cost of waiting."""
+
+
+def _model_cells(row: Mapping[str, Any], currency: str) -> list[str]:
+    costs = ("allocated_usd", "effective_usd", "waste_usd")
+    unit_costs = (
+        "usd_per_million_tokens",
+        "usd_per_million_generated_tokens",
+        "usd_per_million_generated_tokens_at_full_use",
+    )
+    tokens = (row["prompt_tokens"], row["generated_tokens"])
+    return [
+        *(render.money(row[name], currency) for name in costs),
+        *("unknown" if count is None else f"{int(count):,}" for count in tokens),
+        *(render.money(row[name], currency) for name in unit_costs),
+    ]
 
 
 def _default_window_note(document: Mapping[str, Any]) -> list[str]:

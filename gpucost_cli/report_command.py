@@ -1,16 +1,18 @@
 """`gpucost report`: cost reports of a deployment's API in a terminal."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_hour, format_timestamp
-from gpucost.core.query.dimensions import DIMENSIONS
+from gpucost.core.query.dimensions import DIMENSIONS, MODEL_DIMENSIONS
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import STACK_HELP, HourOption
 
 FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
+MODEL_FILTERS = tuple(name for name in MODEL_DIMENSIONS if name != "cluster")
 
 
 @click.command()
@@ -39,6 +41,8 @@ FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
 @click.option("--filter", "filters", multiple=True, metavar="DIMENSION=VALUES",
               help="namespace=a,b or workload=train-* or zone=!x. May be repeated for other dimensions.")  # fmt: skip
 @click.option("--cluster", help="Only these clusters.")
+@click.option("--inference", "is_inference", is_flag=True,
+              help="Costs and tokens of models that inference servers serve.")  # fmt: skip
 @click.option("--idle", type=click.Choice(["hidden", "separate", "shared-by-allocation", "shared-evenly"]),
               help="How to report idle costs.")  # fmt: skip
 @click.option("--sort", help="Comma-separated figures, with - for descending order: -waste_usd.")
@@ -61,6 +65,7 @@ def report(
     granularity: str | None,
     filters: tuple[str, ...],
     cluster: str | None,
+    is_inference: bool,
     idle: str | None,
     sort: str | None,
     form: str,
@@ -70,6 +75,7 @@ def report(
     \b
     Example:
       gpucost report --stack gpucost --window 7d --group-by namespace,workload
+      gpucost report --stack gpucost --window 7d --inference
     """
     from gpucost_cli import report as reports
 
@@ -84,9 +90,15 @@ def report(
         "granularity": granularity,
         "idle": idle,
         "sort": sort,
-        **_filter_parameters(filters),
+        **_filter_parameters(filters, MODEL_FILTERS if is_inference else FILTERS),
     }
     sent_options = {name: value for name, value in options.items() if value is not None}
+    if is_inference:
+        if idle is not None:
+            raise InvalidInputError("--idle is not available with --inference. Idle costs belong to no model")
+        models = {"granularity": "total", "group_by": "model", **sent_options}
+        reports.show_models(stack=stack, api=api, parameters={**parameters, **models}, output_format=form)
+        return
     if not sent_options and form != "csv":
         reports.show_units(stack=stack, api=api, parameters=parameters, output_format=form)
         return
@@ -109,12 +121,12 @@ def _period_parameters(
     return {"start": format_timestamp(start or last - timedelta(days=1)), "end": format_timestamp(last)}
 
 
-def _filter_parameters(texts: tuple[str, ...]) -> dict[str, str]:
+def _filter_parameters(texts: tuple[str, ...], dimensions: Sequence[str]) -> dict[str, str]:
     filters: dict[str, str] = {}
     for text in texts:
         name, equals, values = text.partition("=")
-        if not equals or name not in FILTERS:
-            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. Dimensions: {', '.join(FILTERS)}")
+        if not equals or name not in dimensions:
+            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. Dimensions: {', '.join(dimensions)}")
         if name in filters:
             raise InvalidInputError(f"--filter {name} is passed twice. Pass it once, with comma-separated values")
         filters[name] = values

@@ -11,6 +11,7 @@ from authoring.reference.markdown import code, page, table
 from authoring.reference.template import alarms_of, metric_of, runbook_section
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS, ACCELERATORS
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
+from gpucost.core.metering.inference_servers import INFERENCE_SERVERS
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.runtime.observability import METRICS_NAMESPACE
 from gpucost.settings_document import parse_settings
@@ -88,6 +89,11 @@ def metrics_page() -> str:
          signal.exporter_versions)
         for signal in (*SIGNALS.values(), *ACCELERATOR_SIGNALS)
     ]  # fmt: skip
+    counters = [
+        (code(metric), server.name, kind, code(server.model_label) if server.model_label else "")
+        for server in INFERENCE_SERVERS
+        for kind, metric in server.counters.items()
+    ]
     others = [(code(name), (metrics_source_of(name) or "").replace("_", "-")) for name in sorted(other_metrics_read())]
     return page(
         "Metrics",
@@ -104,6 +110,9 @@ def metrics_page() -> str:
         "### Energy of GPUs",
         "The [energy](../explanation/energy.md) of a GPU is that of its counter; of its power, if it has no counter.",
         table(("Metric", "Value"), ENERGY),
+        "### Inference servers",
+        "Read only with `inference: {enabled: true}` in the settings ([inference](../explanation/inference.md)).",
+        table(("Metric", "Server", "Counts", "Label of the model"), counters),
         "### Recommendations and dashboards",
         "Attribution does not need these. Recommendations and Grafana dashboards read them.",
         table(("Metric", "Source"), others),

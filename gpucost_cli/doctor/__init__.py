@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from gpucost.core.errors import CredentialsError, GpuCostError
+from gpucost.core.metering.inference_servers import metrics_of_servers
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, CoreSettings, PrometheusSettings
 from gpucost.sources.prometheus.client import PrometheusClient
@@ -99,7 +100,10 @@ def examine_cluster(
     try:
         prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
-        facts = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series).collect(now)
+        inference = settings.inference
+        counters = metrics_of_servers(inference.all_servers()) if inference.enabled else ()
+        collector = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series, counters)
+        facts = collector.collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
         return ClusterReport(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])

@@ -40,6 +40,7 @@ class FactsCollector:
         required_labels: labels of namespaces and pods that the settings need.
         ranks: signals that attribution would read, best first.
         trusted_series: label matchers of each metrics source's trusted series.
+        inference_metrics: counters of inference servers.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class FactsCollector:
         required_labels: RequiredLabels,
         ranks: Sequence[Sequence[signals.Signal]],
         trusted_series: TrustedSeries | None = None,
+        inference_metrics: Sequence[str] = (),
     ) -> None:
         self._client = client
         self._queries = DoctorQueries(selector, trusted_series or TrustedSeries())
         self._selector = selector
         self._required_labels = required_labels
         self._ranks = ranks
+        self._inference_metrics = inference_metrics
 
     def collect(self, now: datetime) -> Facts:
         """Collect the facts since the start of the last full hour.
@@ -65,7 +68,9 @@ class FactsCollector:
         start = floor_hour(now) - HOUR
         first = now - STEP * ((now - start) // STEP)
         counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
-        count_query = self._queries.device_counts([*signals.all_signal_names(), *signals.ENERGY_METRICS])
+        count_query = self._queries.device_counts(
+            [*signals.all_signal_names(), *signals.ENERGY_METRICS, *self._inference_metrics]
+        )
         device_counts = self._client.query_range(count_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)

@@ -122,18 +122,22 @@ def karpenter_pattern() -> str:
     return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE_NODES, karpenter_disruption.ALLOWED_DISRUPTIONS}))
 
 
-def remote_write_pattern(patterns: Mapping[str, str]) -> str:
+def remote_write_pattern(patterns: Mapping[str, str], inference_metrics: Iterable[str] = ()) -> str:
     """Return the regular expression over `job;__name__;resource;phase;node` that keeps the series of several jobs.
 
     Args:
         patterns: of each job, as the other functions return them, over the metric's name; for kube-state-metrics over
             `__name__;resource;phase;node`.
+        inference_metrics: counters of inference servers, which any job may scrape.
     """
     parts = [
         f"{job};({pattern})" if job == KUBE_STATE_METRICS else f"{job};({pattern});.*"
         for job, pattern in patterns.items()
     ]
-    return "|".join([*parts, f"({'|'.join(patterns)});up;.*"])
+    names = [*inference_metrics]
+    jobs = "[^;]*" if names else f"({'|'.join(patterns)})"  # `up` shows that a server was scraped
+    of_servers = [f"[^;]*;({_alternation(names)});.*"] if names else []
+    return "|".join([*parts, *of_servers, f"{jobs};up;.*"])
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:

@@ -8,6 +8,7 @@ import yaml
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.accelerators import ACCELERATORS
+from gpucost.core.metering.inference_servers import metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
@@ -116,7 +117,10 @@ def existing_cluster_values(
             "gpus": patterns["dcgm-exporter"],
             "by_job": patterns,
             "karpenter": series.karpenter_pattern(),
-            "remote_write": series.remote_write_pattern(patterns),
+            "remote_write": series.remote_write_pattern(
+                patterns,
+                metrics_of_servers(settings.inference.all_servers()) if settings.inference.enabled else (),
+            ),
             "families": series.kube_state_metrics_families(required, dashboards=dashboards),
             "counters": series.dcgm_counters(settings.utilization.signal),
         },

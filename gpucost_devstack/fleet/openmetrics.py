@@ -9,6 +9,7 @@ from gpucost_devstack.fleet import (
     claim_collector,
     dcgm_exporter,
     hami,
+    inference_servers,
     karpenter,
     kube_state_metrics,
     neuron_monitor,
@@ -73,6 +74,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     yield from accelerator_exporters.series(scenario)
     yield from karpenter.series(scenario)
     yield from claim_collector.series(scenario)
+    yield from inference_servers.series(scenario)
     targets = [instance.scraping for instance in scenario.ksm]
     targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]
     targets += claim_collector.targets(scenario)

@@ -290,6 +290,46 @@ class AcceleratorExporter:
 
 
 @dataclass(frozen=True)
+class ModelLoad:
+    """What a server processes for one model."""
+
+    model: str
+    steps: Sequence[tuple[Minutes, Mapping[str, int]]]
+    """Steps of (from minute, tokens or requests per minute by kind): `prompt`, `generated`, `cached`, `requests`."""
+
+
+@dataclass(frozen=True)
+class InferenceServer:
+    """An inference server in a pod."""
+
+    pod: Pod
+    kind: str
+    """`vllm`, `sglang`, `tgi`, `nim` or `triton`."""
+    loads: Sequence[ModelLoad]
+    port: int = 8000
+    processes: Sequence[Interval] = (FOREVER,)
+    """When its processes answer. The counters of each begin at 0."""
+    scraping: Scraping = field(default_factory=lambda: Scraping("", ""))
+    jobs: Mapping[str, int] = field(default_factory=lambda: {"servers": 0})
+    """The jobs that scrape it, each with its offset in seconds."""
+    scraped_from: Minutes = FOREVER[0]
+    missing_kinds: Sequence[str] = ()
+    """Kinds of counters that are not stored."""
+    namespace_label: str = "namespace"
+    pod_label: str = "pod"
+    counted_kinds: Sequence[str] = ("prompt", "generated", "cached", "requests")
+    """The truth: what of it counts, where two sides of a split count the same tokens."""
+    unknown_hours: Sequence[int] = ()
+    """The truth: the hours whose tokens cannot be known."""
+    tolerance_of_split: Fraction = Fraction(0)
+    """How much the split of costs between models may be off, where tokens are lost between scrapes."""
+
+    def process_at(self, minute: Minutes) -> Interval | None:
+        """The process that answers at a time."""
+        return next((process for process in self.processes if process[0] <= minute < process[1]), None)
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A cluster during an interval."""
 
@@ -302,6 +342,9 @@ class Scenario:
     hami: Hami | None = None
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
+    servers: Sequence[InferenceServer] = ()
+    server_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The truth: the names of pods that are one server, by any name."""
     accelerators: AcceleratorExporter | None = field(default_factory=AcceleratorExporter)
     """The exporters of other vendors; None if they are missing."""
     start: Minutes = -70

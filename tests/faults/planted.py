@@ -29,6 +29,11 @@ FRACTION_TESTS = ("tests/core/test_gpu_fractions.py", FLEET, "-k",
 VENDOR_TESTS = ("tests/system/test_vendors.py", FLEET, "-k", "vendor or amd or gaudi or intel")
 ENERGY_TESTS = ("tests/core/test_energy.py", "tests/system/test_energy.py", FLEET, "-k", "test_energy.py or energy-")
 DOCTOR_TESTS = ("tests/system/test_doctor_utilization.py",)
+INFERENCE_TESTS = (
+    "tests/core/test_inference.py",
+    "tests/system/test_inference.py",
+    "tests/functions/test_inference.py",
+)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -226,4 +231,20 @@ FAULTS = (
     Fault("doctor: the jobs of HAMi are not listed", "gpucost_cli/doctor/checks/jobs.py", "KUBE_DRA_EXPORTER.devices, *VGPU_METRIC_NAMES,", "KUBE_DRA_EXPORTER.devices,", ("tests/manifests/test_other_exporters.py",)),
     Fault("series of HAMi are selected by the job of another source", f"{PACKAGE}/sources/prometheus/metrics_sources.py", '("hami_container_", "hami_vgpu_monitor")', '("hami_container_", "hami_scheduler")', ("tests/manifests/test_other_exporters.py",)),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
+    Fault("inference: a counter that started again is subtracted", f"{PACKAGE}/core/metering/inference.py", 'next_reading - reading if next_reading >= reading else next_reading', 'next_reading - reading', INFERENCE_TESTS),
+    Fault("inference: a counter that ran before scraping began starts at zero", f"{PACKAGE}/core/metering/inference.py", '            if first and not self._began(first_time, scrapes):', '            if False:', INFERENCE_TESTS),
+    Fault("inference: a gap at the hour's start is bridged", f"{PACKAGE}/core/metering/inference.py", 'if window.start - before[0] > MAX_EDGE_GAP_MS and first != reading:', 'if False:', INFERENCE_TESTS),
+    Fault("inference: a gap at the hour's end is bridged", f"{PACKAGE}/core/metering/inference.py", 'if not self._ended(last_time, scrapes) and (after is None or after[1] != last):', 'if False:', INFERENCE_TESTS),
+    Fault("inference: two jobs that scrape a server count twice", f"{PACKAGE}/core/metering/inference.py", 'series.instance, series.other_labels)', 'series.scrape_target, series.other_labels)', INFERENCE_TESTS),
+    Fault("inference: tokens of pods whose counters are unknown are zero", f"{PACKAGE}/core/metering/inference.py", 'served += [ServedTokens(*name, server, "") for server in servers]', 'served += [ServedTokens(*name, server, "", 0, 0, 0, 0) for server in servers]', INFERENCE_TESTS),
+    Fault("inference: resets within an hour are not seen", f"{PACKAGE}/sources/prometheus/queries.py", ', *resets]', ']', INFERENCE_TESTS),
+    Fault("inference: cached tokens cost as much as others", f"{PACKAGE}/core/inference.py", '+ Fraction(self.cached) * cached', '+ Fraction(self.prompt) * cached', INFERENCE_TESTS),
+    Fault("inference: both sides of a split count prompts", f"{PACKAGE}/core/inference.py", 'if len(of_model) > 1}', 'if len(of_model) > 2}', INFERENCE_TESTS),
+    Fault("inference: workers without counters have no model", f"{PACKAGE}/core/inference.py", '        elif workload in reporting:', '        elif False:', INFERENCE_TESTS),
+    Fault("inference: workers of a LeaderWorkerSet are of no leader", f"{PACKAGE}/core/inference.py", 'if line.workload_kind == "StatefulSet" and leader in served_by_pod:', 'if False:', INFERENCE_TESTS),
+    Fault("inference: the waste of a line stays with its first model", f"{PACKAGE}/core/inference.py", 'costs.effective_usd, costs.waste_usd, costs.unmeasured_usd,', 'costs.effective_usd, costs.unmeasured_usd, costs.waste_usd,', INFERENCE_TESTS),
+    Fault("inference: unit costs include pods with unknown tokens", f"{PACKAGE}/core/inference.py", 'Costs.total(hour.costs for hour in with_tokens)', 'Costs.total(hour.costs for hour in hours) if with_tokens else Costs()', INFERENCE_TESTS),
+    Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
+    Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
+    Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
 )  # fmt: skip

@@ -8,6 +8,8 @@ from decimal import Decimal
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.core.inference import InferenceRules, costs_by_model
+from gpucost.core.metering.usage import ServedTokens
 from gpucost.features.alerting.model import Notification, Subject
 from gpucost.runtime.json_text import fixed_point_text
 from tests.records import line, record
@@ -144,7 +146,14 @@ class DistinctFleet:
             for pod_line in lines
         )  # fmt: skip
         charge = ClusterCharge("unused-savings-plan", f"sp{self._tag()}", self._usd())
-        return replace(hour_record, totals=Totals(costs, capacity), nodes=nodes, charges=(charge,))
+        served = [
+            ServedTokens(
+                held.namespace, held.pod, "vllm", f"model-{held.pod}", self._usd(), self._usd(), 0, self._usd()
+            )
+            for held in lines
+        ]
+        models = tuple(costs_by_model(lines, served, InferenceRules()))
+        return replace(hour_record, totals=Totals(costs, capacity), nodes=nodes, charges=(charge,), models=models)
 
 
 def _names(held: Line) -> set[str]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, split
 from gpucost.core.costs_by_key import CostsByKey
-from gpucost.core.hour_record import ClusterCharge, Coverage, Line, NodeHour, Status
+from gpucost.core.hour_record import ClusterCharge, Coverage, Line, ModelHour, NodeHour, Status
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
 from gpucost.core.rollups import FactKey, days_with_hours, sum_day
@@ -96,6 +96,10 @@ class InMemoryHours:
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """The nodes below have no pods."""
         return []
+
+    def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
+        """No pod is an inference server."""
+        return {}
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """A node with a price, a node without one, and an unused commitment."""

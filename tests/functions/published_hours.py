@@ -15,7 +15,9 @@ from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
+from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.metering.usage import ServedTokens
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
@@ -93,8 +95,20 @@ def hours() -> list[HourRecord]:
         if hour < 24:
             lines.append(workload_line(hour, "=w", "job", "1", "1", labels={}))
         records.append(cluster_hour("east", hour, lines, twins=hour == 72))
-    west = [cluster_hour("west", hour, [workload_line(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
+    west = [
+        serving_hour(cluster_hour("west", hour, [workload_line(hour, "research", "serve", "2", "0.5")]))
+        for hour in (0, 28, 73)
+    ]
     return [*records, *west, *partly_priced(), *in_yen_and_dollars()]
+
+
+def serving_hour(hour_record: HourRecord) -> HourRecord:
+    """An hour in which the pod of the first line served a model 300,000 prompt and 40,000 generated tokens, and an
+    adapter the same again. No other pod is a server.
+    """
+    name = hour_record.lines[0].namespace, hour_record.lines[0].pod
+    served = [ServedTokens(*name, "vllm", model, 300_000, 40_000, 0, 500) for model in ("llama", "llama-sql")]
+    return replace(hour_record, models=tuple(costs_by_model(hour_record.lines, served, InferenceRules())))
 
 
 def partly_priced() -> list[HourRecord]:

@@ -55,6 +55,7 @@ access:
 """
 MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/costs": ("bu", DAY),
+    "/v1/inference": ("bu", DAY),
     "/v1/business-units": ("bu", DAY),
     "/v1/business-units/{name}": ("bu", DAY),
     "/v1/business-units/{name}/workloads": ("bu", DAY),

@@ -106,6 +106,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/inference": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Costs and tokens by model */
+        get: operations["inference"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/hours": {
         parameters: {
             query?: never;
@@ -1913,6 +1930,62 @@ export interface components {
             cost_usd?: number | null;
         };
         /**
+         * InferenceResponse
+         * @description GET /v1/inference. Hours in which no inference server was seen add nothing.
+         */
+        InferenceResponse: {
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /**
+             * End
+             * Format: date-time
+             */
+            end: string;
+            /**
+             * Default Window
+             * @description 24h if the request had no start, end or window: the period is the last 24 ended hours. Null otherwise
+             */
+            default_window: "24h" | null;
+            /**
+             * Granularity
+             * @enum {string}
+             */
+            granularity: "hour" | "day" | "week" | "month" | "total";
+            /** Group By */
+            group_by: string[];
+            /**
+             * Currency
+             * @description Currency of every amount, also of fields named `_usd`
+             * @example USD
+             */
+            currency: string;
+            /** Rows */
+            rows: components["schemas"]["ModelRowModel"][];
+            /**
+             * Row Count
+             * @description Number of rows on all pages
+             */
+            row_count: number;
+            /** @description Sums over the period; null if no hour has inference servers */
+            totals: components["schemas"]["ModelFigures"] | null;
+            /** @description What the filters exclude. The rows of all pages and this add up to the totals */
+            filtered_out: components["schemas"]["ModelFigures"] | null;
+            coverage: components["schemas"]["PeriodCoverageModel"];
+            /**
+             * Hours With Servers
+             * @description Cluster-hours in which inference servers were seen
+             */
+            hours_with_servers: number;
+            /**
+             * Cursor
+             * @description Pass it as the parameter `cursor` to get the next page; null on the last page
+             */
+            cursor: string | null;
+        };
+        /**
          * LineRowModel
          * @description One pod and one GPU resource in one hour.
          *
@@ -2118,6 +2191,328 @@ export interface components {
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page
              */
             cursor: string | null;
+        };
+        /**
+         * ModelFigures
+         * @description Costs and tokens. effective_usd is the cost of serving, waste_usd the cost of waiting.
+         *
+         *     Unit costs are null without tokens, requests or a price.
+         */
+        ModelFigures: {
+            /**
+             * Allocated Gpu Hours
+             * @description GPU-hours allocated to pods
+             * @example 5.142857142857
+             */
+            allocated_gpu_hours: number;
+            /**
+             * Effective Gpu Hours
+             * @description Allocated GPU-hours × utilization, where utilization was measured
+             */
+            effective_gpu_hours: number;
+            /**
+             * Allocated Usd
+             * @description Cost of the allocated GPU-hours
+             * @example 61.714285714286
+             */
+            allocated_usd: number | null;
+            /**
+             * Effective Usd
+             * @description Part of the allocated cost that was used
+             */
+            effective_usd: number | null;
+            /**
+             * Waste Usd
+             * @description Part of the allocated cost that was measured and not used
+             */
+            waste_usd: number | null;
+            /**
+             * Unmeasured Usd
+             * @description Part of the allocated cost without a utilization measurement
+             */
+            unmeasured_usd: number | null;
+            /**
+             * Unmeasured Gpu Hours
+             * @description Allocated GPU-hours without a utilization measurement
+             */
+            unmeasured_gpu_hours: number;
+            /**
+             * Unpriced Gpu Hours
+             * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
+             */
+            unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
+            /**
+             * Prompt Tokens
+             * @description Including those from a cache; null if unknown
+             * @example 360000
+             */
+            prompt_tokens: number | null;
+            /**
+             * Generated Tokens
+             * @description Null if unknown
+             * @example 72000
+             */
+            generated_tokens: number | null;
+            /**
+             * Cached Tokens
+             * @description Prompt tokens from a cache; null if unknown
+             * @example 108000
+             */
+            cached_tokens: number | null;
+            /**
+             * Requests
+             * @description Null if unknown
+             * @example 720
+             */
+            requests: number | null;
+            /**
+             * Unknown Tokens Usd
+             * @description The part of allocated_usd of pods whose tokens are unknown. Unit costs leave it out
+             */
+            unknown_tokens_usd: number | null;
+            /**
+             * Usd Per Million Tokens
+             * @description Allocated cost of 1,000,000 prompt and generated tokens, as it was
+             */
+            usd_per_million_tokens: number | null;
+            /**
+             * Usd Per Million Prompt Tokens
+             * @description Of prompt tokens that are not from a cache, by the weights of the settings
+             */
+            usd_per_million_prompt_tokens: number | null;
+            /**
+             * Usd Per Million Generated Tokens
+             * @description Of generated tokens, by the weights of the settings
+             */
+            usd_per_million_generated_tokens: number | null;
+            /**
+             * Usd Per Million Cached Tokens
+             * @description Of prompt tokens from a cache; null if the server does not count them
+             */
+            usd_per_million_cached_tokens: number | null;
+            /**
+             * Usd Per Request
+             * @description Allocated cost of a request, as it was
+             */
+            usd_per_request: number | null;
+            /**
+             * Usd Per Million Tokens At Full Use
+             * @description Without the cost of GPUs that waited: what it would be at full use
+             */
+            usd_per_million_tokens_at_full_use: number | null;
+            /** Usd Per Million Prompt Tokens At Full Use */
+            usd_per_million_prompt_tokens_at_full_use: number | null;
+            /** Usd Per Million Generated Tokens At Full Use */
+            usd_per_million_generated_tokens_at_full_use: number | null;
+            /** Usd Per Million Cached Tokens At Full Use */
+            usd_per_million_cached_tokens_at_full_use: number | null;
+            /** Usd Per Request At Full Use */
+            usd_per_request_at_full_use: number | null;
+            /**
+             * Tokens Per Gpu Second
+             * @description Prompt and generated tokens ÷ allocated GPU-seconds
+             */
+            tokens_per_gpu_second: number | null;
+            /**
+             * Tokens Per Kwh
+             * @description Prompt and generated tokens ÷ energy of the GPUs; null if it was not measured
+             */
+            tokens_per_kwh: number | null;
+        };
+        /**
+         * ModelRowModel
+         * @description One group's figures in one period.
+         */
+        ModelRowModel: {
+            /**
+             * Allocated Gpu Hours
+             * @description GPU-hours allocated to pods
+             * @example 5.142857142857
+             */
+            allocated_gpu_hours: number;
+            /**
+             * Effective Gpu Hours
+             * @description Allocated GPU-hours × utilization, where utilization was measured
+             */
+            effective_gpu_hours: number;
+            /**
+             * Allocated Usd
+             * @description Cost of the allocated GPU-hours
+             * @example 61.714285714286
+             */
+            allocated_usd: number | null;
+            /**
+             * Effective Usd
+             * @description Part of the allocated cost that was used
+             */
+            effective_usd: number | null;
+            /**
+             * Waste Usd
+             * @description Part of the allocated cost that was measured and not used
+             */
+            waste_usd: number | null;
+            /**
+             * Unmeasured Usd
+             * @description Part of the allocated cost without a utilization measurement
+             */
+            unmeasured_usd: number | null;
+            /**
+             * Unmeasured Gpu Hours
+             * @description Allocated GPU-hours without a utilization measurement
+             */
+            unmeasured_gpu_hours: number;
+            /**
+             * Unpriced Gpu Hours
+             * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
+             */
+            unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
+            /**
+             * Prompt Tokens
+             * @description Including those from a cache; null if unknown
+             * @example 360000
+             */
+            prompt_tokens: number | null;
+            /**
+             * Generated Tokens
+             * @description Null if unknown
+             * @example 72000
+             */
+            generated_tokens: number | null;
+            /**
+             * Cached Tokens
+             * @description Prompt tokens from a cache; null if unknown
+             * @example 108000
+             */
+            cached_tokens: number | null;
+            /**
+             * Requests
+             * @description Null if unknown
+             * @example 720
+             */
+            requests: number | null;
+            /**
+             * Unknown Tokens Usd
+             * @description The part of allocated_usd of pods whose tokens are unknown. Unit costs leave it out
+             */
+            unknown_tokens_usd: number | null;
+            /**
+             * Usd Per Million Tokens
+             * @description Allocated cost of 1,000,000 prompt and generated tokens, as it was
+             */
+            usd_per_million_tokens: number | null;
+            /**
+             * Usd Per Million Prompt Tokens
+             * @description Of prompt tokens that are not from a cache, by the weights of the settings
+             */
+            usd_per_million_prompt_tokens: number | null;
+            /**
+             * Usd Per Million Generated Tokens
+             * @description Of generated tokens, by the weights of the settings
+             */
+            usd_per_million_generated_tokens: number | null;
+            /**
+             * Usd Per Million Cached Tokens
+             * @description Of prompt tokens from a cache; null if the server does not count them
+             */
+            usd_per_million_cached_tokens: number | null;
+            /**
+             * Usd Per Request
+             * @description Allocated cost of a request, as it was
+             */
+            usd_per_request: number | null;
+            /**
+             * Usd Per Million Tokens At Full Use
+             * @description Without the cost of GPUs that waited: what it would be at full use
+             */
+            usd_per_million_tokens_at_full_use: number | null;
+            /** Usd Per Million Prompt Tokens At Full Use */
+            usd_per_million_prompt_tokens_at_full_use: number | null;
+            /** Usd Per Million Generated Tokens At Full Use */
+            usd_per_million_generated_tokens_at_full_use: number | null;
+            /** Usd Per Million Cached Tokens At Full Use */
+            usd_per_million_cached_tokens_at_full_use: number | null;
+            /** Usd Per Request At Full Use */
+            usd_per_request_at_full_use: number | null;
+            /**
+             * Tokens Per Gpu Second
+             * @description Prompt and generated tokens ÷ allocated GPU-seconds
+             */
+            tokens_per_gpu_second: number | null;
+            /**
+             * Tokens Per Kwh
+             * @description Prompt and generated tokens ÷ energy of the GPUs; null if it was not measured
+             */
+            tokens_per_kwh: number | null;
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /**
+             * End
+             * Format: date-time
+             */
+            end: string;
+            /**
+             * Group
+             * @description Dimension → name, for the dimensions of group_by; null for pods without an inference server, and for the model of pods whose tokens are unknown
+             * @example {
+             *       "model": "meta-llama/Llama-3.1-8B-Instruct"
+             *     }
+             */
+            group: {
+                [key: string]: string | null;
+            };
         };
         /**
          * NodePoolRow
@@ -4140,6 +4535,108 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WasteResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    inference: {
+        parameters: {
+            query?: {
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
+                start?: string | null;
+                /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
+                end?: string | null;
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                window?: string | null;
+                /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
+                granularity?: "hour" | "day" | "week" | "month" | "total";
+                /** @description Comma-separated dimensions: cluster, business_unit, namespace, workload_kind, workload, gpu_model, server, model. Default: one row per period */
+                group_by?: string;
+                /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                cluster?: string | null;
+                /** @description Only rows of these business units: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                business_unit?: string | null;
+                /** @description Only rows of these namespaces: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                namespace?: string | null;
+                /** @description Only rows of these workload kinds: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                workload_kind?: string | null;
+                /** @description Only rows of these workloads: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                workload?: string | null;
+                /** @description Only rows of these GPU models: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                gpu_model?: string | null;
+                /** @description Only rows of these inference servers: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                server?: string | null;
+                /** @description Only rows of these models: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                model?: string | null;
+                /** @description Comma-separated figures, dimensions of group_by, or start; a leading - for descending order. Unknown figures come last */
+                sort?: string;
+                /** @description Maximum number of rows per page */
+                limit?: number;
+                /** @description Cursor from the previous page. Send it with the same parameters */
+                cursor?: string | null;
+                /** @description csv downloads the rows only. jsonl has one JSON object per line: first the response without rows, then each row. Both return the next page's cursor in the header X-Next-Cursor */
+                format?: "json" | "csv" | "jsonl";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InferenceResponse"];
+                    "text/csv": string;
+                    "application/jsonl": string;
                 };
             };
             /** @description A parameter is wrong. The problem document names it and says what is allowed */

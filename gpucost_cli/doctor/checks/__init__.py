@@ -5,6 +5,7 @@ from gpucost_cli.doctor.checks import (
     allocation_metrics,
     devices,
     gpu_fractions,
+    inference,
     jobs,
     nodes,
     signals,
@@ -46,6 +47,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     gpu_fractions.check_vgpus,
     gpu_fractions.check_reservations,
     accelerators.check_accelerators,
+    inference.check_inference_servers,
 )
 
 

@@ -15,6 +15,7 @@ from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.dashboard_page import DashboardPage, SignIn, accepts_any_parameter, add_page_routes
 from gpucost.api.fleet_and_line_routes import add_fleet_and_line_routes
 from gpucost.api.hour_and_node_routes import add_hour_and_node_routes
+from gpucost.api.inference_routes import add_inference_routes
 from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
 from gpucost.api.price_routes import add_price_routes
 from gpucost.core.errors import ParameterError
@@ -95,6 +96,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     app.use(middlewares=[authorize(services.access), reject_unknown_parameters, pause_garbage_collector])
     add_problem_handlers(app)
     add_cost_routes(app, services.reports)
+    add_inference_routes(app, services.reports)
     add_hour_and_node_routes(app, services.reports)
     add_fleet_and_line_routes(app, services.reports)
     add_pool_and_quota_routes(app, services.limits)

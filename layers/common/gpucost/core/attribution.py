@@ -8,6 +8,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 
 from gpucost.core.hour_record import HourRecord
+from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
@@ -123,6 +124,8 @@ class AttributionRules:
     min_utilization_coverage: Decimal = Decimal(0)
     emissions: Emissions | None = None
     """The emission factors; None if emissions are not computed."""
+    inference: InferenceRules = field(default_factory=InferenceRules)
+    """How costs go to the models that inference servers serve."""
 
 
 def attribute_usage(usage: Usage, rules: AttributionRules) -> HourRecord:
@@ -155,7 +158,9 @@ def _rated_record(usage: Usage, rules: AttributionRules) -> HourRecord:
     if record.totals is None or not record.totals.are_plausible():
         return _implausible_record(usage, record.notes)
     policies = {unit.name: unit.distribute for unit in units if unit.distribute}
-    return replace(record, lines=tuple(distribute_lines(record.lines, policies)))
+    lines = tuple(distribute_lines(record.lines, policies))
+    models = tuple(costs_by_model(lines, usage.served, rules.inference)) if usage.served else ()
+    return replace(record, lines=lines, models=models)
 
 
 def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:

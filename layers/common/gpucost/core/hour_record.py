@@ -168,6 +168,37 @@ class ClusterCharge:
         return asdict(self) | {"amount": to_decimal(self.amount), "gpu_hours": gpu_hours}
 
 
+class ModelKey(NamedTuple):
+    """What the costs of a model are summed by."""
+
+    business_unit: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    gpu_model: str
+    server: str
+    """The inference server; "" for pods without one."""
+    model: str
+    """"" where it is unknown, or which part of the pods' costs is for which model."""
+
+
+class ModelHour(NamedTuple):
+    """The costs and tokens of one model of one workload in one hour. None is unknown, never zero."""
+
+    key: ModelKey
+    costs: Costs
+    prompt_tokens: int | None = None
+    """With the cached ones."""
+    generated_tokens: int | None = None
+    cached_tokens: int | None = None
+    requests: int | None = None
+
+    def figures(self) -> dict[str, Any]:
+        """Return the fields as published, with amounts as decimals; an unknown model or server is None."""
+        names = self.key._asdict() | {name: getattr(self.key, name) or None for name in ("server", "model")}
+        return {**names, **self.costs.figures(), **dict(zip(self._fields[2:], self[2:], strict=True))}
+
+
 @dataclass(frozen=True, slots=True)
 class HourRecord:
     """One cluster-hour as it is published.
@@ -186,6 +217,8 @@ class HourRecord:
     charges: tuple[ClusterCharge, ...] = ()
     currency: str = "USD"
     """The currency of all amounts, even of fields whose names end in `_usd`."""
+    models: tuple[ModelHour, ...] = ()
+    """The costs of the lines by model; empty if no inference server was seen."""
 
     def by_namespace(self) -> CostsByKey[tuple[str, str]]:
         """Sum the lines by (business unit, namespace), in order of name."""

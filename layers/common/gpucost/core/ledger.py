@@ -160,7 +160,8 @@ def content_digest(record: HourRecord) -> str:
     """Return the digest of everything that a version publishes."""
     content = (record.status, record.coverage, record.totals, record.lines, record.notes)
     nodes_and_charges = (record.nodes, record.charges, record.currency)
-    return hashlib.sha256(repr(content + nodes_and_charges).encode()).hexdigest()[:16]
+    models = (record.models,) if record.models else ()
+    return hashlib.sha256(repr(content + nodes_and_charges + models).encode()).hexdigest()[:16]
 
 
 def next_attempt(attempts: int, now: datetime, until: datetime | None = None) -> datetime | None:

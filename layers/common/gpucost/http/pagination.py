@@ -11,6 +11,7 @@ from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.http.problems import SECURITY_HEADERS
 from gpucost.reports import CostReport
+from gpucost.reports.inference import InferenceReport
 from gpucost.runtime.json_text import csv_text, dumps
 
 MAX_PAGE_BYTES = 4_500_000
@@ -44,7 +45,7 @@ def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) ->
     return EncodedPage(page_rows, cursor_after(len(page_rows)))
 
 
-def cursor_writer(report: CostReport) -> Callable[[int], str | None]:
+def cursor_writer(report: CostReport | InferenceReport) -> Callable[[int], str | None]:
     """Return a function that makes the next page's cursor from the number of rows on this page."""
 
     def cursor_after(count: int) -> str | None:
@@ -61,11 +62,13 @@ def json_page(fields_before: dict[str, Any], page: EncodedPage, fields_after: di
     return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
 
 
-def json_lines_page(fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any]) -> Response[str]:
+def json_lines_page(
+    fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any], filename: str = "costs.jsonl"
+) -> Response[str]:
     """Return JSON Lines: first the response without rows, then one line per row."""
     first = dumps({**fields_before, **fields_after, "cursor": page.cursor})
     body = "\n".join([first, *page.rows]) + "\n"
-    return Response(HTTPStatus.OK, "application/jsonl", body, headers=_download_headers(page.cursor, "costs.jsonl"))
+    return Response(HTTPStatus.OK, "application/jsonl", body, headers=_download_headers(page.cursor, filename))
 
 
 def csv_page(

@@ -118,6 +118,28 @@ DraDriver = Annotated[
         examples=["gpu.nvidia.com"],
     ),
 ]
+ModelGroupBy = Annotated[
+    str,
+    Query(
+        description="Comma-separated dimensions: cluster, business_unit, namespace, workload_kind, workload, "
+        "gpu_model, server, model. Default: one row per period",
+        examples=["model", "business_unit,model"],
+    ),
+]
+Model = Annotated[
+    str | None, Query(description=f"Only rows of these models: {_FILTER_SYNTAX}", examples=["meta-llama/*", "!*"])
+]
+Server = Annotated[
+    str | None, Query(description=f"Only rows of these inference servers: {_FILTER_SYNTAX}", examples=["vllm,sglang"])
+]
+ModelSort = Annotated[
+    str,
+    Query(
+        description="Comma-separated figures, dimensions of group_by, or start; a leading - for descending order. "
+        "Unknown figures come last",
+        examples=["-usd_per_million_tokens"],
+    ),
+]
 Idle = Annotated[
     IdlePolicy,
     Query(

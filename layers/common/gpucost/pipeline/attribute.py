@@ -368,6 +368,7 @@ def attribution_rules(settings: CoreSettings, pricing: Pricing) -> AttributionRu
         min_allocation_coverage=settings.coverage.allocation,
         min_utilization_coverage=settings.coverage.utilization,
         emissions=settings.energy.emissions(),
+        inference=settings.inference.rules(),
     )
 
 

@@ -13,7 +13,7 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import AccessDeniedError
-from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
+from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
 from gpucost.core.rollups import FactKey
@@ -72,6 +72,13 @@ class _ScopedHours:
         return [
             line for unit in sorted(self.scope.business_units or ()) for line in self.ledger.lines_of(manifest, unit)
         ]
+
+    def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
+        return {
+            hour: visible
+            for hour, models in self.ledger.models_of(manifests).items()
+            if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))
+        }
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         _deny_fleet_report()

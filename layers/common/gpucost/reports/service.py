@@ -9,12 +9,14 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR, floor_hour, hours_between
+from gpucost.core.inference import ModelSum
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
 from gpucost.reports.cost_reader import CostReader
+from gpucost.reports.inference import InferenceReport, parse_inference_query, read_models
 from gpucost.reports.lines import LineReports
 from gpucost.reports.nodes import NodeReports, NodeRow
 from gpucost.reports.pages import ReportPage
@@ -183,6 +185,38 @@ class ReportService:
             include_row=lambda row: row.costs.waste_usd > 0,
         )
         return report, waste_reports.top_wasters(report)
+
+    def inference(self, parameters: QueryParameters, *, scope: Scope) -> InferenceReport:
+        """Return the costs and tokens of models by period and group, of hours in which inference servers were seen.
+
+        Raises:
+            As `costs`.
+        """
+        settings = self._settings_store.current().settings
+        query = parse_inference_query(parameters, self._clock(), self._published_until)
+        clusters = self._clusters(parameters, query.period, scope)
+        if parameters.cursor is not None:
+            check_cursor(parameters.cursor)
+        totals, weights = PeriodTotals(), settings.inference.rules().weights
+        models = read_models(query, clusters, scoped_hours(self._ledger, scope), totals)
+        rows, everything, excluded = models.rows(query, weights)
+        visible_units = None if scope.business_units is None else sorted(scope.business_units)
+        etag = etag_of_query(
+            f"{query.canonical_text()} {list(clusters)} {visible_units} inference {weights}", totals.hour_versions
+        )
+        offset = read_cursor(parameters.cursor, etag)
+        return InferenceReport(
+            query=query,
+            rows=rows[offset : offset + query.limit],
+            row_count=len(rows),
+            totals=ModelSum.of(everything).figures(weights) if everything else None,
+            filtered_out=ModelSum.of(excluded).figures(weights) if query.filters and everything else None,
+            coverage=self._coverage(totals, clusters, query.period),
+            hours_with_servers=models.hours_with_servers,
+            currency=totals.currency(settings.pricing.currency),
+            offset=offset,
+            etag=etag,
+        )
 
     def fleet(self, parameters: QueryParameters, *, scope: Scope) -> tuple[CostReport, list[tuple[Period, Totals]]]:
         """Return the parts of the fleet's node cost by period.

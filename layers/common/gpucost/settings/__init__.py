@@ -23,6 +23,7 @@ from gpucost.core.metering.signals import SIGNALS
 from gpucost.core.pricing.emissions import DEFAULT_PUE, Emissions
 from gpucost.settings.access import GrantSettings
 from gpucost.settings.headers import HeaderName, HeaderValue, carries_secret
+from gpucost.settings.inference import InferenceSettings
 from gpucost.settings.metrics_sources import LabelName, MetricsSourcesSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
@@ -277,6 +278,8 @@ class CoreSettings(Section):
     """How the utilization of GPUs is measured."""
     energy: EnergySettings = EnergySettings()
     """Whether energy is measured, and the emission factors of its electricity."""
+    inference: InferenceSettings = InferenceSettings()
+    """Whether tokens of inference servers are counted, and how costs go to models."""
     coverage: CoverageSettings = CoverageSettings()
     """How many scrapes an hour needs to be complete."""
     nvlink_domains: tuple[NvlinkDomainSettings, ...] = ()

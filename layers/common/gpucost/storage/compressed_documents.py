@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from gpucost.core.amounts import Amounts, CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
-from gpucost.core.hour_record import ClusterCharge, HourRecord, NodeHour
+from gpucost.core.hour_record import ClusterCharge, HourRecord, ModelHour, ModelKey, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.storage.table import Item, verify_integrity
 
@@ -110,6 +110,19 @@ def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[Cl
     """Read what `nodes_document` returned."""
     nodes = tuple(NodeHour(*[*facts, CapacityCosts(*capacity)]) for *facts, capacity in document["nodes"])
     return nodes, tuple(ClusterCharge(*charge) for charge in document["charges"])
+
+
+def models_document(models: Sequence[ModelHour]) -> list[list[Any]]:
+    """Return an hour's costs by model as JSON types."""
+    return [[*model.key, *model[2:], *_amounts(model.costs)] for model in models]
+
+
+def read_models(document: list[list[Any]]) -> tuple[ModelHour, ...]:
+    """Read what `models_document` returned."""
+    keys, counts = len(ModelKey._fields), len(ModelHour._fields) - 2
+    return tuple(
+        ModelHour(ModelKey(*row[:keys]), Costs(*row[keys + counts :]), *row[keys : keys + counts]) for row in document
+    )
 
 
 def restatement_document(restatement: Restatement) -> dict[str, Any]:

@@ -26,6 +26,9 @@ def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention
         if record.nodes or record.charges:
             document = compressed_documents.nodes_document(record)
             items += chunk_items(keys.partition(cluster, "nodes"), record.hour, run, document, lines_end)
+        if record.models:
+            models = compressed_documents.models_document(record.models)
+            items += chunk_items(keys.partition(cluster, "models"), record.hour, run, models, hours_end)
         by_unit: dict[str, list[Line]] = {}
         for line in record.lines:
             by_unit.setdefault(line.business_unit, []).append(line)

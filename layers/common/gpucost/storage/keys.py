@@ -11,6 +11,7 @@ PartitionKind = Literal[
     "notes",
     "summaries",
     "nodes",
+    "models",
     "usage",
     "restatements",
     "adjustments",

@@ -7,6 +7,7 @@
 | summary | `C#<cluster>#summaries` | `<hour>#<run>#<chunk>` |
 | lines of a business unit | `C#<cluster>#lines#<hour>` | `<run>#<unit>#<chunk>` |
 | nodes | `C#<cluster>#nodes` | `<hour>#<run>#<chunk>` |
+| costs by model | `C#<cluster>#models` | `<hour>#<run>#<chunk>`, only of hours with inference servers |
 | usage | `C#<cluster>#usage` | `<hour>#<run that metered>#<chunk>` |
 | restatement | `C#<cluster>#restatements` | `<hour>#<run>` |
 
@@ -27,7 +28,7 @@ from typing import Any, TypeVar
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
-from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR, month_of
 from gpucost.core.ledger import (
     DEFAULT_RETENTION,
@@ -287,6 +288,28 @@ class Ledger:
                 yield from compressed_documents.unpack(chunks, compressed_documents.read_nodes)[0]
             start = until
 
+    def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
+        """Return the costs by model, by hour, of versions of one cluster, which are in order; only of those with some.
+
+        Hours with implausibly large amounts have none.
+        """
+        runs = {(manifest.hour, manifest.run_id) for manifest in manifests if manifest.status != "incomplete"}
+        if not runs:
+            return {}
+        items: dict[datetime, list[Item]] = {}
+        partition = keys.partition(manifests[0].cluster, "models")
+        for chunk in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
+            hour, run = keys.parse_hour_and_run(chunk)
+            if (hour, run) in runs:
+                items.setdefault(hour, []).append(chunk)
+        models = {
+            hour: compressed_documents.unpack(chunks, compressed_documents.read_models)
+            for hour, chunks in items.items()
+        }
+        return {
+            hour: of_hour for hour, of_hour in models.items() if all(model.costs.are_plausible() for model in of_hour)
+        }
+
     def usage(self, manifest: Manifest) -> Usage | None:
         """Return the usage that a version was rated from; None if it was not stored or has expired."""
         if not manifest.usage_id:
@@ -379,6 +402,7 @@ class Ledger:
                 keys.lines_partition(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"
             ),
             *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
+            *self._table.query(keys.partition(cluster, "models"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
             *self._table.query(keys.partition(cluster, "notes"), "sk = :start", start=f"{hour}#{run}"),
         ]
         if manifest.usage_id and manifest.usage_id not in usages_kept:

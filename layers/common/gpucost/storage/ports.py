@@ -9,7 +9,7 @@ from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey
-from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
+from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
@@ -103,6 +103,10 @@ class PublishedHours(Protocol):
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """Return a version's lines, all or one business unit's."""
+        ...
+
+    def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
+        """Return the costs by model, by hour, of versions of one cluster, which are in order."""
         ...
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:

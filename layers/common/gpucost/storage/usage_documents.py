@@ -5,7 +5,7 @@ A node's facts are stored once and referred to by number.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +17,7 @@ from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import ClaimedDevice, PodObservation
-from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, ServedTokens, Usage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (
@@ -84,7 +84,12 @@ def usage_document(usage: Usage) -> dict[str, Any]:
         **_claims(usage.pods),
         "nodes": None if nodes is None else _columns(nodes),
     }
-    return document | _energy_document(usage)
+    return document | _energy_document(usage) | _served_document(usage)
+
+
+def _served_document(usage: Usage) -> dict[str, Any]:
+    """Return what inference servers processed; nothing where no server was seen."""
+    return {"served": _columns(map(astuple, usage.served))} if usage.served else {}
 
 
 def _energy_document(usage: Usage) -> dict[str, Any]:
@@ -143,6 +148,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
             NodeUsage(nodes[row[0]], IntervalMs(row[1], row[2]), *map(Fraction, row[3:])) for row in _rows(accounts)
         ),
         notes=tuple(document["notes"]),
+        served=tuple(ServedTokens(*row) for row in _rows(document.get("served", []))),
     )
     return _add_energy(usage, document)
 

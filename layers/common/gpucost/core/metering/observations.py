@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.accelerators import NVIDIA
+from gpucost.core.metering.inference_servers import CounterKind
 
 MARGIN_BEFORE_HOUR_MS = 300_000
 """How long before the hour samples are counted: more than the usual scrape intervals (15 to 120 s)."""
@@ -204,6 +205,35 @@ class EnergySeries(NamedTuple):
     """Times and values in joules, or in watts of a series that is no counter; from before the hour to its end."""
 
 
+class CounterSeries(NamedTuple):
+    """One series of an inference server's counter."""
+
+    namespace: str
+    pod: str
+    server: str
+    model: str
+    """The label of the model; "" if the server has none."""
+    kind: CounterKind
+    instance: str
+    """The process that counts: address and port."""
+    scrape_target: ScrapeTarget
+    other_labels: frozenset[tuple[str, str]]
+    """What distinguishes the process' series of this kind and model, such as the reason why requests finished."""
+    increase: Decimal | None
+    """The increase over the hour; None if single samples are needed."""
+    samples: tuple[tuple[int, Decimal], ...] | None = None
+    """Times and values, from before the hour to after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCounters:
+    """The counters of inference servers; empty where the settings do not read them."""
+
+    series: tuple[CounterSeries, ...] = ()
+    scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = field(default_factory=dict)
+    """By target, the times of scrapes and whether they succeeded, of pods whose single samples are read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """All observations of one cluster-hour."""
@@ -230,3 +260,5 @@ class Observation:
     """The devices in ResourceSlices; empty if no collector reports them."""
     energy: tuple[EnergySeries, ...] = ()
     """The energy of GPUs; empty if it is not measured."""
+    counters: ServerCounters = field(default_factory=ServerCounters)
+    """The counters of inference servers."""

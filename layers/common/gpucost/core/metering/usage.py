@@ -159,6 +159,28 @@ class NodeUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedTokens:
+    """What one server in a pod processed for one model in the hour. None is unknown, never zero."""
+
+    namespace: str
+    pod: str
+    server: str
+    model: str
+    """"" if the server does not name it."""
+    prompt: int | None = None
+    """Prompt tokens, with the cached ones."""
+    generated: int | None = None
+    cached: int | None = None
+    """Prompt tokens that came from a cache."""
+    requests: int | None = None
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether its tokens are known."""
+        return self.prompt is not None and self.generated is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """A cluster-hour, metered."""
 
@@ -169,3 +191,5 @@ class Usage:
     nodes: tuple[NodeUsage, ...] | None
     """None if the capacity of any node on which GPUs were held is unknown."""
     notes: tuple[str, ...]
+    served: tuple[ServedTokens, ...] = ()
+    """What inference servers processed; empty where no counters are read."""

@@ -92,13 +92,15 @@ def check_line_hours(query: CostQuery) -> None:
         )
 
 
-def parse_sort(text: str, group_by: Sequence[str], idle: IdlePolicy) -> tuple[tuple[str, bool], ...]:
+def parse_sort(
+    text: str, group_by: Sequence[str], idle: IdlePolicy, names: Sequence[str] = Costs.names()
+) -> tuple[tuple[str, bool], ...]:
     """Parse `-waste_usd,start`: a minus puts the largest first; equal rows stay in order of time and name.
 
     Raises:
         ParameterError: a name that is not a figure, a dimension of group_by or `start`, or that is repeated.
     """
-    figures = (*Costs.names(), *(() if idle == "hidden" else IDLE_FIGURES))
+    figures = (*names, *(() if idle == "hidden" else IDLE_FIGURES))
     allowed = ("start", *group_by, *figures)
     order: list[tuple[str, bool]] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.hour_record import Line
+from gpucost.core.hour_record import Line, ModelKey
 from gpucost.core.rollups import FactKey
 
 DIMENSIONS: Final = (
@@ -17,25 +17,32 @@ LINE_DIMENSIONS: Final = frozenset({"pod", "node", "resource_claim", "dra_driver
 """Dimensions that only an hour's lines have; day facts have the others, too."""
 DAY_DIMENSIONS: Final = frozenset({"business_unit", "cluster"})
 SUMMARY_DIMENSIONS: Final = DAY_DIMENSIONS | {"namespace"}
+MODEL_DIMENSIONS: Final = ("cluster", *ModelKey._fields)
+"""The dimensions of costs by model."""
 
 GroupKey = tuple[str, ...]
 
 
-def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
+def parse_group_by(text: str, labels: Sequence[str], names: Sequence[str] = DIMENSIONS) -> tuple[str, ...]:
     """Parse `business_unit,label:team`; "" is no grouping.
 
     Args:
         text: the parameter.
         labels: the settings' `cost_labels`.
+        names: the other dimensions.
 
     Raises:
         ParameterError: a dimension that is unknown or repeated.
     """
     dimensions: list[str] = []
-    allowed = (*DIMENSIONS, *(f"{LABEL_PREFIX}{name}" for name in labels))
+    allowed = (*names, *(f"{LABEL_PREFIX}{name}" for name in labels))
     for part in (part.strip() for part in text.split(",") if part.strip()):
         if part not in allowed:
-            more = "" if labels else f"; {LABEL_PREFIX}<name> for cost_labels of the settings, of which there are none"
+            more = (
+                ""
+                if labels or names is not DIMENSIONS
+                else f"; {LABEL_PREFIX}<name> for cost_labels of the settings, of which there are none"
+            )
             raise ParameterError("group_by", f"{part!r} is not a dimension; allowed: {', '.join(allowed)}{more}")
         if part in dimensions:
             raise ParameterError("group_by", f"{part!r} is named twice; name it once")

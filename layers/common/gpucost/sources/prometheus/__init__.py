@@ -11,7 +11,7 @@ from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
-from gpucost.sources.prometheus.queries import Queries
+from gpucost.sources.prometheus.queries import InferenceLabels, Queries
 from gpucost.sources.prometheus.reader import PrometheusReader
 
 
@@ -42,6 +42,11 @@ def metrics_reader(
             [[*preferred, *ACCELERATOR_SIGNALS], *fallbacks],
             trusted_series=TrustedSeries.from_settings(cluster.sources),
             measures_energy=settings.energy.enabled,
+            inference=InferenceLabels(
+                settings.inference.all_servers(), settings.inference.namespace_label, settings.inference.pod_label
+            )
+            if settings.inference.enabled
+            else None,
         ),
         cluster=cluster.name,
         clock=clock,

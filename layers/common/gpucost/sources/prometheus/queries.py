@@ -19,6 +19,7 @@ from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_sign
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
+from gpucost.core.metering.inference_servers import InferenceServer, metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import (
     GPU_GROUP_LABEL,
     NAMESPACE_LABELS_METRIC,
@@ -65,6 +66,8 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 ENERGY = "energy"
 """The statistic of energy counters' increase over the hour, in millijoules."""
+PARTIAL = "partial"
+"""The statistic of pods for which the increase of inference servers' counters is not enough."""
 COUNTS, SAMPLES = "counts", "samples"
 """The statistic that counts series by their number of samples, and the label that holds this number."""
 VGPU_METRICS: Mapping[str, Sequence[str]] = {
@@ -109,6 +112,15 @@ class PodMatcher:
     values: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class InferenceLabels:
+    """Inference servers, and the labels of their counters that name the pod."""
+
+    servers: Sequence[InferenceServer]
+    namespace: str = "namespace"
+    pod: str = "pod"
+
+
 @dataclass(frozen=True)
 class Queries:
     """The queries of one cluster.
@@ -127,6 +139,8 @@ class Queries:
     trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
     measures_energy: bool = False
     """Whether the energy of GPUs is read."""
+    inference: InferenceLabels | None = None
+    """The inference servers whose counters are read; None if none are."""
 
     def for_shard(self, shard: Shard) -> "Queries":
         """The same queries for one shard of the series."""
@@ -305,6 +319,27 @@ class Queries:
             f"{ENERGY} power": f"(({gauges}) unless on (UUID, instance) count_over_time({counter}[1h]))",
         }
 
+    def counters(self, inference: InferenceLabels) -> str:
+        """The increase of inference servers' counters over the hour.
+
+        The increase is that from the last sample before the hour to the last in it. `PARTIAL` are the pods with series
+        that are not there at both ends, or with a counter that started again: their single samples are needed.
+        """
+        metrics = metrics_of_servers(inference.servers)
+        counters = self.series_selector("", name_matcher(metrics), shard_by=inference.pod)
+        # Binary operators drop the metric's name, so it is copied to the label of the statistic first.
+        at_end, at_start = (_with_name(f"{counters} offset {offset}ms") for offset in (1, HOUR_MS + 1))
+        increase = f"({at_end} - {at_start})"
+        resets = (f"resets({self.series_selector(metric, shard_by=inference.pod)}[65m]) > 0" for metric in metrics)
+        partial = [f"{_with_name(f'last_over_time({counters}{_HOUR_RANGE})')} unless {increase}", *resets]
+        pods = " or ".join(f"group by ({inference.namespace}, {inference.pod}) ({part})" for part in partial)
+        return f'{increase} or label_replace({pods},"{STATISTIC_LABEL}","{PARTIAL}","","")'
+
+    def counters_of_pods(self, inference: InferenceLabels, pods: Iterable[str]) -> str:
+        """A selector of the counters of some pods, and of `up` of their targets."""
+        names = name_matcher([*metrics_of_servers(inference.servers), "up"])
+        return self.series_selector("", names, f"{inference.pod}=~{any_of_values(pods)}")
+
     def energy_selector(self, label: str, values: Iterable[str]) -> str:
         """A selector of the energy counters and the power of some GPUs."""
         names = name_matcher([ENERGY_COUNTER, *POWER_GAUGES])
@@ -423,6 +458,11 @@ def union(statistics: Mapping[str, str]) -> str:
 def _owner_labels_only(owners: str, names: str) -> str:
     """Owners without duplicates from several targets and without labels that are not read."""
     return f"group by (namespace, exported_namespace, {names}, owner_kind, owner_name) ({owners})"
+
+
+def _with_name(series: str) -> str:
+    """Series with their metric's name as the label of the statistic."""
+    return f'label_replace({series},"{STATISTIC_LABEL}","$1","__name__","(.+)")'
 
 
 def quote(value: str) -> str:

@@ -16,6 +16,7 @@ from gpucost.core.metering.observations import (
     NodeObservation,
     Observation,
     ScrapeTarget,
+    ServerCounters,
     VirtualGpus,
 )
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, VGPU_SIGNALS
@@ -30,6 +31,7 @@ from gpucost.sources.prometheus.gpu_reservations import (
     groups_of_pods,
     has_reservations,
 )
+from gpucost.sources.prometheus.inference import CounterTable
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
@@ -44,6 +46,8 @@ from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
+SERVERS_PER_QUERY = 50
+"""Pods of inference servers, each with about ten counters."""
 SAMPLES_PER_QUERY = 400_000
 """About 10 MB of response: far below AMP's limit of 50 MB, and little memory."""
 
@@ -134,6 +138,9 @@ class PrometheusReader:
         }
         if self._pod_labels or self._namespace_labels:
             builders["labels"] = self._labels_query
+        inference = self._queries.inference
+        if inference is not None:
+            builders["counters"] = lambda queries: queries.counters(inference)
         results = self._client.query_hours(builders, hours)
         scrapes = self._scrape_times.allocation_scrapes(
             [*results["requests"], *results["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
@@ -200,6 +207,7 @@ class PrometheusReader:
             dict(exporters.around_hour(hour)),
         )
         energy = self._energy(rows["devices"], devices, nodes.by_instance_id(), hour)
+        counters, counter_notes = self._counters(rows.get("counters"), hour)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
         claiming = [
             pods.with_owner_and_labels(pod)
@@ -218,7 +226,7 @@ class PrometheusReader:
             ]
             scrapes |= collected.scrapes
         device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
-        notes = [*pods.labels.notes]
+        notes = [*pods.labels.notes, *counter_notes]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
@@ -236,6 +244,7 @@ class PrometheusReader:
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
             offered_devices=collected.offered_devices() if collected else (),
             energy=energy,
+            counters=counters,
         )
 
     def _extend_across_gaps(
@@ -503,6 +512,22 @@ class PrometheusReader:
                 selector = self._queries.energy_selector(label, values)
                 table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR))
         return tuple(table.series())
+
+    def _counters(self, rows: RowsByStatistic | None, hour: datetime) -> tuple[ServerCounters, list[str]]:
+        """The counters of inference servers, with raw samples of pods whose increases are not enough; and notes."""
+        inference = self._queries.inference
+        if rows is None or inference is None:
+            return ServerCounters(), []
+        table = CounterTable(rows, inference)
+        for names in _chunks(sorted({pod for _, pod in table.partial}), SERVERS_PER_QUERY):
+            table.add_raw_samples(self._raw_samples_around(self._queries.counters_of_pods(inference, names), hour))
+        notes = []
+        if table.has_unnamed_pods:
+            notes.append(
+                f"counters of inference servers have no labels {inference.namespace} and {inference.pod}, so it is "
+                "unknown which pods' tokens they count (inference of the settings)"
+            )
+        return table.counters(), notes
 
     def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
         """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`)."""

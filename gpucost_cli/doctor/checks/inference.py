@@ -1,0 +1,59 @@
+"""Checks of inference servers: which of them count tokens, and which counters are missing."""
+
+from collections.abc import Iterable
+
+from gpucost.core.metering.inference_servers import InferenceServer
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
+
+_KINDS = {
+    "prompt": "prompt tokens",
+    "generated": "generated tokens",
+    "cached": "cached tokens",
+    "requests": "requests",
+}
+
+
+def check_inference_servers(context: CheckContext) -> Iterable[Check]:
+    """Check which inference servers' counters are there. They are read only if the settings enable it."""
+    settings = context.settings.inference
+    if not settings.enabled:
+        return
+    seen = [server for server in settings.all_servers() if _present(context, server)]
+    if not seen:
+        fault = Fault(
+            "no inference server's counters have series: tokens are unknown",
+            "scrape port and path of the servers' metrics with a PodMonitor (SGLang: --enable-metrics), or name other "
+            "servers' counters in inference.servers of the settings",
+        )
+        yield context.check(
+            "inference servers", _metric(settings.all_servers()[0]), "recommended", fault, status="missing", series=0
+        )
+    for server in seen:
+        missing = [kind for kind in server.counters if not context.facts.has_series_of_any(server.counters[kind])]
+        needed = [_KINDS[kind] for kind in missing if kind != "cached"]
+        fault_of_server = None
+        if needed:
+            fault_of_server = Fault(
+                f"{server.name}: {' and '.join(needed)} are not counted, so that unit costs are unknown",
+                f"keep {', '.join(server.counters[kind] for kind in missing)} in the relabeling of the scrape",
+            )
+        elif "prompt" not in server.counters:
+            note: str | None = f"{server.name} counts requests and no tokens"
+        else:
+            note = f"{server.name} does not count cached tokens" if missing else None
+        yield context.check(
+            f"inference: {server.name}",
+            _metric(server),
+            "recommended",
+            fault_of_server,
+            note=None if fault_of_server else note,
+            series=sum(context.facts.series.get(metric, 0) for metric in server.counters.values()),
+        )
+
+
+def _present(context: CheckContext, server: InferenceServer) -> bool:
+    return context.facts.has_series_of_any(*server.counters.values())
+
+
+def _metric(server: InferenceServer) -> str:
+    return next(iter(server.counters.values()))

@@ -1,0 +1,233 @@
+"""Counters of inference servers for a scenario, with the names and labels of each server, and the true tokens.
+
+Names and labels are those of vllm-project/vllm `vllm/v1/metrics/loggers.py` (0.8 to 0.28), sgl-project/sglang 0.5
+(production metrics), huggingface/text-generation-inference 3.3.7 `router/src/server.rs`, NVIDIA NIM for LLMs 1.x
+(observability), triton-inference-server/server 2.54 `docs/user_guide/metrics.md`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import count
+
+from gpucost_devstack.fleet.scenario import FOREVER, InferenceServer, Interval, Minutes, ModelLoad, Pod, Scenario
+from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
+from gpucost_devstack.fleet.series import SimulatedSeries
+from gpucost_devstack.fleet.truth import ToleratedAmount, true_hour
+
+KINDS = ("prompt", "generated", "cached", "requests")
+_METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fraction]]]] = {
+    "vllm": {
+        "prompt": [("vllm:prompt_tokens_total", {"engine": "0"}, Fraction(1))],
+        "generated": [("vllm:generation_tokens_total", {"engine": "0"}, Fraction(1))],
+        "cached": [("vllm:prompt_tokens_cached_total", {"engine": "0"}, Fraction(1))],
+        "requests": [
+            ("vllm:request_success_total", {"engine": "0", "finished_reason": reason}, part)
+            for reason, part in {"stop": Fraction(3, 4), "length": Fraction(1, 4), "abort": Fraction(0)}.items()
+        ],
+    },
+    "sglang": {
+        "prompt": [
+            ("sglang:prompt_tokens_total", {"is_streaming": text}, Fraction(1, 2)) for text in ("true", "false")
+        ],
+        "generated": [("sglang:generation_tokens_total", {"is_streaming": "true"}, Fraction(1))],
+        "cached": [
+            ("sglang:cached_tokens_total", {"cache_source": source}, Fraction(1, 2)) for source in ("device", "host")
+        ],
+        "requests": [("sglang:num_requests_total", {"is_streaming": "true"}, Fraction(1))],
+    },
+    "tgi": {
+        "prompt": [("tgi_request_input_length_sum", {}, Fraction(1))],
+        "generated": [("tgi_request_generated_tokens_sum", {}, Fraction(1))],
+        "requests": [("tgi_request_success", {}, Fraction(1))],
+    },
+    "nim": {
+        "prompt": [("prompt_tokens_total", {}, Fraction(1))],
+        "generated": [("generation_tokens_total", {}, Fraction(1))],
+        "requests": [("request_success_total", {}, Fraction(1))],
+    },
+    "triton": {"requests": [("nv_inference_request_success", {"version": "1"}, Fraction(1))]},
+}
+_MODEL_LABELS = {"vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model"}
+_APPEARS_WITH_FIRST_REQUEST = {"tgi"}
+"""Servers whose metrics do not exist before the first request."""
+WEIGHTS = {"prompt": Fraction(1), "generated": Fraction(5), "cached": Fraction(1, 10)}
+"""The truth: default weights of tokens. Cached tokens are a part of the prompt tokens."""
+
+
+def targets(scenario: Scenario) -> Iterator[tuple[InferenceServer, Scraping]]:
+    """Each server's targets: one for each job that scrapes it."""
+    for number, server in enumerate(scenario.servers):
+        for job, offset in server.jobs.items():
+            yield (
+                server,
+                replace(
+                    server.scraping,
+                    job=job,
+                    instance=f"10.1.0.{number}:{server.port}",
+                    offset_seconds=Fraction(server.scraping.offset_seconds) + offset,
+                    lifetime=(server.scraped_from, server.pod.released_at),
+                ),
+            )
+
+
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
+    """All series of all targets, and `up`."""
+    for server, scraping in targets(scenario):
+        target_labels = {
+            "job": scraping.job,
+            "instance": scraping.instance,
+            server.namespace_label: server.pod.namespace,
+            server.pod_label: server.pod.name,
+            "container": "server",
+            "endpoint": scraping.job[-4:],
+        }
+        attempts = scraping.times(scenario.start, scenario.end)
+        times = [at for at in attempts if scraping.succeeds(at) and server.process_at(Fraction(at, MINUTE_MS))]
+        yield SimulatedSeries("up", target_labels, [(at, "1" if at in set(times) else "0") for at in attempts])
+        for load in server.loads:
+            for kind, metrics in _METRICS[server.kind].items():
+                of_model = {_MODEL_LABELS[server.kind]: load.model} if server.kind in _MODEL_LABELS else {}
+                for metric, labels, part in metrics if metric_is_kept(server, kind) else ():
+                    samples = []
+                    for at in times:
+                        count = _counter(server, load, kind, Fraction(at, MINUTE_MS)) * part
+                        if count or server.kind not in _APPEARS_WITH_FIRST_REQUEST:
+                            samples.append((at, str(int(count))))
+                    yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
+
+
+def metric_is_kept(server: InferenceServer, kind: str) -> bool:
+    """Whether a kind of counter is exposed and stored."""
+    return kind not in server.missing_kinds
+
+
+def _counter(server: InferenceServer, load: ModelLoad, kind: str, minute: Minutes) -> Fraction:
+    process = server.process_at(minute)
+    return _served(load, kind, (process[0], minute)) if process else Fraction(0)
+
+
+def _served(load: ModelLoad, kind: str, time: Interval) -> Fraction:
+    """What is served in an interval."""
+    ends = [*(since for since, _ in load.steps[1:]), FOREVER[1]]
+    total = Fraction(0)
+    for (since, rates), until in zip(load.steps, ends, strict=True):
+        start, end = max(Fraction(since), Fraction(time[0])), min(Fraction(until), Fraction(time[1]))
+        if end > start:
+            total += (end - start) * rates.get(kind, 0)
+    return total
+
+
+@dataclass
+class TrueModel:
+    """The truth of one model of one workload in an hour. Unknown counts are None."""
+
+    gpu_hours: ToleratedAmount = field(default_factory=lambda: ToleratedAmount(Fraction(0), Fraction(0)))
+    counts: dict[str, ToleratedAmount | None] = field(default_factory=dict)
+
+
+TrueKey = tuple[str, str, str, str]
+"""Namespace, workload, server and model; "" for what is unknown."""
+
+
+def true_models(scenario: Scenario, number: int) -> dict[TrueKey, TrueModel]:
+    """The true GPU-hours and tokens of all models, by the number of an hour from the base.
+
+    Tokens that a server processes between its last scrape and its end are in no counter: the tolerance.
+    """
+    hour = (60 * number, 60 * number + 60)
+    models: dict[TrueKey, TrueModel] = {}
+    servers_of_pod: dict[str, list[InferenceServer]] = {}
+    for server in scenario.servers if "enabled: true" in scenario.settings else ():
+        servers_of_pod.setdefault(server.pod.id, []).append(server)
+    lines = true_hour(scenario, number).lines
+    group_of_pod = {member: name for name, members in scenario.server_groups.items() for member in members}
+    groups: dict[str, list[object]] = {}
+    for line in lines:
+        groups.setdefault(group_of_pod.get(line.pod.name, line.pod.id), []).append(line)
+    if not any(line.pod.id in servers_of_pod for line in lines):
+        return {}
+    for members in groups.values():
+        pods = {line.pod.id: line.pod for line in members}  # type: ignore[attr-defined]
+        servers = [server for pod_id in pods for server in servers_of_pod.get(pod_id, ())]
+        gpu_hours = {line.pod.id: line.allocated_gpu_hours for line in members}  # type: ignore[attr-defined]
+        _add_group(models, pods, servers, gpu_hours, hour, number)
+    return models
+
+
+def _add_group(
+    models: dict[TrueKey, TrueModel],
+    pods: Mapping[str, Pod],
+    servers: Sequence[InferenceServer],
+    gpu_hours: Mapping[str, ToleratedAmount],
+    hour: Interval,
+    number: int,
+) -> None:
+    is_unknown = not servers or any(number in server.unknown_hours for server in servers)
+    has_tokens = all(metric_is_kept(server, "generated") and server.kind != "triton" for server in servers)
+    all_hours = sum((amount.value for amount in gpu_hours.values()), Fraction(0))
+    parts = [(server, load) for server in servers for load in server.loads]
+    weights = [_weight(server, load, hour, has_tokens=has_tokens) for server, load in parts]
+    if not any(weights):
+        weights = [Fraction(1)] * len(parts)
+    for pod_id, pod in pods.items():
+        workload = pod.owners[-1][1] if pod.owners else pod.name
+        if is_unknown:
+            key = (pod.namespace, workload, servers[0].kind if servers else "", "")
+            row = models.setdefault(key, TrueModel(counts=dict.fromkeys(KINDS)))
+            row.gpu_hours += gpu_hours[pod_id]
+            continue
+        for (server, load), weight in zip(parts, weights, strict=True):
+            model = load.model if server.kind in _MODEL_LABELS else workload
+            row = models.setdefault((pod.namespace, workload, server.kind, model), TrueModel())
+            part = weight / sum(weights)
+            slack = server.tolerance_of_split if len(parts) > 1 else Fraction(0)
+            held = gpu_hours[pod_id]
+            row.gpu_hours += ToleratedAmount(held.value * part, held.tolerance + held.value * slack)
+            for kind in KINDS:
+                is_counted = kind in _METRICS[server.kind] and metric_is_kept(server, kind)
+                if kind != "requests" and not has_tokens:
+                    is_counted = False
+                true = _true_count(server, load, kind, hour) if kind in server.counted_kinds else None
+                share = Fraction(held.value, all_hours) if all_hours else Fraction(1, len(pods))
+                before = row.counts.get(kind, ToleratedAmount(Fraction(0), Fraction(0)))
+                if not is_counted or before is None:
+                    row.counts[kind] = None
+                elif true is None:
+                    row.counts[kind] = before
+                else:
+                    rounding = Fraction(1) + held.tolerance * true.value
+                    row.counts[kind] = before + ToleratedAmount(
+                        true.value * share, true.tolerance + (rounding if len(pods) > 1 else 0)
+                    )
+
+
+def _weight(server: InferenceServer, load: ModelLoad, hour: Interval, *, has_tokens: bool) -> Fraction:
+    counts = {kind: _true_count(server, load, kind, hour).value for kind in KINDS}
+    if not has_tokens:
+        return counts["requests"]
+    cached = counts["cached"] if metric_is_kept(server, "cached") and "cached" in _METRICS[server.kind] else Fraction(0)
+    return (
+        (counts["prompt"] - cached) * WEIGHTS["prompt"]
+        + cached * WEIGHTS["cached"]
+        + counts["generated"] * WEIGHTS["generated"]
+    )
+
+
+def _true_count(server: InferenceServer, load: ModelLoad, kind: str, hour: Interval) -> ToleratedAmount:
+    served, lost = Fraction(0), Fraction(0)
+    interval = server.scraping.longest_interval_minutes + Fraction(max(server.jobs.values()), 60)
+    for start, end in server.processes:
+        during = (max(start, hour[0]), min(end, hour[1]))
+        if during[1] > during[0]:
+            served += _served(load, kind, during)
+        if hour[0] < end <= hour[1]:
+            lost += _served(load, kind, (max(start, end - interval), end))
+    # A counter is read at the last scrape before each edge of the hour, in a process that runs across it.
+    at_edges = []
+    for edge in hour:
+        process = server.process_at(edge)
+        age = next(age for age in count() if not any(start <= edge - age < end for start, end in server.scraping.gaps))
+        since = edge - max(interval, Fraction(age))
+        at_edges.append(_served(load, kind, (max(process[0], since), edge)) if process else Fraction(0))
+    return ToleratedAmount(served, lost + abs(at_edges[0] - at_edges[1]) + len(_METRICS[server.kind].get(kind, ())))

@@ -1,0 +1,139 @@
+"""Inference servers: restarts, pods that come and go, several models, sharded and split servers, missing counters."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from gpucost_devstack.fleet.builders import gpu_node, whole_gpus_geometry
+from gpucost_devstack.fleet.scenario import FOREVER, InferenceServer, Interval, Minutes, ModelLoad, Pod, Scenario
+from gpucost_devstack.fleet.scenarios.sharing import constant_use
+from gpucost_devstack.fleet.scraping import Scraping
+
+ENABLED = "inference: {enabled: true}\n"
+RATES = {"prompt": 6000, "generated": 1200, "cached": 1800, "requests": 12}
+LLAMA, ADAPTER = "meta-llama/Llama-3.1-8B-Instruct", "sql-lora"
+
+
+def load(model: str = LLAMA, factor: Fraction | int = 1, since: Minutes = FOREVER[0], **rates: int) -> ModelLoad:
+    """A constant load from a time on."""
+    per_minute = {kind: int(rate * factor) for kind, rate in (RATES | rates).items()}
+    idle: Mapping[str, int] = dict.fromkeys(RATES, 0)
+    return ModelLoad(model, [(FOREVER[0], idle), (since, per_minute)] if since > FOREVER[0] else [(since, per_minute)])
+
+
+def server(pod: Pod, *loads: ModelLoad, kind: str = "vllm", **overrides: object) -> InferenceServer:
+    """A server that answers as long as its pod runs."""
+    attributes = {"processes": (pod.run_interval,), **overrides}
+    return InferenceServer(pod, kind, loads or (load(),), **attributes)  # type: ignore[arg-type]
+
+
+def scenarios() -> Iterator[Scenario]:
+    """All scenarios of this module."""
+    node = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
+
+    def pod(name: str, gpu: int, use: str = "0.5", **overrides: object) -> Pod:
+        owner = {"owners": [("ReplicaSet", f"{name}-5d9c"), ("Deployment", name)]}
+        return Pod(name, node, [gpu], constant_use(use), **{**owner, **overrides})  # type: ignore[arg-type]
+
+    def scenario(name: str, *servers: InferenceServer, more: tuple[Pod, ...] = (), **overrides: object) -> Scenario:
+        pods = list({each.pod.id: each.pod for each in servers}.values())
+        attributes = {"settings": ENABLED, "hours": (0, 1), **overrides}
+        return Scenario(f"inference-{name}", [node], [*pods, *more], servers=servers, **attributes)  # type: ignore[arg-type]
+
+    a, b, training = pod("a", 0), pod("b", 1, "0.9"), pod("training", 7)
+    yield scenario("steady", server(a), server(b, load("other", 2)), more=(training,))
+    yield scenario("off", server(a), settings="")
+    yield scenario("adapters", server(a, load(), load(ADAPTER, 2), load("not-called", 0)))
+    yield scenario("not-called", server(a, load(factor=0)), server(b, load("x", 0), load("y", 0)))
+    yield scenario("kinds", *(
+        server(pod(kind, gpu), load(f"model-of-{kind}", gpu + 1), kind=kind)
+        for gpu, kind in enumerate(("vllm", "sglang", "tgi", "nim", "triton"))
+    ))  # fmt: skip
+    yield scenario("restart", server(a, processes=((FOREVER[0], 20.5), (23, 1e6))))
+    # The counter ends higher than it began, although it started again.
+    faster = ModelLoad(LLAMA, [(FOREVER[0], RATES), (10, {kind: 20 * rate for kind, rate in RATES.items()})])
+    yield scenario("restart-with-more-tokens", server(a, faster, processes=((-65, 5), (8, 1e6))))
+    born, ended = pod("born", 2, bound_at=15, running_at=18), pod("ended", 3, deleted_at=40)
+    yield scenario("born-and-ended", server(born), server(ended))
+    replaced = [
+        pod("again", 4, uid="first", deleted_at=25),
+        pod("again", 4, uid="second", bound_at=30, running_at=31),
+    ]
+    yield scenario("same-name", *(server(each) for each in replaced), server_groups={"again": ["again"]})
+    yield scenario("two-servers", server(a), server(a, load("other", 3), kind="sglang", port=9000))
+    yield scenario("two-of-one-kind", server(a), server(a, load(factor=2), port=8001))
+    yield scenario("two-jobs", server(a, jobs={"pod-monitor": 0, "service-monitor": 7}), server(b, load("x", 3)))
+    yield scenario("first-request-late", server(a, load(since=17), kind="tgi"), server(b, load("lazy", since=30)))
+    yield scenario("labels", server(a, namespace_label="kubernetes_namespace", pod_label="kubernetes_pod_name"),
+                   settings="inference: {enabled: true, namespace_label: kubernetes_namespace, "
+                            "pod_label: kubernetes_pod_name}\n")  # fmt: skip
+    yield from _gaps(scenario, a, b)
+    yield from _sharded(scenario, pod)
+    yield scenario("prefill-decode",
+        server(pod("llama-prefill", 0), load(generated=12), counted_kinds=("cached",)),
+        server(pod("llama-decode", 1), load(cached=5988), counted_kinds=("prompt", "generated", "requests")),
+        # Without a prefill side, a server that is named like a decode side counts everything.
+        server(pod("alone-decode", 2), load("other")),
+    )  # fmt: skip
+    yield scenario("missing-counters", server(a, missing_kinds=("generated",)),
+                   server(b, missing_kinds=("generated", "requests"), unknown_hours=(0, 1)),
+                   server(pod("c", 2), load("c"), missing_kinds=("cached",)))  # fmt: skip
+    for number in range(6):
+        yield _random(number)
+
+
+def _gaps(scenario, a: Pod, b: Pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-def]
+    for name, gap, unknown in (
+        ("start", (-6, 4), (0,)),
+        ("end", (54, 67), (0, 1)),
+        ("middle", (20, 45), ()),
+        ("short", (57, 61), ()),
+    ):
+        scraping = Scraping("", "", gaps=[gap])
+        yield scenario(
+            f"gap-{name}", server(a, load(factor=1), scraping=scraping, unknown_hours=unknown), server(b, load("x"))
+        )
+    # Without any sample in the first hour, no counter says that the pod is a server.
+    long = server(a, scraping=Scraping("", "", gaps=[(-40, 70)]), unknown_hours=(1,))
+    yield scenario("gap-hour", long, server(b, load("x")), hours=(1,))
+    idle = Scraping("", "", gaps=[(-6, 4), (54, 67)])
+    yield scenario("gap-not-called", server(a, load(factor=0), scraping=idle))
+    yield scenario("scraped-late", server(a, scraped_from=20, unknown_hours=(0,)), server(b, load("x")))
+
+
+def _sharded(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-def]
+    leader = pod("llm-0", 0, owners=[("StatefulSet", "llm")])
+    workers = tuple(pod(f"llm-0-{index}", index, "0.4", owners=[("StatefulSet", "llm-0")]) for index in (1, 2))
+    other = pod("llm-1", 3, owners=[("StatefulSet", "llm")])
+    yield scenario("leader-worker-set", server(leader), server(other, load(factor=3)), more=workers,
+                   server_groups={"llm-0": ["llm-0", "llm-0-1", "llm-0-2"]})  # fmt: skip
+    head = pod("ray-head", 4, owners=[("RayCluster", "ray")])
+    ray = tuple(pod(f"ray-worker-{index}", 5 + index, owners=[("RayCluster", "ray")]) for index in (0, 1))
+    yield scenario("workload-with-workers", server(head, load(), load(ADAPTER)), more=ray,
+                   server_groups={"ray": ["ray-head", "ray-worker-0", "ray-worker-1"]})  # fmt: skip
+
+
+def _random(number: int) -> Scenario:
+    """Servers of random kinds, loads, lifetimes and restarts; everything changes at a scrape."""
+    generator = random.Random(f"inference {number}")
+    node = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
+    servers, pods = [], []
+    for gpu in range(8):
+        name = f"p{gpu}"
+        bound = generator.choice([FOREVER[0], FOREVER[0], generator.randint(1, 50)])
+        deleted = generator.choice([1e6, 1e6, generator.randint(max(int(bound), 0) + 5, 100)])
+        use = constant_use(f"0.{generator.randint(1, 9)}")
+        pod = Pod(name, node, [gpu], use, bound_at=bound, deleted_at=deleted,
+                  owners=[("ReplicaSet", f"{name}-1"), ("Deployment", name)])  # fmt: skip
+        pods.append(pod)
+        if generator.random() < 0.2:
+            continue
+        restart = generator.randint(1, 55)
+        processes: Sequence[Interval] = (pod.run_interval,)
+        if bound < 0 and deleted > 200 and generator.random() < 0.5:
+            processes = ((FOREVER[0], restart), (restart + generator.randint(1, 4), 1e6))
+        loads = tuple(load(f"m{gpu}-{index}", generator.randint(0, 5)) for index in range(generator.randint(1, 3)))
+        kind = generator.choice(["vllm", "sglang", "nim"])
+        lost = Fraction(1, 10) if processes[0][1] < 200 else Fraction(0)
+        servers.append(server(pod, *loads, kind=kind, processes=processes, tolerance_of_split=lost))
+    return Scenario(f"inference-mix-{number}", [node], pods, servers=servers, settings=ENABLED, hours=(0, 1))

@@ -1,0 +1,334 @@
+"""Costs by model: each line's costs go to the models that its pods served, by weighted tokens.
+
+Pods of one server share its tokens: those of a workload in which only some pods have counters, as of tensor- or
+pipeline-parallel servers, and the pods of a LeaderWorkerSet's group. The rows of an hour add up to its lines.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
+from gpucost.core.hour_record import Line, ModelHour, ModelKey
+from gpucost.core.metering.usage import ServedTokens
+
+_PodName = tuple[str, str]
+"""Namespace and name."""
+_Workload = tuple[str, str, str]
+"""Namespace, kind and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWeights:
+    """What a token costs relative to others."""
+
+    prompt: Decimal = Decimal(1)
+    """Prompt tokens that are not from a cache."""
+    generated: Decimal = Decimal(5)
+    cached: Decimal = Decimal("0.1")
+
+    def weigh(self, served: ServedTokens) -> Fraction:
+        """Return the weighted tokens; 0 if they are unknown."""
+        prompt, cached = served.prompt or 0, min(served.cached or 0, served.prompt or 0)
+        return (
+            Fraction(self.prompt) * (prompt - cached)
+            + Fraction(self.cached) * cached
+            + Fraction(self.generated) * (served.generated or 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRules:
+    """The settings by which costs go to models.
+
+    Of a model with prefill and decode servers in one namespace, both count its prompt tokens and requests. Prompt and
+    generated tokens and requests then count on one side only; cached tokens on the prefill side, because the decode
+    side counts as cached what it receives.
+    """
+
+    weights: TokenWeights = field(default_factory=TokenWeights)
+    prefill_workloads: tuple[str, ...] = ("*-prefill",)
+    """Shell patterns of the names of workloads."""
+    decode_workloads: tuple[str, ...] = ("*-decode",)
+    prompt_side: Literal["prefill", "decode"] = "decode"
+    """The side that counts prompt tokens. Generated tokens and requests count on the decode side."""
+
+    def side_of(self, workload: str) -> Literal["prefill", "decode", ""]:
+        """Return the side of a split to which a workload belongs."""
+        if any(fnmatchcase(workload, pattern) for pattern in self.prefill_workloads):
+            return "prefill"
+        return "decode" if any(fnmatchcase(workload, pattern) for pattern in self.decode_workloads) else ""
+
+
+_COUNTS = ("prompt", "generated", "cached", "requests")
+
+
+def costs_by_model(lines: Sequence[Line], served: Iterable[ServedTokens], rules: InferenceRules) -> list[ModelHour]:
+    """Return the costs and tokens of an hour by model, in order of their keys. Their costs add up to the lines'.
+
+    Args:
+        lines: all lines of the hour.
+        served: what the servers in the lines' pods processed; nothing is returned if there is none.
+        rules: the settings.
+    """
+    served_by_pod: dict[_PodName, list[ServedTokens]] = {}
+    for tokens in served:
+        served_by_pod.setdefault((tokens.namespace, tokens.pod), []).append(tokens)
+    if not served_by_pod:
+        return []
+    rows: dict[tuple[ModelKey, bool, bool], list[ModelHour]] = {}
+    split_models = _models_on_both_sides(lines, served_by_pod, rules)
+    for group in _groups(lines, served_by_pod):
+        for hour in _group_rows(group, rules, split_models):
+            has_counts = hour.prompt_tokens is not None, hour.requests is not None
+            rows.setdefault((hour.key, *has_counts), []).append(hour)
+    return [_total(rows[key]) for key in sorted(rows)]
+
+
+class _Group(NamedTuple):
+    """The pods of one server, with what they processed together."""
+
+    lines: list[Line]
+    served: list[ServedTokens]
+
+
+def _groups(lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]]) -> list[_Group]:
+    reporting: dict[_Workload, list[_PodName]] = {}
+    for line in lines:
+        name = line.namespace, line.pod
+        if name in served_by_pod:
+            reporting.setdefault((line.namespace, line.workload_kind, line.workload), []).append(name)
+    group_of_pod: dict[_PodName, object] = {}
+    for line in lines:
+        name, workload = (line.namespace, line.pod), (line.namespace, line.workload_kind, line.workload)
+        if name in served_by_pod:
+            continue
+        # The workers of a LeaderWorkerSet's group are a StatefulSet with the name of the group's leader pod
+        # (kubernetes-sigs/lws 0.10 pkg/controllers/pod_controller.go).
+        leader = line.namespace, line.workload
+        if line.workload_kind == "StatefulSet" and leader in served_by_pod:
+            group_of_pod[name] = leader
+        elif workload in reporting:
+            group_of_pod.update(dict.fromkeys([name, *reporting[workload]], workload))
+    groups: dict[object, _Group] = {}
+    added: set[_PodName] = set()
+    for line in lines:
+        name = line.namespace, line.pod
+        of_leader = group_of_pod.get(name, name)
+        group = groups.setdefault(group_of_pod.get(of_leader, of_leader), _Group([], []))  # type: ignore[call-overload]
+        group.lines.append(line)
+        if name in served_by_pod and name not in added:
+            added.add(name)
+            group.served.extend(served_by_pod[name])
+    return [*groups.values()]
+
+
+def _models_on_both_sides(
+    lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]], rules: InferenceRules
+) -> set[tuple[str, str]]:
+    """Return the models, with their namespaces, that both prefill and decode servers processed tokens for."""
+    sides: dict[tuple[str, str], set[str]] = {}
+    for line in lines:
+        side = rules.side_of(line.workload)
+        for tokens in served_by_pod.get((line.namespace, line.pod), ()) if side else ():
+            if tokens.prompt:
+                sides.setdefault((tokens.namespace, tokens.model), set()).add(side)
+    return {model for model, of_model in sides.items() if len(of_model) > 1}
+
+
+def _group_rows(group: _Group, rules: InferenceRules, split_models: set[tuple[str, str]]) -> Iterable[ModelHour]:
+    """Yield the row of each line of a group and of each of its models."""
+    servers = {tokens.server for tokens in group.served}
+    has_tokens = all(tokens.has_tokens for tokens in group.served)
+    if not group.served or not (has_tokens or all(tokens.requests is not None for tokens in group.served)):
+        server = servers.pop() if len(servers) == 1 else ""
+        for line in group.lines:
+            yield ModelHour(_key(line, server, ""), line.costs())
+        return
+    weights = [rules.weights.weigh(tokens) if has_tokens else tokens.requests or 0 for tokens in group.served]
+    if not any(weights):
+        weights = [1] * len(weights)  # servers that were not called wait for each of their models
+    side = rules.side_of(group.lines[0].workload)
+    counts = [
+        _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=has_tokens)
+        for tokens in group.served
+    ]
+    hours = [line.allocated_gpu_hours for line in group.lines]
+    by_line = hours if any(hours) else [1] * len(hours)
+    parts_of_counts = [[_split_count(count, by_line) for count in of_model] for of_model in counts]
+    for position, line in enumerate(group.lines):
+        for tokens, costs, parts in zip(group.served, _split_costs(line, weights), parts_of_counts, strict=True):
+            model = tokens.model or line.workload or line.pod
+            yield ModelHour(_key(line, tokens.server, model), costs, *(part[position] for part in parts))
+
+
+def _counts(
+    tokens: ServedTokens, side: Literal["prefill", "decode", ""], rules: InferenceRules, *, has_tokens: bool
+) -> list[int | None]:
+    """Return what counts of a server's tokens and requests: on each side of a split, what the other does not count."""
+    counts = {kind: getattr(tokens, kind) if has_tokens or kind == "requests" else None for kind in _COUNTS}
+    if side:
+        of_other_side = {"decode": {"cached"}, "prefill": {"generated", "requests"}}[side]
+        if side != rules.prompt_side:
+            of_other_side |= {"prompt"}
+        counts |= {kind: 0 for kind in of_other_side if counts[kind] is not None}
+        if side == "decode":
+            counts["cached"] = 0  # also where the server does not count them
+    return [counts[kind] for kind in _COUNTS]
+
+
+def _split_count(count: int | None, weights: Sequence[int]) -> Sequence[int | None]:
+    return [None] * len(weights) if count is None else split(count, weights)
+
+
+def _split_costs(line: Line, weights: Sequence[Fraction | int]) -> list[Costs]:
+    """Split a line's costs by weights; in each part, allocated is the sum of effective, waste and unmeasured."""
+    costs = line.costs()
+    if len(weights) == 1:
+        return [costs]
+    waste_hours = costs.allocated_gpu_hours - costs.effective_gpu_hours - costs.unmeasured_gpu_hours
+    split_amounts = split_each(
+        [
+            costs.effective_gpu_hours, waste_hours, costs.unmeasured_gpu_hours,
+            costs.effective_usd, costs.waste_usd, costs.unmeasured_usd,
+            costs.energy_kwh, costs.energy_gpu_hours, costs.unused_energy_kwh, costs.co2e_kg,
+            costs.energy_without_factor_kwh,
+        ],
+        weights,
+    )  # fmt: skip
+    parts = []
+    for effective_hours, waste_hours, unmeasured_hours, effective, waste, unmeasured, *energy in zip(
+        *split_amounts, strict=True
+    ):
+        allocated_hours = effective_hours + waste_hours + unmeasured_hours
+        parts.append(
+            Costs(
+                allocated_hours, effective_hours, effective + waste + unmeasured, effective, waste, unmeasured,
+                unmeasured_hours, allocated_hours if line.allocated_usd is None else 0, *energy,
+            )
+        )  # fmt: skip
+    return parts
+
+
+def _key(line: Line, server: str, model: str) -> ModelKey:
+    return ModelKey(
+        line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model, server, model
+    )
+
+
+def _total(hours: Sequence[ModelHour]) -> ModelHour:
+    """Add up rows of one key. Cached tokens are unknown if any row's are."""
+    if len(hours) == 1:
+        return hours[0]
+    counts = (sum_if_complete(column) for column in zip(*(hour[2:] for hour in hours), strict=True))
+    return ModelHour(hours[0].key, Costs.total(hour.costs for hour in hours), *counts)
+
+
+def sum_if_complete(counts: Sequence[int | None]) -> int | None:
+    """Return the sum; None if any count is unknown."""
+    summands = [count for count in counts if count is not None]
+    return sum(summands) if len(summands) == len(counts) else None
+
+
+class ModelSum(NamedTuple):
+    """The sum of rows of models over a period."""
+
+    costs: Costs
+    """Of all rows."""
+    token_costs: Costs
+    """Of rows whose tokens are known: only these are divided by tokens."""
+    request_costs: Costs
+    """Of rows whose requests are known."""
+    prompt_tokens: int | None
+    """None if no row's are known."""
+    generated_tokens: int | None
+    cached_tokens: int | None
+    """None if those of any row with tokens are unknown."""
+    requests: int | None
+
+    @classmethod
+    def of(cls, hours: Sequence[ModelHour]) -> "ModelSum":
+        """Add up rows."""
+        with_tokens = [hour for hour in hours if hour.prompt_tokens is not None]
+        with_requests = [hour for hour in hours if hour.requests is not None]
+        prompt, generated, cached = (
+            sum_if_complete([getattr(hour, name) for hour in with_tokens]) if with_tokens else None
+            for name in ("prompt_tokens", "generated_tokens", "cached_tokens")
+        )
+        return cls(
+            Costs.total(hour.costs for hour in hours),
+            Costs.total(hour.costs for hour in with_tokens),
+            Costs.total(hour.costs for hour in with_requests),
+            prompt,
+            generated,
+            cached,
+            sum(hour.requests or 0 for hour in with_requests) if with_requests else None,
+        )
+
+    def figures(self, weights: TokenWeights) -> dict[str, Decimal | int | None]:
+        """Return the costs, tokens and unit costs as published.
+
+        Unit costs are of allocated GPUs, as it was; those at full use leave out the time in which the GPUs waited. They
+        are None without tokens or prices.
+        """
+        tokens = ServedTokens("", "", "", "", self.prompt_tokens, self.generated_tokens, self.cached_tokens)
+        count, weighted = (self.prompt_tokens or 0) + (self.generated_tokens or 0), weights.weigh(tokens)
+        per_token = _per(self.token_costs, Fraction(count, MILLION))
+        per_weight = _per(self.token_costs, weighted / MILLION)
+        figures: dict[str, Decimal | int | None] = {
+            **self.costs.figures(),
+            **{name: getattr(self, name) for name in self._fields[3:]},
+            "unknown_tokens_usd": _amount(self.costs, self.costs.allocated_usd - self.token_costs.allocated_usd),
+        }
+        for suffix, full_use in (("", False), ("_at_full_use", True)):
+            factor = _full_use(self.token_costs) if full_use else Fraction(1)
+            request_factor = _full_use(self.request_costs) if full_use else Fraction(1)
+            per_request = _per(self.request_costs, Fraction(self.requests or 0))
+            figures |= {
+                f"usd_per_million_tokens{suffix}": _product(per_token, factor),
+                f"usd_per_million_prompt_tokens{suffix}": _product(per_weight, factor, Fraction(weights.prompt)),
+                f"usd_per_million_generated_tokens{suffix}": _product(per_weight, factor, Fraction(weights.generated)),
+                f"usd_per_million_cached_tokens{suffix}": _product(per_weight, factor, Fraction(weights.cached))
+                if self.cached_tokens is not None
+                else None,
+                f"usd_per_request{suffix}": _product(per_request, request_factor),
+            }
+        gpu_hours, energy_hours = self.token_costs.allocated_gpu_hours, self.token_costs.energy_gpu_hours
+        has_energy = bool(energy_hours and self.token_costs.energy_kwh)
+        return figures | {
+            "tokens_per_gpu_second": quantize(Fraction(count * SCALE, gpu_hours * 3600)) if gpu_hours else None,
+            # The tokens of the GPU-hours whose energy was measured.
+            "tokens_per_kwh": quantize(Fraction(count * SCALE * energy_hours, gpu_hours * self.token_costs.energy_kwh))
+            if gpu_hours and has_energy
+            else None,
+        }
+
+
+MILLION = 10**6
+
+
+def _amount(costs: Costs, amount: int) -> Decimal | None:
+    return to_decimal(amount) if costs.has_price() else None
+
+
+def _per(costs: Costs, units: Fraction) -> Fraction | None:
+    """Return the allocated cost per unit; None without units or price."""
+    return Fraction(costs.allocated_usd, SCALE) / units if units and costs.has_price() else None
+
+
+def _full_use(costs: Costs) -> Fraction | None:
+    """Return the part of the measured cost that was used; None if no use was measured."""
+    measured = costs.effective_usd + costs.waste_usd
+    return Fraction(costs.effective_usd, measured) if measured else None
+
+
+def _product(*factors: Fraction | None) -> Decimal | None:
+    product = Fraction(1)
+    for factor in factors:
+        if factor is None:
+            return None
+        product *= factor
+    return quantize(product)

@@ -1,0 +1,172 @@
+"""Tokens and requests that inference servers processed in an hour, from their counters.
+
+A counter's increase over an hour is its last value in the hour minus its last value before the hour, so that the hours
+of a server add up to its counter. Where the value at an edge of the hour is not known, the pod's tokens are unknown.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.inference_servers import CounterKind
+from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
+from gpucost.core.metering.usage import PodUsage, ServedTokens
+
+MAX_EDGE_GAP_MS = 300_000
+"""How old a counter's value may be at an edge of the hour: Prometheus' look-back, as in the query of increases."""
+MAX_COUNT = Decimal(10**15)
+"""A larger increase in one hour is not plausible, and a counter above it is no longer exact."""
+MAX_NOTES = 20
+_PodName = tuple[str, str]
+
+
+def served_tokens(
+    counters: ServerCounters, holdings: Iterable[PodUsage], window: IntervalMs, notes: list[str]
+) -> tuple[ServedTokens, ...]:
+    """Return what the servers in pods with GPUs processed, in order of name.
+
+    Args:
+        counters: of all servers. Those of pods without GPUs are ignored.
+        holdings: what pods held in the hour.
+        window: the hour.
+        notes: receives a sentence for each pod whose tokens are unknown.
+    """
+    lifetimes: dict[_PodName, list[IntervalMs]] = {}
+    for holding in holdings:
+        lifetimes.setdefault((holding.pod.namespace, holding.pod.pod), []).append(holding.held)
+    by_pod: dict[_PodName, list[CounterSeries]] = {}
+    for series in counters.series:
+        if (series.namespace, series.pod) in lifetimes:
+            by_pod.setdefault((series.namespace, series.pod), []).append(series)
+    served: list[ServedTokens] = []
+    unknown: list[str] = []
+    for name in sorted(by_pod):
+        pod_reader = _PodCounters(by_pod[name], counters.scrapes, lifetimes[name], window)
+        counts = pod_reader.counts()
+        if counts is None:
+            servers = sorted({series.server for series in by_pod[name]})
+            served += [ServedTokens(*name, server, "") for server in servers]
+            unknown.append(f"tokens of pod {'/'.join(name)} are unknown: {pod_reader.reason}")
+            continue
+        served += [
+            ServedTokens(*name, server, model, **kinds)  # type: ignore[arg-type]
+            for (server, model), kinds in sorted(counts.items())
+        ]
+    notes += unknown[:MAX_NOTES]
+    if len(unknown) > MAX_NOTES:
+        notes.append(f"tokens of {len(unknown) - MAX_NOTES} further pods are unknown")
+    return tuple(served)
+
+
+class _PodCounters:
+    """The counters of all servers in one pod, or in several of the same name."""
+
+    def __init__(
+        self,
+        series: Sequence[CounterSeries],
+        scrapes: Mapping[str, Mapping[int, bool]],
+        lifetimes: Sequence[IntervalMs],
+        window: IntervalMs,
+    ) -> None:
+        self._series, self._lifetimes, self._window = series, lifetimes, window
+        self.reason = ""
+        self._scrapes: dict[str, dict[int, bool]] = {}
+        for counter in series:
+            target = counter.scrape_target
+            of_target = self._scrapes.setdefault(target, {**scrapes.get(target, {})})
+            of_target.update((time, True) for time, _ in counter.samples or ())
+
+    def counts(self) -> dict[tuple[str, str], dict[CounterKind, int]] | None:
+        """Return the increase of each kind by server and model; None if any is unknown."""
+        copies: dict[tuple[object, ...], list[CounterSeries]] = {}
+        for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
+            key = (series.server, series.model, series.kind, series.instance, series.other_labels)
+            copies.setdefault(key, []).append(series)
+        counts: dict[tuple[str, str], dict[CounterKind, Fraction]] = {}
+        has_samples = False
+        for group in copies.values():
+            group.sort(key=lambda series: series.scrape_target)
+            if not any(self._has_samples_in_hour(series) for series in group):
+                if self._was_only_tried(group):
+                    self.reason = "the server could not be scraped in the hour"
+                    return None
+                continue  # of a process that ended before the hour, or began after it
+            has_samples = True
+            increase = next((increase for increase in map(self._increase, group) if increase is not None), None)
+            if increase is None:
+                return None
+            kinds = counts.setdefault((group[0].server, group[0].model), {})
+            kinds[group[0].kind] = kinds.get(group[0].kind, Fraction(0)) + increase
+        if not has_samples:
+            self.reason = "its counters have no samples in the hour"
+            return None
+        return {key: {kind: round(count) for kind, count in kinds.items()} for key, kinds in counts.items()}
+
+    def _has_samples_in_hour(self, series: CounterSeries) -> bool:
+        return series.samples is None or any(self._window.contains(time) for time, _ in series.samples)
+
+    def _was_only_tried(self, group: Sequence[CounterSeries]) -> bool:
+        results = [
+            success
+            for target in {series.scrape_target for series in group}
+            for time, success in self._scrapes[target].items()
+            if self._window.contains(time)
+        ]
+        return bool(results) and not any(results)
+
+    def _increase(self, series: CounterSeries) -> Fraction | None:
+        if series.samples is None:
+            increase = series.increase
+            if increase is None or not increase.is_finite() or not 0 <= increase <= MAX_COUNT:
+                self.reason = f"a counter of {series.server} has implausible values"
+                return None
+            return Fraction(increase)
+        if not all(reading.is_finite() and 0 <= reading <= MAX_COUNT for _, reading in series.samples):
+            self.reason = f"a counter of {series.server} has implausible values"
+            return None
+        samples = sorted(series.samples)
+        window = self._window
+        inside = [sample for sample in samples if window.contains(sample[0])]
+        before = next((sample for sample in reversed(samples) if sample[0] < window.start), None)
+        after = next((sample for sample in samples if sample[0] >= window.end), None)
+        scrapes = self._scrapes[series.scrape_target]
+        (first_time, first), (last_time, last) = inside[0], inside[-1]
+        if before is None:
+            if first and not self._began(first_time, scrapes):
+                self.reason = f"its counters of {series.server} were not scraped before, and it ran already"
+                return None
+            reading = Decimal(0)
+        else:
+            reading = before[1]
+            if window.start - before[0] > MAX_EDGE_GAP_MS and first != reading:
+                self.reason = f"its counters of {series.server} were not scraped around the hour's start"
+                return None
+        if not self._ended(last_time, scrapes) and (after is None or after[1] != last):
+            self.reason = f"its counters of {series.server} were not scraped around the hour's end"
+            return None
+        total = Fraction(0)
+        for _, next_reading in inside:
+            total += Fraction(next_reading - reading if next_reading >= reading else next_reading)
+            reading = next_reading
+        return total
+
+    def _began(self, first_time: int, scrapes: Mapping[int, bool]) -> bool:
+        """Whether a counter began at 0 in the hour: with its pod, between two scrapes, or with a new target."""
+        earlier = max((time for time, success in scrapes.items() if success and time < first_time), default=None)
+        if earlier is not None:
+            return first_time - earlier <= MAX_EDGE_GAP_MS
+        # A target that was tried all the time that was read, in vain, may have run for longer.
+        if min(scrapes) < first_time and min(scrapes) > self._window.start - LOOK_AROUND_MS + MAX_EDGE_GAP_MS:
+            return True
+        starts = [held.start for held in self._lifetimes if held.start <= first_time]
+        return bool(starts) and max(starts) > self._window.start
+
+    def _ended(self, last_time: int, scrapes: Mapping[int, bool]) -> bool:
+        """Whether a counter did not increase in the hour after its last sample: it was at the end, or its pod ended."""
+        if self._window.end - last_time <= MAX_EDGE_GAP_MS:
+            return True
+        if any(success and last_time < time < self._window.end for time, success in scrapes.items()):
+            return True  # the process exposes the series no longer
+        ends = [held.end for held in self._lifetimes if held.start <= last_time]
+        return bool(ends) and max(ends) <= last_time + MAX_EDGE_GAP_MS

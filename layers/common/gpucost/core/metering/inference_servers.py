@@ -1,0 +1,81 @@
+"""Inference servers whose counters say how many tokens they processed: the names of their metrics, by kind.
+
+| server | read from |
+| --- | --- |
+| vllm | vllm-project/vllm `vllm/v1/metrics/loggers.py`, 0.8 to 0.28; cached tokens since PR 33290 (2026-02) |
+| sglang | sgl-project/sglang, its page on production metrics and its metrics collector, 0.4 to 0.5 |
+| tgi | huggingface/text-generation-inference 3.3.7 `router/src/server.rs` |
+| nim | NVIDIA NIM for LLMs 1.x, observability |
+| triton | triton-inference-server/server `docs/user_guide/metrics.md`, 2.54 and later: it counts no tokens |
+
+llm-d runs vLLM. The workers of NVIDIA Dynamo expose the metrics of vLLM or SGLang.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+CounterKind = Literal["prompt", "generated", "cached", "requests"]
+"""What a counter counts: prompt tokens (with the cached ones), generated tokens, prompt tokens from a cache, requests.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceServer:
+    """The counters of an inference server, and the label that names the model."""
+
+    name: str
+    counters: Mapping[CounterKind, str]
+    """The metric of each kind. Series that differ in other labels, such as the finish reason, are added up."""
+    model_label: str = ""
+    """"" if the server does not say which model it serves: then the model is named like the workload."""
+
+    def kind_of(self, metric: str) -> CounterKind | None:
+        """What a metric counts; None if it is not one of the server's."""
+        return next((kind for kind, name in self.counters.items() if name == metric), None)
+
+
+def _server(name: str, model_label: str, **counters: str) -> InferenceServer:
+    return InferenceServer(name, MappingProxyType(counters), model_label)  # type: ignore[arg-type]
+
+
+INFERENCE_SERVERS = (
+    _server(
+        "vllm",
+        "model_name",
+        prompt="vllm:prompt_tokens_total",
+        generated="vllm:generation_tokens_total",
+        # Not prefix_cache_hits: vLLM counts a request there each time that it is considered for a batch.
+        cached="vllm:prompt_tokens_cached_total",
+        requests="vllm:request_success_total",
+    ),
+    _server(
+        "sglang",
+        "model_name",
+        prompt="sglang:prompt_tokens_total",
+        generated="sglang:generation_tokens_total",
+        cached="sglang:cached_tokens_total",
+        requests="sglang:num_requests_total",
+    ),
+    _server(
+        "tgi",
+        "",
+        prompt="tgi_request_input_length_sum",
+        generated="tgi_request_generated_tokens_sum",
+        requests="tgi_request_success",
+    ),
+    _server(
+        "nim",
+        "model_name",
+        prompt="prompt_tokens_total",
+        generated="generation_tokens_total",
+        requests="request_success_total",
+    ),
+    _server("triton", "model", requests="nv_inference_request_success"),
+)
+
+
+def metrics_of_servers(servers: Iterable[InferenceServer]) -> list[str]:
+    """The names of all counters, each once."""
+    return list(dict.fromkeys(metric for server in servers for metric in server.counters.values()))

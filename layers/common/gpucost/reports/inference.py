@@ -1,0 +1,170 @@
+"""Reports the costs and tokens of models, summed from hours."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hour_record import ModelHour
+from gpucost.core.inference import ModelSum, TokenWeights
+from gpucost.core.query.cost_query import CostQuery, parse_sort
+from gpucost.core.query.dimensions import MODEL_DIMENSIONS, GroupKey, parse_group_by
+from gpucost.core.query.filters import matches_all, parse_filter
+from gpucost.core.query.periods import Period, check_period_length, parse_period
+from gpucost.reports.parameters import QueryParameters
+from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.records import PeriodCoverage
+from gpucost.storage.ports import PublishedHours
+
+MAX_CLUSTER_HOURS = 105 * 24
+"""Most cluster-hours that one report is summed from: three clusters for 35 days."""
+MAX_MODEL_ROWS = 500_000
+"""Most stored rows that one report is summed from."""
+MODEL_FIGURES = tuple(ModelSum.of([]).figures(TokenWeights()))
+"""The names of the figures of a row."""
+
+
+class ModelRow(NamedTuple):
+    """One group's costs and tokens in one period."""
+
+    start: datetime
+    end: datetime
+    group: Mapping[str, str | None]
+    """By dimension; None for an unknown model or server."""
+    figures: Mapping[str, Decimal | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceReport:
+    """A page of a report on models. Totals, filtered-out costs and coverage are those of the whole report."""
+
+    query: CostQuery
+    rows: list[ModelRow]
+    row_count: int
+    totals: Mapping[str, Decimal | int | None] | None
+    """None if no hour has inference servers."""
+    filtered_out: Mapping[str, Decimal | int | None] | None
+    coverage: PeriodCoverage
+    hours_with_servers: int
+    currency: str
+    offset: int
+    etag: str
+
+    @property
+    def period(self) -> Period:
+        """The query's period."""
+        return self.query.period
+
+
+class ModelCells(NamedTuple):
+    """The stored rows of a report, by the start of the report's row and the values of the query's dimensions."""
+
+    cells: Mapping[tuple[datetime, GroupKey], Sequence[ModelHour]]
+    hours_with_servers: int
+
+    def rows(self, query: CostQuery, weights: TokenWeights) -> tuple[list[ModelRow], list[ModelHour], list[ModelHour]]:
+        """Return the sorted rows, everything that was read, and what the filters exclude."""
+        dimensions, count = query.dimensions(), len(query.group_by)
+        groups: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
+        everything: list[ModelHour] = []
+        excluded: list[ModelHour] = []
+        for (begin, key), hours in self.cells.items():
+            everything += hours
+            if matches_all(query.filters, dimensions, key):
+                groups.setdefault((begin, key[:count]), []).extend(hours)
+            else:
+                excluded += hours
+        rows = [
+            ModelRow(
+                begin,
+                query.row_end(begin),
+                {
+                    name: text if text or name not in {"model", "server"} else None
+                    for name, text in zip(query.group_by, key, strict=True)
+                },
+                ModelSum.of(groups[begin, key]).figures(weights),
+            )
+            for begin, key in sorted(groups)
+        ]
+        return _sort_rows(rows, query.sort), everything, excluded
+
+
+def parse_inference_query(
+    parameters: QueryParameters, now: datetime, published_until: Callable[[], datetime] | None = None
+) -> CostQuery:
+    """Parse and check the parameters.
+
+    Raises:
+        ParameterError: names the wrong parameter and what is allowed.
+    """
+    period = parse_period(parameters.start, parameters.end, parameters.window, now, published_until=published_until)
+    check_period_length(period, parameters.granularity)
+    group_by = parse_group_by(parameters.group_by, (), MODEL_DIMENSIONS)
+    return CostQuery(
+        period=period,
+        granularity=parameters.granularity,
+        group_by=group_by,
+        filters=tuple(parse_filter(name, text) for name, text in parameters.filters.items() if text is not None),
+        sort=parse_sort(parameters.sort, group_by, "hidden", MODEL_FIGURES),
+        limit=parameters.limit,
+    )
+
+
+def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHours, totals: PeriodTotals) -> ModelCells:
+    """Read the costs by model of a query's hours.
+
+    Args:
+        query: the query.
+        clusters: cluster names, sorted.
+        ledger: the hours that the caller may see.
+        totals: receives the versions and coverage of the hours.
+
+    Raises:
+        InvalidInputError: the report would be summed from too many hours or rows.
+    """
+    hours = query.period.hours() * len(clusters)
+    if hours > MAX_CLUSTER_HOURS:
+        raise InvalidInputError(
+            f"this query needs {hours:,} cluster-hours, and {MAX_CLUSTER_HOURS:,} is the maximum for models. Shorten "
+            "the period, or select one cluster."
+        )
+    dimensions = query.dimensions()
+    cells: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
+    row_count = hours_with_servers = 0
+    for name in clusters:
+        manifests = ledger.manifests(name, query.period.start, query.period.end)
+        totals.add_manifests(manifests)
+        totals.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
+        for hour, models in ledger.models_of(manifests).items():
+            begin = query.row_start(hour)
+            hours_with_servers += 1
+            row_count += len(models)
+            if row_count > MAX_MODEL_ROWS:
+                raise InvalidInputError(
+                    f"the report would be summed from more than {MAX_MODEL_ROWS:,} rows. Shorten the period, or select "
+                    "one cluster."
+                )
+            for model in models:
+                key = tuple(
+                    name if dimension == "cluster" else getattr(model.key, dimension) for dimension in dimensions
+                )
+                cells.setdefault((begin, key), []).append(model)
+    return ModelCells(cells, hours_with_servers)
+
+
+def _sort_rows(rows: list[ModelRow], order: Sequence[tuple[str, bool]]) -> list[ModelRow]:
+    """Sort rows by several keys, the last key first because sorting is stable; unknown names and figures come last."""
+    for name, is_descending in reversed(order):
+        keyed = [
+            (row.start if name == "start" else row.group[name] if name in row.group else row.figures[name], row)
+            for row in rows
+        ]
+        sortable = sorted(
+            (pair for pair in keyed if pair[0] is not None),
+            key=lambda pair: pair[0],  # type: ignore[arg-type, return-value]
+            reverse=is_descending,
+        )
+        rows = [row for _, row in sortable] + [row for key, row in keyed if key is None]
+    return rows

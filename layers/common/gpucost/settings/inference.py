@@ -1,0 +1,108 @@
+"""The settings of inference servers: whether their counters are read, and what a token costs relative to others."""
+
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpucost.core.inference import InferenceRules, TokenWeights
+from gpucost.core.metering.inference_servers import INFERENCE_SERVERS, CounterKind, InferenceServer
+from gpucost.settings.metrics_sources import LabelName
+from gpucost.settings.section import Name, Section, Slug, duplicates, matching_pattern
+
+MetricName = Annotated[str, matching_pattern(r"[a-zA-Z_:][a-zA-Z0-9_:]*", "a Prometheus metric's name")]
+Weight = Annotated[Decimal, Field(ge=0, le=1000)]
+_DEFAULTS = InferenceRules()
+
+
+class TokenWeightSettings(Section):
+    """What a token costs relative to others. The defaults are the ratios of Anthropic's Claude models on Amazon Bedrock
+    ($3, $15 and $0.30 per million tokens of Claude Sonnet 4.6)."""
+
+    prompt: Weight = _DEFAULTS.weights.prompt
+    """A prompt token that is not from a cache."""
+    generated: Weight = _DEFAULTS.weights.generated
+    """A generated token."""
+    cached: Weight = _DEFAULTS.weights.cached
+    """A prompt token from a cache."""
+
+    @model_validator(mode="after")
+    def _has_a_weight(self) -> "TokenWeightSettings":
+        if not (self.prompt or self.generated):
+            raise ValueError("prompt and generated are both 0; at least one must be positive")
+        return self
+
+
+class InferenceServerSettings(Section):
+    """The counters of an inference server that gpucost does not know."""
+
+    name: Slug
+    """The server's name in reports. A built-in name replaces the built-in server."""
+    prompt_tokens: MetricName | None = None
+    """Counter of prompt tokens, including the cached ones."""
+    generated_tokens: MetricName | None = None
+    """Counter of generated tokens."""
+    cached_tokens: MetricName | None = None
+    """Counter of prompt tokens that came from a cache."""
+    requests: MetricName | None = None
+    """Counter of requests."""
+    model_label: LabelName | None = None
+    """The label that names the model. By default the model is named like the workload."""
+
+    @model_validator(mode="after")
+    def _counts_something(self) -> "InferenceServerSettings":
+        if self.requests is None and (self.prompt_tokens is None or self.generated_tokens is None):
+            raise ValueError("prompt_tokens and generated_tokens are required, or requests")
+        return self
+
+    def server(self) -> InferenceServer:
+        """The server for the catalog."""
+        metrics: dict[CounterKind, str | None] = {
+            "prompt": self.prompt_tokens,
+            "generated": self.generated_tokens,
+            "cached": self.cached_tokens,
+            "requests": self.requests,
+        }
+        counters = {kind: metric for kind, metric in metrics.items() if metric is not None}
+        return InferenceServer(self.name, MappingProxyType(counters), self.model_label or "")
+
+
+class InferenceSettings(Section):
+    """Costs of models that inference servers serve: vLLM, SGLang, TGI, NIM, Triton, and others by their counters."""
+
+    enabled: bool = False
+    """Whether the counters of inference servers are read: one more query for each hour."""
+    weights: TokenWeightSettings = TokenWeightSettings()
+    """By which a pod's cost goes to its models, and a model's cost to prompt and generated tokens."""
+    servers: Annotated[tuple[InferenceServerSettings, ...], Field(max_length=20)] = ()
+    """Servers in addition to the built-in ones."""
+    namespace_label: LabelName = "namespace"
+    """The label of the counters that names the server's namespace."""
+    pod_label: LabelName = "pod"
+    """The label of the counters that names the server's pod."""
+    prefill_workloads: Annotated[tuple[Name, ...], Field(max_length=50)] = _DEFAULTS.prefill_workloads
+    """Shell patterns of workloads that compute prompts for others (prefill/decode disaggregation)."""
+    decode_workloads: Annotated[tuple[Name, ...], Field(max_length=50)] = _DEFAULTS.decode_workloads
+    """Shell patterns of workloads that generate tokens from prompts which others computed."""
+    prompt_side: Literal["prefill", "decode"] = _DEFAULTS.prompt_side
+    """Which side's prompt tokens count, where a model has both sides in a namespace, because both count each prompt."""
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "InferenceSettings":
+        if repeated := duplicates([server.name for server in self.servers]):
+            raise ValueError(f"servers: {min(repeated)!r} is named twice")
+        metrics = [metric for server in self.all_servers() for metric in server.counters.values()]
+        if repeated := duplicates(metrics):
+            raise ValueError(f"servers: {min(repeated)} is a counter of two servers; replace a server by its name")
+        return self
+
+    def all_servers(self) -> tuple[InferenceServer, ...]:
+        """The built-in servers and those of the settings."""
+        added = {server.name: server.server() for server in self.servers}
+        return (*(server for server in INFERENCE_SERVERS if server.name not in added), *added.values())
+
+    def rules(self) -> InferenceRules:
+        """The rules of attribution."""
+        weights = TokenWeights(self.weights.prompt, self.weights.generated, self.weights.cached)
+        return InferenceRules(weights, self.prefill_workloads, self.decode_workloads, self.prompt_side)

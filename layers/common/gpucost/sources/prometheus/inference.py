@@ -1,0 +1,84 @@
+"""Series of inference servers' counters in one hour."""
+
+from collections.abc import Iterable, Mapping
+
+from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
+from gpucost.core.metering.observations import CounterSeries, ScrapeTarget, ServerCounters
+from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.queries import PARTIAL, STATISTIC_LABEL, InferenceLabels
+from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target
+
+_SCRAPE_LABELS = frozenset(
+    {
+        "__name__", STATISTIC_LABEL, "job", "instance", "endpoint", "service", "container", "node", "prometheus",
+        "prometheus_replica", "__replica__",
+    }
+)  # fmt: skip
+"""Labels of how a process is scraped, which differ if several jobs scrape it."""
+_PodName = tuple[str, str]
+
+
+class CounterTable:
+    """Collects counters, and determines of which pods the raw samples are needed.
+
+    Args:
+        rows: results of `Queries.counters`, by statistic.
+        inference: the servers, and the labels of their counters.
+    """
+
+    def __init__(self, rows: Mapping[str, Rows], inference: InferenceLabels) -> None:
+        self._inference = inference
+        self._counters: dict[str, tuple[InferenceServer, CounterKind]] = {
+            metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
+        }
+        self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}
+        """Pods whose raw samples are needed, by namespace and name."""
+        self._series: list[CounterSeries] = []
+        self._scrapes: dict[ScrapeTarget, dict[int, bool]] = {}
+        for metric, metric_rows in rows.items():
+            if metric in self._counters:
+                for labels, increase in metric_rows:
+                    if increase < 0 or not increase.is_finite():
+                        self.partial.add(self._pod(labels))
+                    self._series.append(self._counter(metric, labels)._replace(increase=increase))
+        self._series = [series for series in self._series if (series.namespace, series.pod) not in self.partial]
+        self.has_unnamed_pods = any(not all(name) for name in self.partial) or any(
+            not (series.namespace and series.pod) for series in self._series
+        )
+        self.partial = {name for name in self.partial if all(name)}
+
+    def add_raw_samples(self, series: Iterable[Series]) -> None:
+        """Add the raw samples of pods in `partial`. Those of others with the same name are ignored."""
+        for labels, samples in series:
+            if self._pod(labels) not in self.partial:
+                continue
+            metric = labels["__name__"]
+            readings = tuple((time, parse_number(text)) for time, text in samples)
+            if metric == "up":
+                results = self._scrapes.setdefault(scrape_target(labels), {})
+                results.update((time, reading == 1) for time, reading in readings)
+            else:
+                self._series.append(self._counter(metric, labels)._replace(samples=readings))
+
+    def counters(self) -> ServerCounters:
+        """The counters for metering."""
+        return ServerCounters(tuple(self._series), self._scrapes)
+
+    def _pod(self, labels: Labels) -> _PodName:
+        return labels.get(self._inference.namespace, ""), labels.get(self._inference.pod, "")
+
+    def _counter(self, metric: str, labels: Labels) -> CounterSeries:
+        server, kind = self._counters[metric]
+        ignored = {*_SCRAPE_LABELS, self._inference.namespace, self._inference.pod, server.model_label}
+        namespace, pod = self._pod(labels)
+        return CounterSeries(
+            namespace,
+            pod,
+            server.name,
+            labels.get(server.model_label, "") if server.model_label else "",
+            kind,
+            labels.get("instance", ""),
+            scrape_target(labels),
+            frozenset((name, text) for name, text in labels.items() if name not in ignored),
+            increase=None,
+        )

@@ -1,0 +1,50 @@
+"""`gpucost doctor` on inference servers, against a real Prometheus."""
+
+from tests.system.doctor_cluster import Recent, healthy
+from tests.system.doctor_findings import Examine, faults, named, only
+
+ON = "inference: {enabled: true}"
+VLLM = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prompt_tokens_cached_total")
+REQUESTS = "vllm:request_success_total"
+
+
+def with_counters(*metrics: str) -> Recent:
+    cluster = healthy()
+    for metric in metrics:
+        cluster.add(metric, job="servers", instance="10.1.0.1:8000", namespace="team", pod="p", model_name="m")
+    return cluster
+
+
+def test_servers_are_not_checked_while_inference_is_off(examined: Examine) -> None:
+    report = examined(with_counters(*VLLM, REQUESTS))
+    assert not [check for check in report.checks if "inference" in check.name]
+
+
+def test_server_with_all_counters_has_no_fault(examined: Examine) -> None:
+    report = examined(with_counters(*VLLM, REQUESTS), more=ON)
+    assert not faults(report)
+    check = named(report, "inference: vllm")
+    assert (check.status, check.series, check.finding) == ("found", 4, None)
+
+
+def test_missing_counters_are_findings(examined: Examine) -> None:
+    only(
+        examined(with_counters(VLLM[0], REQUESTS), more=ON),
+        "inference: vllm",
+        says="generated tokens are not counted",
+        change="vllm:generation_tokens_total",
+    )
+    only(examined(healthy(), more=ON), "inference servers", says="tokens are unknown", change="PodMonitor",
+         status="missing")  # fmt: skip
+
+
+def test_servers_that_count_less_have_a_note(examined: Examine) -> None:
+    report = examined(with_counters(*VLLM[:2], REQUESTS), more=ON)
+    assert named(report, "inference: vllm").finding == "vllm does not count cached tokens"
+    report = examined(with_counters("nv_inference_request_success"), more=ON)
+    assert named(report, "inference: triton").finding == "triton counts requests and no tokens"
+
+
+def test_servers_of_the_settings_are_checked(examined: Examine) -> None:
+    more = "inference: {enabled: true, servers: [{name: own, requests: own_requests_total}]}"
+    assert named(examined(with_counters("own_requests_total"), more=more), "inference: own").status == "found"
