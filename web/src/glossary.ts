@@ -13,9 +13,9 @@ export const GLOSSARY = {
   host: "The part of a node's price that the price split policy gives to CPU and memory.",
   residual: "What remains when all other parts are subtracted from the node's cost.",
   idle: "Unallocated, stranded, unobserved, host and residual together: the part of a node's cost that is not allocated.",
-  "GPU-hour": "One physical GPU for one hour.",
+  "GPU-hour": "One physical GPU, or one device of another vendor, for one hour.",
   "GPU share":
-    "The part of a physical GPU that one requested unit stands for: 1, a MIG profile's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",
+    "The part of a physical GPU that one requested unit stands for: 1, a partition's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",
   "cluster-hour":
     "One cluster and one UTC hour, [hour, hour + 1h): the unit in which costs are computed, stored and corrected.",
   coverage: "Scrapes seen in an hour ÷ scrapes expected in it, between 0 and 1, for allocation and for utilization.",
