@@ -23,6 +23,7 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from tests.browser.layout_checks import check_layouts
+from tests.browser.shown import percent, rounded, usd
 from tests.browser.site import Site, deployment, numbers
 from tests.browser.tabs import Tabs, settled, violations
 from tests.records import line, record
@@ -103,8 +104,8 @@ def recommendations() -> list[Recommendation]:
         ("mig-slice", 512, "Take a 1g.5gb slice for <img src=x onerror=alert(1)>", PATCH),
         ("off-hours", 1024, "Scale app to none from 20:00 to 06:00", ""),
     )
-    for kind, usd, summary, patch in contents:
-        saving = Saving(Decimal(usd), Decimal(usd - 100), Decimal(usd + 100), None, None, Decimal(43))
+    for kind, saved, summary, patch in contents:
+        saving = Saving(Decimal(saved), Decimal(saved - 100), Decimal(saved + 100), None, None, Decimal(43))
         content = RecommendationContent(
             kind, about, summary, saving, evidence, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
             Decimal(0), Decimal("1.71"),
@@ -192,7 +193,7 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     expect(section).to_contain_text("at the mean rate so far, as in budget alerts")
     if forecast["projected_usd"] is not None:
         assert usd(forecast["projected_usd"]) not in section.inner_text(), "a second projection of the same month"
-    expect(section).to_contain_text(f"{100 * forecast['spent_usd'] / 1500:.1f}% spent")
+    expect(section).to_contain_text(f"{percent(forecast['spent_usd'], Decimal(1500))} spent")
     chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
     label = chart.get_attribute("aria-label") or ""
     assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at the spend of the summary"
@@ -440,7 +441,9 @@ def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> 
     assert statuses.count("incomplete") == 1
     assert page.get_by_test_id("hours-restated").inner_text() == str(len(restatements)) == "1"
     totals = site.ask(f"costs?{period}&granularity=total")["totals"]
-    assert Decimal(page.get_by_test_id("unpriced-hours").inner_text()) == round(totals["unpriced_gpu_hours"], 2) > 0
+    hours = totals["unpriced_gpu_hours"]
+    assert hours > 0
+    assert page.get_by_test_id("unpriced-hours").inner_text() == rounded(hours, 2)
     expect(page.get_by_test_id("note-groups")).to_contain_text(NOTE)
     findings = page.get_by_test_id("findings")
     for cluster in ("east", "west"):
@@ -491,7 +494,7 @@ def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site
     totals = site.ask(f"fleet?start={at(start)}&end={at(end)}&cluster=west")["totals"]
     share = totals["unpriced_gpu_hours"] / totals["allocated_gpu_hours"]
     expect(page.locator(".unpriced")).to_have_text(
-        f"{100 * share:.1f}% of these GPU-hours have no price yet. Amounts exclude them."
+        f"{percent(share)} of these GPU-hours have no price yet. Amounts exclude them."
     )
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
@@ -529,18 +532,18 @@ def test_explore_shows_which_hours_and_prices_are_missing(visit: Callable[..., P
     page = visit(site, f"explore?{period}&zone=utc&grain=day&f.cluster=west")
     hours = site.ask(f"hours?{period}&cluster=west")["rows"]
     day = [row["status"] for row in hours if row["hour"][:10] == at(INCOMPLETE)[:10]]
-    share = 100 * day.count("complete") / len(day)
+    share = percent(Decimal(day.count("complete")), Decimal(len(day)))
     page.get_by_role("application", name=re.compile("Allocated cost over time")).focus()
     page.keyboard.press("Home")
     for _ in range((INCOMPLETE.date() - (END - 40 * HOUR).date()).days):
         page.keyboard.press("ArrowRight")
-    expect(page.get_by_test_id("readout")).to_contain_text(f"{share:.1f}% of hours complete")
+    expect(page.get_by_test_id("readout")).to_contain_text(f"{share} of hours complete")
     missing = sum(row["status"] == "missing" for row in hours)
     gaps = page.get_by_test_id("gaps").locator("li").all_inner_texts()
     assert sum(int(re.findall(r"(\d+) hours? missing", gap)[0]) for gap in gaps if "missing" in gap) == missing > 0
     rows = site.ask(f"costs?{period}&granularity=total&cluster=west&group_by=business_unit")["rows"]
     unpriced, allocated = (sum(row[f"{name}_gpu_hours"] for row in rows) for name in ("unpriced", "allocated"))
-    expect(page.locator(".unpriced")).to_contain_text(f"{100 * unpriced / allocated:.1f}% of these GPU-hours")
+    expect(page.locator(".unpriced")).to_contain_text(f"{percent(unpriced, allocated)} of these GPU-hours")
 
 
 def test_hour_view_opens_any_hour(visit: Callable[..., Page], site: Site) -> None:
@@ -627,7 +630,3 @@ def test_clusters_are_distinguished(visit: Callable[..., Page], site: Site) -> N
 
 def at(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:00:00Z}"
-
-
-def usd(value: Decimal) -> str:
-    return f"${value:,.2f}"

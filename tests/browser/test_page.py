@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
@@ -17,13 +17,14 @@ from gpucost.core.hours import parse_timestamp
 from gpucost_cli.signing_proxy import serve_proxy
 from gpucost_devstack.fleet.demo import CLUSTERS
 from tests.browser.layout_checks import check_layouts
+from tests.browser.shown import exact_usd, percent, rounded, usd
 from tests.browser.tabs import Tabs, settled, violations
 from tests.system.running_demo import Demo, running_demo
 
 NODE = "ip-10-0-12-4.ec2.internal"
 """Three of its four GPUs are held."""
-"""Its exporter does not map GPUs to pods, so that its waste is unknown, not zero."""
 DATA_COLOURS = {(3, 163, 121), (191, 62, 7), (62, 212, 250)}
+CENT = Decimal("0.01")
 
 WATCH_DIALOGS = """
 () => { window.dialogs = []; new MutationObserver(() => {
@@ -65,24 +66,8 @@ def day(demo: Demo, begins: int = 24, ends: int = 0) -> str:
     return f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
 
 
-def usd(value: Decimal) -> str:
-    """An amount as tables show it; one that is less than half a cent is not zero."""
-    if value and abs(value) < Decimal("0.005"):
-        return "<$0.01" if value > 0 else ">-$0.01"
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
-
-
 def short(node: str) -> str:
     return node.removesuffix(".ec2.internal")
-
-
-def exact_usd(value: Decimal) -> str:
-    """An amount as explanations show it: to a millionth, without trailing zeros."""
-    return re.sub(r"(\.\d\d\d*?)0+$", r"\1", f"${value:,.6f}")
-
-
-def percent(part: Decimal, whole: Decimal) -> str:
-    return f"{100 * part / whole:.1f}%"
 
 
 def cells(page: Page, table: str) -> list[dict[str, str]]:
@@ -298,8 +283,8 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
         assert int(pools[pool]["Nodes"]) == len({row["node"] for row in pool_rows})
         held = sum((pod["allocated_gpu_hours"] for row in pool_rows for pod in row["holders"]), Decimal(0))
         capacity = sum((row["capacity_gpu_hours"] for row in pool_rows), Decimal(0))
-        assert pools[pool]["Allocated GPU-hours"] == f"{held:,.2f}"
-        assert pools[pool]["Capacity GPU-hours"] == f"{capacity:,.2f}"
+        assert pools[pool]["Allocated GPU-hours"] == rounded(held, 2)
+        assert pools[pool]["Capacity GPU-hours"] == rounded(capacity, 2)
     page.get_by_test_id("pools").get_by_role("link", name="a10g-serving").click()
     page.wait_for_url(re.compile("pool=a10g-serving"))
     assert page.get_by_test_id("strip").count() == 2
@@ -311,7 +296,7 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
     (pods,) = (row["holders"] for row in answer if (row["node"], row["hour"]) == (NODE, first))
     assert len(pods) >= 3
     shown = [
-        f"{pod['pod']} in moderation (content-moderation): 1 × nvidia.com/gpu, {100 * pod['utilization']:.1f}% "
+        f"{pod['pod']} in moderation (content-moderation): 1 × nvidia.com/gpu, {percent(pod['utilization'])} "
         f"utilization, {usd(pod['allocated_usd'])} allocated, {usd(pod['waste_usd'])} wasted"
         for pod in pods
     ]
@@ -330,7 +315,7 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     coverage = demo.ask(f"/v1/fleet?{day(demo, 144)}")["coverage"]
     complete = coverage["hours_complete"] / coverage["hours_expected"]
     assert Decimal("0.49") < complete <= Decimal("0.5"), "an outage may be in these days, but not more"
-    assert page.get_by_test_id("coverage").inner_text() == f"{100 * complete:.1f}%"
+    assert page.get_by_test_id("coverage").inner_text() == percent(complete)
     assert {row["Waste change"] for row in cells(page, "units")} == {"–"}, "an incomplete period is not compared"
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
@@ -424,7 +409,7 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
         Decimal(amount.replace(",", ""))
         for amount in re.findall(r"\$([\d,.]+)", panel.get_by_test_id("figure-periods").inner_text())
     ]
-    assert shown[:8] == sorted((round(row["waste_usd"], 2) for row in hours), reverse=True)[:8]
+    assert shown[:8] == sorted((row["waste_usd"].quantize(CENT, ROUND_HALF_UP) for row in hours), reverse=True)[:8]
     assert abs(sum(shown) - totals["waste_usd"]) < Decimal("0.1"), "the hours and the others add up to the sum"
     panel.get_by_test_id("figure-periods").get_by_role("link").nth(2).click()
     page.wait_for_url(re.compile("why-at="))
@@ -435,9 +420,9 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
     wasted = sorted((line["waste_usd"] for line in lines if line["waste_usd"]), reverse=True)
     assert [row["waste"] for row in rows] == [usd(amount) for amount in wasted[:8]]
     notebooks = [line for line in lines if line["node_pool"] == "notebooks"]
-    held = sum(line["allocated_gpu_hours"] for line in notebooks)
+    held = rounded(sum(line["allocated_gpu_hours"] for line in notebooks), 3)
     expect(panel.get_by_test_id("figure-prices")).to_contain_text(
-        f"$0.9557 per GPU-hour, source list-price, split policy datadog: {len(notebooks)} pods, {held:.3f} GPU-hours"
+        f"$0.9557 per GPU-hour, source list-price, split policy datadog: {len(notebooks)} pods, {held} GPU-hours"
     )
     expect(panel).to_contain_text("version 1, settings version 1")
     panel.get_by_test_id("figure-pods").get_by_role("link").first.click()

@@ -16,6 +16,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
 from tests.browser.layout_checks import check_layouts
+from tests.browser.shown import percent, signed_usd, usd
 from tests.browser.site import Site, deployment
 from tests.browser.tabs import Tabs, settled
 from tests.records import amount, line, record
@@ -136,14 +137,6 @@ THIS_WEEK = f"start={WEEK:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
 LAST_WEEK = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={END - timedelta(days=7):%Y-%m-%dT%H:00:00Z}"
 
 
-def usd(figure: Decimal) -> str:
-    return f"{'-' if figure < 0 else ''}${abs(figure):,.2f}"
-
-
-def signed(figure: Decimal) -> str:
-    return f"{'+' if figure > 0 else ''}{usd(figure)}"
-
-
 def grouped(site: Site, period: str, by: str, more: str = "") -> dict[str, dict[str, Any]]:
     rows = site.ask(f"costs?{period}&granularity=total&group_by={by}{more}")["rows"]
     return {row["group"][by]: row for row in rows}
@@ -170,8 +163,8 @@ def test_unit_that_wastes_most_and_why_takes_two_clicks(newcomer: Callable[..., 
     workload, row = max(workloads.items(), key=lambda entry: entry[1]["waste_usd"])
     answer = visitor.page.get_by_test_id("worst")
     expect(answer).to_contain_text(f"{worst} wastes most: {usd(units[worst]['waste_usd'])}, ")
-    used = 100 * row["effective_gpu_hours"] / row["allocated_gpu_hours"]
-    expect(answer).to_contain_text(f"{workload} in {worst}: {usd(row['waste_usd'])}, at {used:.1f}% utilization")
+    used = percent(row["effective_gpu_hours"], row["allocated_gpu_hours"])
+    expect(answer).to_contain_text(f"{workload} in {worst}: {usd(row['waste_usd'])}, at {used} utilization")
     assert visitor.clicks == 0
     visitor.click(answer.get_by_role("link", name=worst))
     assert cells(visitor.page, "workloads", "Workload")[0].split("\n")[0] == workload
@@ -193,15 +186,15 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     assert expected["serving"] > 0 > expected["batch"], "a unit that grew, and a unit that ended"
     by_size = sorted((unit for unit in expected if expected[unit]), key=lambda unit: -abs(expected[unit]))
     movers = visitor.page.get_by_test_id("movers").locator("li")
-    rows = [f"{unit} {signed(expected[unit])}" for unit in by_size]
+    rows = [f"{unit} {signed_usd(expected[unit])}" for unit in by_size]
     # The nodes cost the same in both weeks, so that less is unallocated.
-    expect(movers).to_have_text([*rows, f"Not allocated to a pod {signed(-sum(expected.values(), Decimal(0)))}"])
+    expect(movers).to_have_text([*rows, f"Not allocated to a pod {signed_usd(-sum(expected.values(), Decimal(0)))}"])
     assert visitor.clicks == 1
     visitor.click(visitor.page.get_by_role("link", name="All changes"))
     table = dict(
         zip(cells(visitor.page, "explore", "Business unit"), cells(visitor.page, "explore", "Change"), strict=True)
     )
-    assert table == {unit: signed(difference) for unit, difference in expected.items()}
+    assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}
     assert cells(visitor.page, "explore", "Business unit")[0] == "serving"
     assert visitor.clicks == 2
 
@@ -251,12 +244,12 @@ def test_hour_names_the_cause_of_its_unmeasured_cost(newcomer: Callable[..., New
 def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -> None:
     page = newcomer("overview?window=7d&zone=utc").page
     now, before = (site.ask(f"fleet?{period}&granularity=total")["totals"] for period in (THIS_WEEK, LAST_WEEK))
-    worked = 100 * now["effective_usd"] / now["node_cost_usd"]
+    worked = percent(now["effective_usd"], now["node_cost_usd"])
     difference = now["node_cost_usd"] - before["node_cost_usd"]
     shown = {name: page.get_by_test_id(name).inner_text() for name in ("cost-period", "worked", "changed", "offer")}
     assert shown == {
-        "cost-period": usd(now["node_cost_usd"]), "worked": f"{worked:.1f}%",
-        "changed": f"{100 * difference / before['node_cost_usd']:.0f}%", "offer": "–",
+        "cost-period": usd(now["node_cost_usd"]), "worked": worked,
+        "changed": percent(difference, before["node_cost_usd"], digits=0), "offer": "–",
     }  # fmt: skip
     month = site.ask("fleet?window=month&granularity=total")["coverage"]
     expect(page.get_by_role("region", name="Summary")).to_contain_text(
@@ -279,7 +272,7 @@ def test_explore_compares_with_the_week_before(newcomer: Callable[..., Newcomer]
         names, cells(page, "explore", "Before"), cells(page, "explore", "Change"), strict=True
     ):
         then = before.get(name, zero)["waste_usd"]
-        assert (old, difference) == (usd(then), signed(now.get(name, zero)["waste_usd"] - then))
+        assert (old, difference) == (usd(then), signed_usd(now.get(name, zero)["waste_usd"] - then))
 
 
 def test_explore_downloads_the_rows_and_order_of_its_table(
