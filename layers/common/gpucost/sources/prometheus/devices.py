@@ -225,11 +225,11 @@ class DeviceTable:
         accelerator = accelerator_of_vendor(row.vendor) if row.vendor != NVIDIA else None
         uid_label = "pod_uid" if accelerator is None else accelerator.labels.pod_uid
         return DeviceSeries(
-            node=node,
-            uuid=uuid,
-            mig_instance=mig_instance,
-            mig_profile=row.profile,
-            model=row.model,
+            node,
+            uuid,
+            mig_instance,
+            row.profile,
+            row.model,
             namespace=namespace,
             pod=pod,
             uid=row.labels.get(uid_label, "") if pod else "",
@@ -312,10 +312,12 @@ def node_name(labels: Labels, nodes: Mapping[str, str]) -> str:
         labels: of the device's series.
         nodes: names of nodes, by name and by EC2 instance id.
     """
-    if labels.get("instance_id"):
-        return nodes.get(labels["instance_id"], labels["instance_id"])
-    names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
-    return next((name for name in names if name in nodes), names[0] if names else "")
+    if instance_id := labels.get("instance_id"):
+        return nodes.get(instance_id, instance_id)
+    for label in _NODE_LABELS:
+        if (name := labels.get(label)) and name in nodes:
+            return name
+    return next((labels[label] for label in _NODE_LABELS if labels.get(label)), "")
 
 
 def gpu_uuid(labels: Labels) -> str:

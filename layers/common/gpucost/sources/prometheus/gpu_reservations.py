@@ -21,8 +21,9 @@ _CONTAINER, _NAME_PREFIX = "resource-reservation", "gpu-reservation"
 
 def is_reservation(labels: Labels) -> bool:
     """Whether a request is that of a reservation pod."""
-    has_container = _CONTAINER in (labels.get("exported_container"), labels.get("container"))
-    return has_container and exported_label(labels, "pod").startswith(_NAME_PREFIX)
+    if _CONTAINER not in labels.values():
+        return False
+    return exported_label(labels, "container") == _CONTAINER and exported_label(labels, "pod").startswith(_NAME_PREFIX)
 
 
 def has_reservations(requests: Iterable[Series]) -> bool:

@@ -287,11 +287,11 @@ class PodTable:
             running = _without_times(raw.running, {}) if raw.has_phases else held
             finished = _without_times(raw.finished, {})
         return PodObservation(
-            namespace=namespace,
-            pod=pod_name,
-            uid=pod.uid,
-            node=node,
-            requests=tuple(
+            namespace,
+            pod_name,
+            pod.uid,
+            node,
+            tuple(
                 ContainerRequest(
                     container,
                     _container_kind(raw, container, init=init),
