@@ -27,7 +27,7 @@ from tests.prometheus_clients import PrometheusClients, SentQuery, recording_cli
 ROUNDS = 5
 
 
-def settings_for(url: str, units: int = large_cluster.UNITS) -> CoreSettings:
+def settings_for(url: str, units: int = large_cluster.UNITS, *, inference: bool = False) -> CoreSettings:
     """Settings of the large cluster and its business units."""
     named = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(units)]
     return parse_settings(
@@ -36,6 +36,7 @@ def settings_for(url: str, units: int = large_cluster.UNITS) -> CoreSettings:
                 "clusters": [{"name": "large", "prometheus": {"url": url}}],
                 "pricing": {"source": "constant", "gpu_hourly_usd": 12},
                 "business_units": named,
+                "inference": {"enabled": inference},
             }
         )
     )
@@ -43,10 +44,10 @@ def settings_for(url: str, units: int = large_cluster.UNITS) -> CoreSettings:
 
 def attribute(
     url: str, hour: datetime, hours: int = 1, units: int = large_cluster.UNITS,
-    client: PrometheusClients = PrometheusClient,
+    client: PrometheusClients = PrometheusClient, *, inference: bool = False,
 ) -> int:  # fmt: skip
     """Attribute an hour, or several that one message names, once; returns their lines."""
-    settings = settings_for(url, units)
+    settings = settings_for(url, units, inference=inference)
     cluster = settings.clusters[0]
     hour_starts = [hour + number * HOUR for number in range(hours)]
     reader = metrics_reader(cluster, settings, make_client=client)
@@ -101,7 +102,7 @@ def attribute_text(url: str, hour: str) -> None:
 @contextmanager
 def cluster(
     pods: int, hours: int = 1, *, step: int = large_cluster.STEP, units: int = large_cluster.UNITS,
-    with_opencost: bool = False,
+    with_opencost: bool = False, servers: int = 0,
 ) -> Iterator[tuple[str, datetime]]:  # fmt: skip
     """A Prometheus with some hours of a cluster. Yields its URL and the first hour."""
     hour = floor_hour(datetime.now(UTC)) - (2 + hours) * HOUR
@@ -109,7 +110,7 @@ def cluster(
         path = Path(folder) / "metrics.om"
         start = int((hour - timedelta(minutes=10)).timestamp())
         end = start + hours * 3600 + 20 * 60
-        large_cluster.write(path, pods, start, end, step, units=units, with_opencost=with_opencost)
+        large_cluster.write(path, pods, start, end, step, units=units, with_opencost=with_opencost, servers=servers)
         with running_prometheus(path) as url:
             yield url, hour
 

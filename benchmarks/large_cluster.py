@@ -8,14 +8,21 @@ PODS_PER_NODE = 8
 UNITS = 200
 STEP = 60
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+TOKENS_PER_SECOND = {
+    "vllm:prompt_tokens_total": 900,
+    "vllm:generation_tokens_total": 200,
+    "vllm:prompt_tokens_cached_total": 300,
+    "vllm:request_success_total": 1,
+}
 Family = tuple[str, Iterator[tuple[str, str]]]
 """A metric and its series: labels and a constant value."""
 KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080"'
 
 
 def write(
-    path: Path, pods: int, start: int, end: int, step: int = STEP, *, units: int = UNITS, with_opencost: bool = False
-) -> None:
+    path: Path, pods: int, start: int, end: int, step: int = STEP, *, units: int = UNITS, with_opencost: bool = False,
+    servers: int = 0,
+) -> None:  # fmt: skip
     """Write every series with a sample each `step` seconds in `[start, end)` (seconds since the epoch).
 
     Args:
@@ -26,9 +33,10 @@ def write(
         step: seconds between two scrapes.
         units: namespaces that they are in.
         with_opencost: what OpenCost reads, too (`benchmarks.opencost`).
+        servers: how many of the pods serve a model with vLLM.
     """
     times = range(start, end, step)
-    families = list(_families(pods, units))
+    families = list(_families(pods, units, servers))
     if with_opencost:
         families = _joined([*families, *_read_by_opencost(pods, units)])
     with path.open("w") as file:
@@ -36,13 +44,18 @@ def write(
             file.write(f"# TYPE {metric} gauge\n")
             for labels, value in series:
                 file.writelines(f"{metric}{{{labels}}} {value} {at}\n" for at in times)
+        for metric, per_second in TOKENS_PER_SECOND.items() if servers else ():
+            file.write(f"# TYPE {metric} unknown\n")  # vLLM's names end in `_total` in this format only
+            for i in range(servers):
+                labels = _server(i, units)
+                file.writelines(f"{metric}{{{labels}}} {per_second * (at - start)} {at}\n" for at in times)
         file.write("# EOF\n")
 
 
-def _families(pods: int, units: int) -> Iterator[Family]:
+def _families(pods: int, units: int, servers: int) -> Iterator[Family]:
     nodes = range(-(-pods // PODS_PER_NODE))
     exporters = ((f'job="dcgm-exporter",instance="node-{node}:9400"', "1") for node in nodes)
-    yield "up", iter([(KSM, "1"), *exporters])
+    yield "up", chain([(KSM, "1")], exporters, ((_target(i, units), "1") for i in range(servers)))
     yield "kube_node_info", ((f'node="node-{n}",provider_id="aws:///zone/i-{n}",{KSM}', "1") for n in nodes)
     yield "kube_node_labels", ((_node_labels(node), "1") for node in nodes)
     gpu = 'resource="nvidia_com_gpu",unit="integer"'
@@ -158,3 +171,11 @@ def _device(i: int, units: int) -> str:
     device = f'gpu="{gpu}",UUID="GPU-{i}",Hostname="node-{node}",modelName="NVIDIA H100 80GB HBM3"'
     workload = f'exported_container="main",exported_namespace="team-{i % units}",exported_pod="pod-{i}"'
     return f'job="dcgm-exporter",instance="node-{node}:9400",{device},{workload}'
+
+
+def _target(i: int, units: int) -> str:
+    return f'job="vllm",instance="pod-{i}:8000",namespace="team-{i % units}",pod="pod-{i}"'
+
+
+def _server(i: int, units: int) -> str:
+    return f'{_target(i, units)},engine="0",model_name="model-{i // 4}"'

@@ -79,13 +79,18 @@ def costs_by_model(lines: Sequence[Line], served: Iterable[ServedTokens], rules:
         served_by_pod.setdefault((tokens.namespace, tokens.pod), []).append(tokens)
     if not served_by_pod:
         return []
+    groups, other_lines = _groups(lines, served_by_pod)
+    other_costs: dict[ModelKey, list[Costs]] = {}
+    for line in other_lines:
+        other_costs.setdefault(_key(line, "", ""), []).append(line.costs())
+    split_models = _models_on_both_sides(groups, rules)
     rows: dict[tuple[ModelKey, bool, bool], list[ModelHour]] = {}
-    split_models = _models_on_both_sides(lines, served_by_pod, rules)
-    for group in _groups(lines, served_by_pod):
+    for group in groups:
         for hour in _group_rows(group, rules, split_models):
-            has_counts = hour.prompt_tokens is not None, hour.requests is not None
-            rows.setdefault((hour.key, *has_counts), []).append(hour)
-    return [_total(rows[key]) for key in sorted(rows)]
+            rows.setdefault((hour.key, hour.prompt_tokens is not None, hour.requests is not None), []).append(hour)
+    of_servers = (_total(rows[key]) for key in sorted(rows))
+    others = (ModelHour(key, Costs.total(costs)) for key, costs in other_costs.items())
+    return sorted([*of_servers, *others], key=lambda hour: hour.key)
 
 
 class _Group(NamedTuple):
@@ -95,45 +100,53 @@ class _Group(NamedTuple):
     served: list[ServedTokens]
 
 
-def _groups(lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]]) -> list[_Group]:
-    reporting: dict[_Workload, list[_PodName]] = {}
-    for line in lines:
-        name = line.namespace, line.pod
-        if name in served_by_pod:
-            reporting.setdefault((line.namespace, line.workload_kind, line.workload), []).append(name)
-    group_of_pod: dict[_PodName, object] = {}
-    for line in lines:
-        name, workload = (line.namespace, line.pod), (line.namespace, line.workload_kind, line.workload)
-        if name in served_by_pod:
-            continue
+def _groups(
+    lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]]
+) -> tuple[list[_Group], list[Line]]:
+    """Return the groups of lines that share tokens, and the lines without an inference server."""
+    pods = [(line.namespace, line.pod) for line in lines]
+    workload_of_server: dict[tuple[str, ...], _Workload] = {
+        pod: _workload(line) for pod, line in zip(pods, lines, strict=True) if pod in served_by_pod
+    }
+    workloads_of_servers = {*workload_of_server.values()}
+    sharing: set[_Workload] = set()
+    members: list[tuple[Line, _PodName | _Workload]] = []
+    other_lines: list[Line] = []
+    for pod, line in zip(pods, lines, strict=True):
+        if pod in workload_of_server:
+            members.append((line, pod))
         # The workers of a LeaderWorkerSet's group are a StatefulSet with the name of the group's leader pod
         # (kubernetes-sigs/lws 0.10 pkg/controllers/pod_controller.go).
-        leader = line.namespace, line.workload
-        if line.workload_kind == "StatefulSet" and leader in served_by_pod:
-            group_of_pod[name] = leader
-        elif workload in reporting:
-            group_of_pod.update(dict.fromkeys([name, *reporting[workload]], workload))
-    groups: dict[object, _Group] = {}
+        elif line.workload_kind == "StatefulSet" and (line.namespace, line.workload) in workload_of_server:
+            members.append((line, (line.namespace, line.workload)))
+        elif (workload := _workload(line)) in workloads_of_servers:
+            sharing.add(workload)
+            members.append((line, workload))
+        else:
+            other_lines.append(line)
+    groups: dict[_PodName | _Workload, _Group] = {}
     added: set[_PodName] = set()
-    for line in lines:
-        name = line.namespace, line.pod
-        of_leader = group_of_pod.get(name, name)
-        group = groups.setdefault(group_of_pod.get(of_leader, of_leader), _Group([], []))  # type: ignore[call-overload]
+    for line, server in members:
+        workload_of_group = workload_of_server.get(server)
+        group = groups.setdefault(workload_of_group if workload_of_group in sharing else server, _Group([], []))
         group.lines.append(line)
-        if name in served_by_pod and name not in added:
-            added.add(name)
-            group.served.extend(served_by_pod[name])
-    return [*groups.values()]
+        pod = line.namespace, line.pod
+        if pod in served_by_pod and pod not in added:
+            added.add(pod)
+            group.served.extend(served_by_pod[pod])
+    return [*groups.values()], other_lines
 
 
-def _models_on_both_sides(
-    lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]], rules: InferenceRules
-) -> set[tuple[str, str]]:
+def _workload(line: Line) -> _Workload:
+    return line.namespace, line.workload_kind, line.workload
+
+
+def _models_on_both_sides(groups: Iterable[_Group], rules: InferenceRules) -> set[tuple[str, str]]:
     """Return the models, with their namespaces, that both prefill and decode servers processed tokens for."""
     sides: dict[tuple[str, str], set[str]] = {}
-    for line in lines:
-        side = rules.side_of(line.workload)
-        for tokens in served_by_pod.get((line.namespace, line.pod), ()) if side else ():
+    for group in groups:
+        side = rules.side_of(group.lines[0].workload)
+        for tokens in group.served if side else ():
             if tokens.prompt:
                 sides.setdefault((tokens.namespace, tokens.model), set()).add(side)
     return {model for model, of_model in sides.items() if len(of_model) > 1}
@@ -148,14 +161,18 @@ def _group_rows(group: _Group, rules: InferenceRules, split_models: set[tuple[st
         for line in group.lines:
             yield ModelHour(_key(line, server, ""), line.costs())
         return
-    weights = [rules.weights.weigh(tokens) if has_tokens else tokens.requests or 0 for tokens in group.served]
-    if not any(weights):
-        weights = [1] * len(weights)  # servers that were not called wait for each of their models
     side = rules.side_of(group.lines[0].workload)
     counts = [
         _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=has_tokens)
         for tokens in group.served
     ]
+    if len(group.lines) == len(group.served) == 1:
+        (line,), (tokens,), (of_model,) = group.lines, group.served, counts
+        yield ModelHour(_key(line, tokens.server, tokens.model or line.workload or line.pod), line.costs(), *of_model)
+        return
+    weights = [rules.weights.weigh(tokens) if has_tokens else tokens.requests or 0 for tokens in group.served]
+    if not any(weights):
+        weights = [1] * len(weights)  # servers that were not called wait for each of their models
     hours = [line.allocated_gpu_hours for line in group.lines]
     by_line = hours if any(hours) else [1] * len(hours)
     parts_of_counts = [[_split_count(count, by_line) for count in of_model] for of_model in counts]

@@ -32,16 +32,18 @@ def served_tokens(
         window: the hour.
         notes: receives a sentence for each pod whose tokens are unknown.
     """
-    lifetimes: dict[_PodName, list[IntervalMs]] = {}
-    for holding in holdings:
-        lifetimes.setdefault((holding.pod.namespace, holding.pod.pod), []).append(holding.held)
     by_pod: dict[_PodName, list[CounterSeries]] = {}
     for series in counters.series:
-        if (series.namespace, series.pod) in lifetimes:
-            by_pod.setdefault((series.namespace, series.pod), []).append(series)
+        by_pod.setdefault((series.namespace, series.pod), []).append(series)
+    lifetimes: dict[_PodName, list[IntervalMs]] = {}
+    for holding in holdings:
+        pod = holding.pod
+        name = pod.namespace, pod.pod
+        if name in by_pod:
+            lifetimes.setdefault(name, []).append(holding.held)
     served: list[ServedTokens] = []
     unknown: list[str] = []
-    for name in sorted(by_pod):
+    for name in sorted(lifetimes):
         pod_reader = _PodCounters(by_pod[name], counters.scrapes, lifetimes[name], window)
         counts = pod_reader.counts()
         if counts is None:
@@ -75,7 +77,8 @@ class _PodCounters:
         for counter in series:
             target = counter.scrape_target
             of_target = self._scrapes.setdefault(target, {**scrapes.get(target, {})})
-            of_target.update((time, True) for time, _ in counter.samples or ())
+            if counter.samples:
+                of_target.update((time, True) for time, _ in counter.samples)
 
     def counts(self) -> dict[tuple[str, str], dict[CounterKind, int]] | None:
         """Return the increase of each kind by server and model; None if any is unknown."""
@@ -83,21 +86,23 @@ class _PodCounters:
         for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
             key = (series.server, series.model, series.kind, series.instance, series.other_labels)
             copies.setdefault(key, []).append(series)
-        counts: dict[tuple[str, str], dict[CounterKind, Fraction]] = {}
+        counts: dict[tuple[str, str], dict[CounterKind, Fraction | int]] = {}
         has_samples = False
         for group in copies.values():
-            group.sort(key=lambda series: series.scrape_target)
-            if not any(self._has_samples_in_hour(series) for series in group):
+            if len(group) > 1:
+                group.sort(key=lambda series: series.scrape_target)
+            if not [series for series in group if self._has_samples_in_hour(series)]:
                 if self._was_only_tried(group):
                     self.reason = "the server could not be scraped in the hour"
                     return None
                 continue  # of a process that ended before the hour, or began after it
             has_samples = True
-            increase = next((increase for increase in map(self._increase, group) if increase is not None), None)
-            if increase is None:
+            increases = [increase for series in group if (increase := self._increase(series)) is not None]
+            if not increases:
                 return None
-            kinds = counts.setdefault((group[0].server, group[0].model), {})
-            kinds[group[0].kind] = kinds.get(group[0].kind, Fraction(0)) + increase
+            first = group[0]
+            kinds = counts.setdefault((first.server, first.model), {})
+            kinds[first.kind] = kinds.get(first.kind, 0) + increases[0]
         if not has_samples:
             self.reason = "its counters have no samples in the hour"
             return None
@@ -115,13 +120,14 @@ class _PodCounters:
         ]
         return bool(results) and not any(results)
 
-    def _increase(self, series: CounterSeries) -> Fraction | None:
+    def _increase(self, series: CounterSeries) -> Fraction | int | None:
         if series.samples is None:
             increase = series.increase
             if increase is None or not increase.is_finite() or not 0 <= increase <= MAX_COUNT:
                 self.reason = f"a counter of {series.server} has implausible values"
                 return None
-            return Fraction(increase)
+            numerator, denominator = increase.as_integer_ratio()
+            return numerator if denominator == 1 else Fraction(numerator, denominator)
         if not all(reading.is_finite() and 0 <= reading <= MAX_COUNT for _, reading in series.samples):
             self.reason = f"a counter of {series.server} has implausible values"
             return None

@@ -1,6 +1,7 @@
 """Series of inference servers' counters in one hour."""
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 
 from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
 from gpucost.core.metering.observations import CounterSeries, ScrapeTarget, ServerCounters
@@ -31,6 +32,10 @@ class CounterTable:
         self._counters: dict[str, tuple[InferenceServer, CounterKind]] = {
             metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
         }
+        self._ignored_labels = {
+            server.name: {*_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
+            for server in inference.servers
+        }
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}
         """Pods whose raw samples are needed, by namespace and name."""
         self._series: list[CounterSeries] = []
@@ -40,7 +45,7 @@ class CounterTable:
                 for labels, increase in metric_rows:
                     if increase < 0 or not increase.is_finite():
                         self.partial.add(self._pod(labels))
-                    self._series.append(self._counter(metric, labels)._replace(increase=increase))
+                    self._series.append(self._counter(metric, labels, increase))
         self._series = [series for series in self._series if (series.namespace, series.pod) not in self.partial]
         self.has_unnamed_pods = any(not all(name) for name in self.partial) or any(
             not (series.namespace and series.pod) for series in self._series
@@ -58,7 +63,7 @@ class CounterTable:
                 results = self._scrapes.setdefault(scrape_target(labels), {})
                 results.update((time, reading == 1) for time, reading in readings)
             else:
-                self._series.append(self._counter(metric, labels)._replace(samples=readings))
+                self._series.append(self._counter(metric, labels, None, readings))
 
     def counters(self) -> ServerCounters:
         """The counters for metering."""
@@ -67,9 +72,14 @@ class CounterTable:
     def _pod(self, labels: Labels) -> _PodName:
         return labels.get(self._inference.namespace, ""), labels.get(self._inference.pod, "")
 
-    def _counter(self, metric: str, labels: Labels) -> CounterSeries:
+    def _counter(
+        self,
+        metric: str,
+        labels: Labels,
+        increase: Decimal | None,
+        samples: tuple[tuple[int, Decimal], ...] | None = None,
+    ) -> CounterSeries:
         server, kind = self._counters[metric]
-        ignored = {*_SCRAPE_LABELS, self._inference.namespace, self._inference.pod, server.model_label}
         namespace, pod = self._pod(labels)
         return CounterSeries(
             namespace,
@@ -79,6 +89,7 @@ class CounterTable:
             kind,
             labels.get("instance", ""),
             scrape_target(labels),
-            frozenset((name, text) for name, text in labels.items() if name not in ignored),
-            increase=None,
+            frozenset((name, labels[name]) for name in labels.keys() - self._ignored_labels[server.name]),
+            increase,
+            samples,
         )
