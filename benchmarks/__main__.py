@@ -18,8 +18,8 @@ from rich.console import Console
 from benchmarks.figures import Figure, as_json, table
 
 PARTS = (
-    "hour", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export", "recommendations",
-    "cold_start", "sizes", "growth", "aws_cost", "page",
+    "hour", "inference", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export",
+    "recommendations", "cold_start", "sizes", "growth", "aws_cost", "page",
 )  # fmt: skip
 _RUN_PART = (
     "import json, sys; from importlib import import_module; from pathlib import Path;"

@@ -5,6 +5,8 @@ interpreter, and so repeat on every machine with the same Python.
 """
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -75,19 +77,21 @@ def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
 
 
 def instructions(run: Callable[[], object]) -> int:
-    """Bytecode instructions that a call executes; C code such as `decimal` is not counted."""
-    counted = 0
+    """Bytecode instructions that a call executes, in its threads, too. C code such as `decimal` is not counted."""
+    counts: Counter[int] = Counter()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal counted
         frame.f_trace_opcodes = True
-        counted += event == "opcode"
+        if event == "opcode":
+            counts[threading.get_ident()] += 1
         return trace
 
     before = sys.gettrace()
+    threading.settrace(trace)
     sys.settrace(trace)
     try:
         run()
     finally:
         sys.settrace(before)
-    return counted
+        threading.settrace(before)
+    return counts.total()

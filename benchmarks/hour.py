@@ -55,10 +55,10 @@ def attribute(
     return sum(len(record.lines) for record in records)
 
 
-def recorded_queries(url: str, hour: datetime) -> list[SentQuery]:
+def recorded_queries(url: str, hour: datetime, *, inference: bool = False) -> list[SentQuery]:
     """The queries that attributing the hour sends."""
     sent: list[SentQuery] = []
-    attribute(url, hour, client=recording_client(sent))
+    attribute(url, hour, client=recording_client(sent), inference=inference)
     return sent
 
 

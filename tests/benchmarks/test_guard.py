@@ -8,6 +8,7 @@ each function (tests/infra/test_built.py), the cost on AWS (tests/system/test_aw
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 
 import pytest
 
@@ -51,3 +52,14 @@ def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -
     assert by_pods <= 1.02
     by_units = exponent((units, instructions(hour_of(100, units))) for units in (20, 200))
     assert by_units <= 0.02
+
+
+def test_tokens_of_models_cost_one_query_and_few_instructions() -> None:
+    """Every tenth pod serves a model."""
+    with cluster(PODS, units=UNITS, servers=PODS // 10) as (url, hour):
+        queries, queries_without = (len(recorded_queries(url, hour, inference=enabled)) for enabled in (True, False))
+        assert queries == queries_without + 1
+        executed, without = (
+            instructions(partial(attribute, url, hour, units=UNITS, inference=enabled)) for enabled in (True, False)
+        )
+    assert executed <= 1.07 * without, "1.05 for 10,000 pods (benchmarks.inference)"

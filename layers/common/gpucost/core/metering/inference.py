@@ -75,9 +75,9 @@ class _PodCounters:
         self.reason = ""
         self._scrapes: dict[str, dict[int, bool]] = {}
         for counter in series:
-            target = counter.scrape_target
-            of_target = self._scrapes.setdefault(target, {**scrapes.get(target, {})})
-            if counter.samples:
+            if counter.samples is not None:
+                target = counter.scrape_target
+                of_target = self._scrapes.setdefault(target, {**scrapes.get(target, {})})
                 of_target.update((time, True) for time, _ in counter.samples)
 
     def counts(self) -> dict[tuple[str, str], dict[CounterKind, int]] | None:
@@ -91,7 +91,7 @@ class _PodCounters:
         for group in copies.values():
             if len(group) > 1:
                 group.sort(key=lambda series: series.scrape_target)
-            if not [series for series in group if self._has_samples_in_hour(series)]:
+            if group[0].samples is not None and not any(map(self._has_samples_in_hour, group)):
                 if self._was_only_tried(group):
                     self.reason = "the server could not be scraped in the hour"
                     return None
@@ -109,7 +109,7 @@ class _PodCounters:
         return {key: {kind: round(count) for kind, count in kinds.items()} for key, kinds in counts.items()}
 
     def _has_samples_in_hour(self, series: CounterSeries) -> bool:
-        return series.samples is None or any(self._window.contains(time) for time, _ in series.samples)
+        return any(self._window.contains(time) for time, _ in series.samples or ())
 
     def _was_only_tried(self, group: Sequence[CounterSeries]) -> bool:
         results = [
