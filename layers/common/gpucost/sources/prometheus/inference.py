@@ -8,7 +8,7 @@ from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import PARTIAL, STATISTIC_LABEL, InferenceLabels
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target
 
-_SCRAPE_LABELS = frozenset(
+SCRAPE_LABELS = frozenset(
     {
         "__name__", STATISTIC_LABEL, "job", "instance", "endpoint", "service", "container", "node", "prometheus",
         "prometheus_replica", "__replica__",
@@ -69,7 +69,7 @@ class CounterTable:
 
     def _counter(self, metric: str, labels: Labels) -> CounterSeries:
         server, kind = self._counters[metric]
-        ignored = {*_SCRAPE_LABELS, self._inference.namespace, self._inference.pod, server.model_label}
+        ignored = {*SCRAPE_LABELS, self._inference.namespace, self._inference.pod, server.model_label}
         namespace, pod = self._pod(labels)
         return CounterSeries(
             namespace,
