@@ -15,7 +15,7 @@ from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
 from gpucost_cli.rules import alerting
-from gpucost_cli.rules.inference import InferenceRules
+from gpucost_cli.rules.inference import ModelRules
 from gpucost_cli.rules.promql import Rule
 from gpucost_cli.rules.recording import RecordingRules
 
@@ -64,7 +64,7 @@ def recording_groups(settings: CoreSettings, clusters: Sequence[ClusterSettings]
         labels = {"cluster": cluster.name}
         parts: dict[str, Iterable[Rule]] = {"pods": rules.base_rules(), "sums": rules.sum_rules()}
         if settings.inference.enabled:
-            parts["models"] = InferenceRules(cluster.name, queries, settings.inference).rules()
+            parts["models"] = ModelRules(cluster.name, queries, settings.inference).rules()
         for part, part_rules in parts.items():
             name = f"gpucost-{cluster.name}-{part}"
             groups.append(

@@ -31,7 +31,7 @@ _COPIES = ", ".join(sorted(SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instan
 
 
 @dataclass(frozen=True)
-class InferenceRules:
+class ModelRules:
     """Builds the rules of one cluster. They query those of its pods.
 
     Args:
@@ -76,7 +76,7 @@ class InferenceRules:
         return f"sum by ({by}) ({rates})"
 
     def _weights(self) -> str:
-        """Weighted tokens per second of each pod and model; requests of servers that do not count tokens."""
+        """Weighted tokens per second of each pod and model; requests of servers that do not count all tokens."""
         weights = self.settings.rules().weights
         prompt, generated, cached = (
             f"sum by ({_BY}) ({self._recorded(TOKENS, equals('kind', kind))})" for kind in _TOKEN_KINDS
@@ -86,7 +86,7 @@ class InferenceRules:
             f" - ({cached} or {prompt} * 0) * {weights.prompt - weights.cached}"
         )
         requests = f"sum by ({_BY}) ({self._recorded(REQUESTS)})"
-        return f"{tokens} or ({requests} unless on (namespace, pod) {self._recorded(TOKENS)})"
+        return f"{tokens} or ({requests} unless on (namespace, pod) ({tokens}))"
 
     def _shares(self) -> str:
         """The share of its pod that each model has. Models of a pod that was not called have equal shares."""
@@ -96,9 +96,14 @@ class InferenceRules:
         return f"{by_weight} or ({weight} * 0 + 1) / {on_pod} count by (namespace, pod) ({weight})"
 
     def _counted_tokens(self) -> str:
-        """Tokens without those that both sides of a split into prefill and decode count."""
+        """Tokens without those that both sides of a split into prefill and decode count.
+
+        Where prompt or generated tokens are missing, as in the ledger none are known.
+        """
         decode_counts_prompts = self.settings.prompt_side == "decode"
         tokens = self._recorded(TOKENS)
+        for kind in ("prompt", "generated"):
+            tokens += f" and on ({_BY}) {self._recorded(TOKENS, equals('kind', kind))}"
         for kind, is_counted_by_decode in (("prompt", decode_counts_prompts), ("generated", True), ("cached", False)):
             tokens += f" unless {self._counted_twice(TOKENS, is_counted_by_decode, equals('kind', kind))}"
         return tokens

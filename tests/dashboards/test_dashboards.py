@@ -79,10 +79,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stack.enter_context(
             running_prometheus(local_configuration(block, discovery, seconds=1, receiver=receiver), agent=True)
         )
-        for record in ("cluster:gpucost_utilization:ratio", "model:gpucost_gpus:sum"):
-            wait_until(
-                lambda record=record: query_instant(receiver, f"count_over_time({record}[1m]) >= 3"), "the rules to run"
-            )
+        ran = (
+            "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3 "
+            "and on (cluster) count_over_time(model:gpucost_gpus:sum[1m]) >= 3"
+        )
+        wait_until(lambda: query_instant(receiver, ran), "the rules to run")
         yield receiver
 
 

@@ -7,7 +7,6 @@ an adapter, bu-a/s1 (a quarter of a GPU, 0.15 busy) TGI, lone/idle (a GPU, 0.02 
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,24 +33,24 @@ def counter(metric: str, per_second: float, scrapes: Sequence[str] = ("a",), **l
 
 
 def vllm(
-    prompt: float, generated: float, model: str, pod: Mapping[str, str], **scrapes: Any
+    prompt: float, generated: float, model: str, pod: Mapping[str, str], scrapes: Sequence[str] = ("a",)
 ) -> Iterator[dict[str, str]]:
     labels = {**pod, "model_name": model}
-    yield from counter("vllm:prompt_tokens_total", prompt, **scrapes, **labels)
-    yield from counter("vllm:generation_tokens_total", generated, **scrapes, **labels)
+    yield from counter("vllm:prompt_tokens_total", prompt, scrapes, **labels)
+    yield from counter("vllm:generation_tokens_total", generated, scrapes, **labels)
 
 
 def servers() -> list[dict[str, str]]:
-    twice = {"scrapes": ("a", "b")}
+    twice = ("a", "b")
     tgi = {"namespace": "bu-a", "pod": "s1"}
     of_other_cluster = [
         {**row, "series": row["series"].replace('cluster="c"', 'cluster="d"')} for row in vllm(7, 7, "chat", TRAIN)
     ]
     return [
-        *vllm(100, 10, "chat", TRAIN, **twice),
-        *counter("vllm:prompt_tokens_cached_total", 50, **twice, **TRAIN, model_name="chat"),
-        *counter("vllm:request_success_total", 2, **twice, **TRAIN, model_name="chat", finished_reason="stop"),
-        *counter("vllm:request_success_total", 1, **twice, **TRAIN, model_name="chat", finished_reason="length"),
+        *vllm(100, 10, "chat", TRAIN, twice),
+        *counter("vllm:prompt_tokens_cached_total", 50, twice, **TRAIN, model_name="chat"),
+        *counter("vllm:request_success_total", 2, twice, **TRAIN, model_name="chat", finished_reason="stop"),
+        *counter("vllm:request_success_total", 1, twice, **TRAIN, model_name="chat", finished_reason="length"),
         *vllm(20, 4, "chat-sql", TRAIN),
         *vllm(0, 0, "x", IDLE),
         *vllm(0, 0, "y", IDLE),

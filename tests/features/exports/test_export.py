@@ -24,7 +24,7 @@ from gpucost.core.errors import (
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.inference import InferenceRules, costs_by_model
-from gpucost.core.ledger import Manifest
+from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.core.metering.usage import ServedTokens
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
@@ -227,6 +227,18 @@ def test_models_are_exported_and_replaced_when_their_hour_is_restated(environmen
     environment.run()
     assert environment.models() == [], "no server was seen in the version in force"
     assert sorted(environment.keys()) == KEYS
+
+
+def test_closed_month_keeps_its_exported_models(environment: ExportEnvironment) -> None:
+    environment.publish(serving(0, models=["a"]))
+    environment.run()
+    exported_models = environment.models()
+    versions = Ledger(environment.table.client, environment.table.name).versions
+    versions.close_month(ClosedMonth(f"{DAY:%Y-%m}", datetime.now(UTC), "me", "chargeback"))
+    environment.publish(serving(0, "6"))
+    assert environment.run().exported_days == [], "the restatement is a pending adjustment"
+    assert len(environment.run(first_day=DAY).exported_days) == 1
+    assert environment.models() == exported_models
 
 
 def test_models_of_unreadable_settings_have_no_weighted_figures(environment: ExportEnvironment) -> None:

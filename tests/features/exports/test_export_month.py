@@ -264,10 +264,10 @@ def test_models_of_each_workload_add_up_to_the_lines(exported: Exported) -> None
                     for name in (*USD, *HOURS):
                         sums[name] += to_decimal(getattr(line, name) or 0)
     columns = ", ".join(f"coalesce(sum({MODEL_FIGURES[name]}), 0)" for name in (*USD, *HOURS))
-    key = "ChargePeriodStart, x_Cluster, x_BusinessUnit, x_Namespace, x_Workload, x_HourVersion"
+    names = "ChargePeriodStart, x_Cluster, x_BusinessUnit, x_Namespace, x_Workload, x_HourVersion"
     models = {
         (row[0].replace(tzinfo=UTC), *row[1:6]): dict(zip((*USD, *HOURS), row[6:], strict=True))
-        for row in exported.query(f"SELECT {key}, {columns} FROM inference GROUP BY {key}")
+        for row in exported.query(f"SELECT {names}, {columns} FROM inference GROUP BY {names}")
     }
     assert models == lines
     assert {key[0] for key in models if key[-1] == 2} == {RESTATED}
