@@ -19,14 +19,15 @@ from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_p
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.ledger import Manifest
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.focus import Row, focus_rows
+from gpucost.features.exports.focus import focus_rows
+from gpucost.features.exports.ports import HourRows
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 PER_NODE = 8
 ZONE = "eu-central-1a"
 
 
-def hours(pods: int) -> Iterator[Iterator[Row]]:
+def hours(pods: int) -> Iterator[HourRows]:
     """24 hours of pods that run all day, eight on a node with nine GPUs."""
     source = random.Random(7)
     uids = [str(UUID(int=source.getrandbits(128))) for _ in range(pods)]
@@ -54,7 +55,7 @@ def hours(pods: int) -> Iterator[Iterator[Row]]:
         coverage = Coverage(Decimal(1), Decimal(1))
         manifest = Manifest("c", hour, "complete", 1, "1-a", 1, coverage, 0, None, DAY)
         record = HourRecord("c", hour, "complete", coverage, totals, tuple(lines), nodes=tuple(nodes))
-        yield focus_rows(manifest, record, "123456789012")
+        yield HourRows(focus_rows(manifest, record, "123456789012"))
 
 
 def _line(number: int, uid: str, node: str, price: Decimal, used: Decimal) -> Line:
@@ -75,7 +76,7 @@ def measure(pods: int) -> tuple[int, list[float], float, float, float]:
     """Write a day: rows, megabytes of both files, seconds of computing and writing, peak MiB."""
     began = time.process_time()
     for rows in hours(pods):
-        sum(1 for _ in rows)
+        sum(1 for _ in rows.costs)
     making = time.process_time() - began
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()

@@ -9,7 +9,7 @@ from typing import Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from authoring.grafana import business_unit, fleet, ledger, node_pool, pipeline
+from authoring.grafana import business_unit, fleet, ledger, models, node_pool, pipeline
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.dashboard_metrics import FOLDER, RULES_FILE
 from gpucost_cli.rules import documents
@@ -18,6 +18,7 @@ from gpucost_devstack.template import REPOSITORY
 MODULES: Mapping[str, Any] = {
     "fleet": fleet,
     "business-unit": business_unit,
+    "models": models,
     "node-pool": node_pool,
     "pipeline": pipeline,
     "ledger": ledger,

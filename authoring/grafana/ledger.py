@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as dashboards
 from grafana_foundation_sdk.builders import table
-from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, VariableOption
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue, VariableOption
 
 from authoring.grafana.building import (
     LEDGER,
@@ -58,6 +58,21 @@ def dashboard() -> dashboards.Dashboard:
         ("status", "Status", "string"),
         ("version", "Version", "number"),
     ]
+    by_model = {**_PERIOD, "group_by": "model"}
+    models = [
+        ("group.model", "Model", "string"),
+        ("prompt_tokens", "Prompt tokens", "number"),
+        ("generated_tokens", "Generated tokens", "number"),
+        *_MONEY,
+        ("usd_per_million_tokens", "Per million tokens", "number"),
+        ("usd_per_million_tokens_at_full_use", "At full use", "number"),
+        ("usd_per_request", "Per request", "number"),
+    ]
+    unit_costs = [
+        ("start", "Day", "timestamp"),
+        ("group.model", "Model", "string"),
+        ("usd_per_million_tokens", "Per million tokens", "number"),
+    ]
     by_pool = {**_PERIOD, "granularity": "total", "group_by": "cluster,node_pool", "idle": "separate"}
     return with_panels(
         empty_dashboard("GPU ledger", "gpucost-ledger", "Cost of GPUs by hour, from the ledger.", span="now-31d"),
@@ -71,7 +86,7 @@ def dashboard() -> dashboards.Dashboard:
                 [
                     with_size(_table("Business units", ApiQuery("/v1/business-units", _PERIOD, units)), 16, 9),
                     with_size(text_panel("About these figures", _EXPLANATION), 8, 9),
-                    with_size(_daily(ApiQuery("/v1/costs", daily, by_day)), 24, 9),
+                    with_size(_daily("By day and business unit", ApiQuery("/v1/costs", daily, by_day)), 24, 9),
                 ],
             ),
             (
@@ -81,6 +96,28 @@ def dashboard() -> dashboards.Dashboard:
                         _table("Most waste", ApiQuery("/v1/waste", {**_PERIOD, "limit": "20"}, workloads)), 12, 10
                     ),
                     with_size(_table("Node pools and their idle cost", ApiQuery("/v1/costs", by_pool, pools)), 12, 10),
+                ],
+            ),
+            (
+                "Models",
+                [
+                    with_size(
+                        _counts(
+                            _table("Models", ApiQuery("/v1/inference", {**by_model, "granularity": "total"}, models)),
+                            "Prompt tokens",
+                            "Generated tokens",
+                        ),
+                        24,
+                        9,
+                    ),
+                    with_size(
+                        _daily(
+                            "Cost of a million tokens by day and model",
+                            ApiQuery("/v1/inference", {**by_model, "granularity": "day"}, unit_costs),
+                        ),
+                        24,
+                        9,
+                    ),
                 ],
             ),
             (
@@ -95,8 +132,15 @@ def _table(title: str, query: ApiQuery) -> Panel:
     return table.Panel().title(title).datasource(LEDGER).show_header(True).unit(USD).decimals(2).with_target(query)
 
 
-def _daily(query: ApiQuery) -> Panel:
-    """Build the daily chart. Grafana splits the plugin's rows into a series for each business unit."""
+def _counts(panel: Panel, *headings: str) -> Panel:
+    """Show the numbers of some columns as counts and not as money."""
+    for heading in headings:
+        panel = panel.override_by_name(heading, [DynamicConfigValue(id_val="unit", value="short")])
+    return panel
+
+
+def _daily(title: str, query: ApiQuery) -> Panel:
+    """Build a daily chart. Grafana splits the plugin's rows into a series for each name."""
     split = DataTransformerConfig(id_val="prepareTimeSeries", options={"format": "multi"})
-    panel = time_series_panel("By day and business unit", USD).datasource(LEDGER)
+    panel = time_series_panel(title, USD).datasource(LEDGER)
     return panel.with_target(query).with_transformation(split)

@@ -1,6 +1,6 @@
 """Renders the rules of a settings document in the formats of Prometheus, its operator and AMP."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,8 @@ from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
 from gpucost_cli.rules import alerting
+from gpucost_cli.rules.inference import ModelRules
+from gpucost_cli.rules.promql import Rule
 from gpucost_cli.rules.recording import RecordingRules
 
 EVALUATION_INTERVAL = "1m"
@@ -22,7 +24,7 @@ RULE_GROUPS_NAMESPACE = "gpucost-recording"
 """Of AMP (`AWS::APS::RuleGroupsNamespace`); the stack's id follows it."""
 """Prefix of the rule groups namespace in AMP, before the stack's id. The template's alerts use `gpucost-`."""
 MAX_RULES = 20
-"""Rules in a group, by AMP's default quota. Each cluster has two groups; the second queries the first."""
+"""Rules in a group, by AMP's default quota. The first group of a cluster is queried by the others."""
 Groups = Sequence[Mapping[str, Any]]
 FORMATS = ("prometheus", "operator", "cloudformation")
 
@@ -52,7 +54,7 @@ def _cluster_names(settings: CoreSettings) -> str:
 
 
 def recording_groups(settings: CoreSettings, clusters: Sequence[ClusterSettings], now: datetime) -> Groups:
-    """Build two groups for each cluster: rules of pods and nodes, and their sums."""
+    """Build the groups of each cluster: pods and nodes, their sums, and models where inference servers are read."""
     groups = []
     for cluster in clusters:
         signals = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
@@ -60,7 +62,10 @@ def recording_groups(settings: CoreSettings, clusters: Sequence[ClusterSettings]
         queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
-        for part, part_rules in (("pods", rules.base_rules()), ("sums", rules.sum_rules())):
+        parts: dict[str, Iterable[Rule]] = {"pods": rules.base_rules(), "sums": rules.sum_rules()}
+        if settings.inference.enabled:
+            parts["models"] = ModelRules(cluster.name, queries, settings.inference).rules()
+        for part, part_rules in parts.items():
             name = f"gpucost-{cluster.name}-{part}"
             groups.append(
                 {"name": name, "interval": EVALUATION_INTERVAL, "rules": [rule.to_dict(labels) for rule in part_rules]}

@@ -1,9 +1,23 @@
 """Parts of PromQL expressions that several rules share."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from gpucost.sources.prometheus.queries import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A recording rule."""
+
+    record: str
+    expression: str
+
+    def to_dict(self, labels: Mapping[str, str]) -> dict[str, object]:
+        """Return the rule as Prometheus reads it."""
+        return {"record": self.record, "expr": single_line(self.expression), "labels": dict(labels)}
+
 
 SelectorBuilder = Callable[..., str]
 """Builds a vector from matchers."""
@@ -36,6 +50,11 @@ def with_label(vector: str, label: str, value: str) -> str:
 def first_available(vectors: Iterable[str], on: str) -> str:
     """Combine vectors: for each value of the labels `on`, take the first vector that has it."""
     return f" or on ({on}) ".join(vectors)
+
+
+def recorded_selector(metric: str, cluster: str, *matchers: str) -> str:
+    """Return a selector of a series that the rules record for a cluster."""
+    return f"{metric}{{{','.join((*matchers, equals('cluster', cluster)))}}}"
 
 
 def single_series(vector: str, by: str) -> str:

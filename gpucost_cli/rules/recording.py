@@ -30,13 +30,14 @@ from gpucost_cli.rules import shares
 from gpucost_cli.rules.devices import DEVICE_LABELS, device_utilization
 from gpucost_cli.rules.owners import BUSINESS_UNIT_LABEL, owner_labels, owner_vector
 from gpucost_cli.rules.promql import (
+    Rule,
     equals,
     first_available,
     first_label,
     matches,
     maximum,
     minimum,
-    single_line,
+    recorded_selector,
     single_series,
     with_label,
 )
@@ -61,18 +62,6 @@ _NODE_INFO_LABELS = {
     "instance_type": INSTANCE_TYPE_LABEL.exported_names,
     "gpu_product": GPU_PRODUCT_LABEL.exported_names,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A recording rule."""
-
-    record: str
-    expression: str
-
-    def to_dict(self, labels: Mapping[str, str]) -> dict[str, object]:
-        """Return the rule as Prometheus reads it."""
-        return {"record": self.record, "expr": single_line(self.expression), "labels": dict(labels)}
 
 
 @dataclass(frozen=True)
@@ -336,4 +325,4 @@ class RecordingRules:
 
     def _recorded(self, metric: str, *matchers: str) -> str:
         """Return a selector of a series that these rules record."""
-        return f"{metric}{{{','.join((*matchers, equals('cluster', self.cluster)))}}}"
+        return recorded_selector(metric, self.cluster, *matchers)

@@ -25,17 +25,25 @@ from gpucost_devstack.fleet.scenario import Pod, Scenario
 from gpucost_devstack.template import REPOSITORY
 from tests.dashboards.test_rules import NOW
 from tests.manifests import articles
-from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
+from tests.manifests.cluster import (
+    local_configuration,
+    query_instant,
+    running_cluster,
+    running_prometheus,
+    running_server,
+    wait_until,
+)
 from tests.manifests.exposition import targets
 from tests.manifests.rendered import configuration, parameters_text
 
-LIVE = ("fleet", "business-unit", "node-pool", "pipeline")
+LIVE = ("fleet", "business-unit", "models", "node-pool", "pipeline")
 USD = "12"
 SETTINGS = (
     f"clusters: [{{name: {articles.NAME}, prometheus: {{url: 'http://127.0.0.1:9'}}, "
     f"selector: {{cluster: {articles.NAME}}}}}]\n"
     "pricing: {source: constant, gpu_hourly_usd: 12}\n"
     "business_units: [{name: research, namespaces: ['bu-*']}, {name: serving, namespaces: [ml-serving]}]\n"
+    "inference: {enabled: true}\n"
 )
 
 
@@ -54,8 +62,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if target.exporter == "karpenter":
             target.add("karpenter_cloudprovider_instance_launch_failures_total", reason="InsufficientCapacity")
     with ExitStack() as stack:
+        server = stack.enter_context(running_server(_InferenceServer()))
+        scrape = {"job_name": "llm", "scrape_interval": "1s", "scrape_timeout": "1s", "static_configs": [
+            {"targets": [f"127.0.0.1:{server}"],
+             "labels": {"cluster": articles.NAME, "namespace": "ml-serving", "pod": "llm-inference-5d8c-0"}},
+        ]}  # fmt: skip
         receiver = stack.enter_context(
-            running_prometheus({"global": {}, "rule_files": [str(rules)]}, "--web.enable-remote-write-receiver")
+            running_prometheus(
+                {"global": {}, "scrape_configs": [scrape], "rule_files": [str(rules)]},
+                "--web.enable-remote-write-receiver",
+            )
         )
         answers = [(target.exporter, target.node, _answer_always(target.text().encode())) for target in exposed]
         discovery = stack.enter_context(running_cluster(answers))
@@ -63,11 +79,28 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stack.enter_context(
             running_prometheus(local_configuration(block, discovery, seconds=1, receiver=receiver), agent=True)
         )
-        wait_until(
-            lambda: query_instant(receiver, "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3"),
-            "the rules to run",
+        ran = (
+            "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3 "
+            "and on (cluster) count_over_time(model:gpucost_gpus:sum[1m]) >= 3"
         )
+        wait_until(lambda: query_instant(receiver, ran), "the rules to run")
         yield receiver
+
+
+class _InferenceServer:
+    """Answers scrapes as vLLM does, whose counters grow with each."""
+
+    def __init__(self) -> None:
+        self._scrapes = 0
+
+    def __call__(self, _: str) -> bytes:
+        self._scrapes += 1
+        counts = {"prompt_tokens": 900, "prompt_tokens_cached": 300, "generation_tokens": 100, "request_success": 2}
+        lines = [
+            f'vllm:{name}_total{{engine="0",model_name="llama"}} {count * self._scrapes}'
+            for name, count in counts.items()
+        ]
+        return "\n".join(["# TYPE vllm:prompt_tokens_total counter", *lines, ""]).encode()
 
 
 def _answer_always(content: bytes) -> Any:
@@ -155,7 +188,7 @@ def test_no_rule_fails(workspace: str) -> None:
         rule["name"]: rule.get("lastError") for group in answer for rule in group["rules"] if rule["health"] != "ok"
     }
     assert failing == {}
-    assert len(answer) == 4
+    assert len(answer) == 5
 
 
 def test_collectors_keep_every_queried_metric() -> None:

@@ -113,7 +113,7 @@ def test_parts_of_pools_and_clusters_sum_to_their_gpus(tmp_path: Path) -> None:
 def test_utilization_from_every_exporter_version(tmp_path: Path) -> None:
     """Names and labels of old and new exporters, percent as a fallback, and honored labels."""
     pods = {"old": "n0", "new": "n1", "percent": "n2", "honored": "n3", "slice": "n4", "above": "n5"}
-    ksm, dcgm = _small(pods), []
+    ksm, dcgm = small(pods), []
     for metric, labels, value in (
         ("dcgm_fi_prof_gr_engine_active",
          {"uuid": "0", "Hostname": "n0", "pod_namespace": "ns", "pod_name": "old"}, 0.1),
@@ -137,7 +137,7 @@ def test_utilization_from_every_exporter_version(tmp_path: Path) -> None:
     assert output == ""
 
 
-def _small(pods: Mapping[str, str], resource: str = "nvidia_com_gpu", **node_labels: str) -> list[dict[str, str]]:
+def small(pods: Mapping[str, str], resource: str = "nvidia_com_gpu", **node_labels: str) -> list[dict[str, str]]:
     """Return series of pods with one unit each, on nodes with eight GPUs."""
     target_labels = {"cluster": "c", "job": "kube-state-metrics"}
     cluster_series = []
@@ -176,7 +176,7 @@ def test_shares_of_a_physical_gpu(tmp_path: Path) -> None:
     for index, (product, resource, share) in enumerate(SHARES):
         kind = "trn1.32xlarge" if "neuron" in resource else "g5.12xlarge"
         labels = {"label_nvidia_com_gpu_product": product, "label_node_kubernetes_io_instance_type": kind}
-        input_series += _small({f"p{index}": f"n{index}"}, resource, **labels)
+        input_series += small({f"p{index}": f"n{index}"}, resource, **labels)
         units.append((of(node=f"n{index}", resource=resource), share))
         # Units that sum to more than four GPUs are scaled down to four.
         held.append(({"pod": f"p{index}"}, min(share, 4 / 8)))
@@ -200,7 +200,7 @@ def test_requests_are_counted_as_by_the_scheduler(tmp_path: Path) -> None:
         promtool.series("kube_node_labels", {**node_labels, "label_karpenter_sh_nodepool": "new"}, "_x3 1x10"),
         promtool.series("kube_node_labels", {**node_labels, "label_karpenter_sh_nodepool": "old"}, "1x3 _x10"),
     ]
-    without_labels = [series for series in _small({"p": "n"}) if not series["series"].startswith("kube_node_labels")]
+    without_labels = [series for series in small({"p": "n"}) if not series["series"].startswith("kube_node_labels")]
     output = promtool.run(tmp_path, groups(), [*without_labels, *other_series], [
         expectation("sum by (node_pool) (pod:gpucost_allocated_gpus)", 3, ({"node_pool": "old"}, 4)),
         expectation("sum by (node_pool) (pod:gpucost_allocated_gpus)", 6, ({"node_pool": "new"}, 3)),
@@ -229,7 +229,7 @@ def test_first_matching_business_unit_owns(of_pods: bool, tmp_path: Path) -> Non
     for namespace in expected:
         input_series += [
             {**series, "series": series["series"].replace('namespace="ns"', f'namespace="{namespace}"')}
-            for series in _small({"p": "n"})
+            for series in small({"p": "n"})
             if namespace == "aa" or "namespace=" in series["series"]
         ]
     units: dict[str, int] = {}

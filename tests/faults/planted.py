@@ -34,6 +34,12 @@ INFERENCE_TESTS = (
     "tests/system/test_inference.py",
     "tests/functions/test_inference.py",
 )
+EXPORT_TESTS = (
+    "tests/features/exports/test_export.py",
+    "tests/features/exports/test_export_month.py",
+    "-k",
+    "model or tokens",
+)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -247,4 +253,14 @@ FAULTS = (
     Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
     Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
+    Fault('inference export: hours of a day share their models', f"{PACKAGE}/features/exports/service.py", 'models.get(manifest.hour, ())', 'next(iter(models.values()), ())', EXPORT_TESTS),
+    Fault('inference export: models that do not add up are exported', f"{PACKAGE}/features/exports/service.py", 'if models and Costs.total(model.costs for model in models) != summary.totals.costs:', 'if False:', EXPORT_TESTS),
+    Fault('inference export: weights are not those of the hour', f"{PACKAGE}/features/exports/service.py", 'return self._settings_store.version(settings_version).settings.inference.rules().weights', 'return TokenWeights()', EXPORT_TESTS),
+    Fault('inference export: unknown weights are the default weights', f"{PACKAGE}/features/exports/service.py", 'reason=str(error))\n            return None', 'reason=str(error))\n            return TokenWeights()', EXPORT_TESTS),
+    Fault('inference export: a day without models keeps its former file', f"{PACKAGE}/features/exports/service.py", '            for key, path, replacing in zip(keys, paths, etags, strict=True):\n', '            for key, path, replacing in zip(keys, paths, etags, strict=True):\n                if path == files.inference_path and not files.inference_row_count:\n                    continue\n', EXPORT_TESTS),
+    Fault('inference export: unknown tokens are zero', f"{PACKAGE}/features/exports/inference.py", 'figures[name] for name, column', '(figures[name] or 0 if column == "x_PromptTokens" else figures[name]) for name, column', EXPORT_TESTS),
+    Fault('inference export: weighted tokens of unknown tokens are zero', f"{PACKAGE}/features/exports/inference.py", 'None if weights is None or total.prompt_tokens is None else', 'None if weights is None else', EXPORT_TESTS),
+    Fault('inference export: a line of two models names one of them', f"{PACKAGE}/features/exports/focus.py", 'if len(names) == 1 else None', 'if names else None', EXPORT_TESTS),
+    Fault('inference export: lines do not find their model', f"{PACKAGE}/features/exports/focus.py", 'key = model.key[:-2]', 'key = (*model.key[:3], "", "")', EXPORT_TESTS),
+    Fault('inference export: waste is the cost of serving', f"{PACKAGE}/features/exports/inference.py", '"effective_usd": "x_UsedCost",\n    "waste_usd": "x_WasteCost",', '"waste_usd": "x_UsedCost",\n    "effective_usd": "x_WasteCost",', EXPORT_TESTS),
 )  # fmt: skip

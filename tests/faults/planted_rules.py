@@ -5,6 +5,9 @@ from tests.faults.planted import Fault
 TESTS = ("tests/dashboards/test_rules.py",)
 RECORDING = "gpucost_cli/rules/recording.py"
 
+MODELS = "gpucost_cli/rules/inference.py"
+MODEL_TESTS = ("tests/dashboards/test_model_rules.py", "tests/dashboards/test_model_fleets.py")
+
 RULES_FAULTS = tuple(
     Fault(f"rules: {mistake}", file, original, faulty, TESTS)
     for mistake, file, original, faulty in (
@@ -26,5 +29,19 @@ RULES_FAULTS = tuple(
         ("the exporter's pod counts as the workload", "gpucost_cli/rules/devices.py", '("exported_pod", "pod", "pod_name")', '("pod", "exported_pod", "pod_name")'),
         ("the last matching business unit wins", "gpucost_cli/rules/owners.py", "for unit in units for branch", "for unit in reversed(units) for branch"),
         ("future entries of business units apply already", "gpucost_cli/rules/documents.py", "business_units_at(business_units(settings), now)", "list(business_units(settings))"),
+    )
+) + tuple(
+    Fault(f"inference rules: {mistake}", MODELS, original, faulty, MODEL_TESTS)
+    for mistake, original, faulty in (
+        ('two jobs that scrape a server count twice', 'max without ({_COPIES}) (rate({counter}[5m]))', 'rate({counter}[5m])'),
+        ('both sides of a split count prompts', '("prompt", decode_counts_prompts), ', ''),
+        ('prompts of a prefill server alone are lost', ' and on (namespace, model) {processing})"', ')"'),
+        ('requests count on both sides', 'return f"{self._recorded(REQUESTS)} unless {self._counted_twice(REQUESTS, True)}"', 'return self._recorded(REQUESTS)'),
+        ('cached tokens cost as much as others', 'weights.prompt - weights.cached}', 'weights.prompt - weights.prompt}'),
+        ('a server that was not called has no GPUs', 'return f"{by_weight} or ({weight} * 0 + 1) / {on_pod} count by (namespace, pod) ({weight})"', 'return by_weight'),
+        ('servers without tokens have no GPUs', 'return f"{tokens} or ({requests} unless on (namespace, pod) ({tokens}))"', 'return tokens'),
+        ('waiting GPUs are those that worked', 'equals("part", part))', 'equals("part", "effective"))'),
+        ('labels of the settings are ignored', 'if name and name != label:', 'if label == "model" and name:'),
+        ("prompts of a server whose generated tokens are unknown count", 'for kind in ("prompt", "generated"):\n            tokens', 'for kind in ():\n            tokens'),
     )
 )  # fmt: skip

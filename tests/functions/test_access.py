@@ -1,6 +1,7 @@
 """Access of every role to every route, and the roles of callers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,8 @@ from gpucost.api.app import build_app
 from gpucost.container import Container
 from gpucost.core.access import FULL_ACCESS, IamCaller, Scope, TokenCaller, principal_of, scope_of_roles
 from gpucost.core.errors import SettingsError
+from gpucost.core.inference import InferenceRules, costs_by_model
+from gpucost.core.metering.usage import ServedTokens
 from gpucost.http.access import caller_of, required_role
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
@@ -124,7 +127,13 @@ def filled(dynamodb_url: str) -> DynamoTable:
     lines = [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")]
     hour = datetime(2026, 11, 19, 10, tzinfo=UTC)
     ledger = Ledger(table.client, table.name)
-    ledger.publish(record(lines, hour=hour, notes=("pod p3 of other",)), replacing=None, settings_version=1, now=NOW)
+    served = [
+        ServedTokens(pod_line.namespace, pod_line.pod, "vllm", f"{pod_line.business_unit}-chat", 10**6, 10**5, 0, 9)
+        for pod_line in lines
+    ]
+    models = tuple(costs_by_model(lines, served, InferenceRules()))
+    hour_record = replace(record(lines, hour=hour, notes=("pod p3 of other",)), models=models)
+    ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     return table
 
 
@@ -210,6 +219,26 @@ def test_bu_role_sees_its_rows_and_totals() -> None:
     for name in ("capacity_gpu_hours", "unallocated_usd", "node_cost_usd", "residual_usd", "host_usd"):
         assert totals[name] is None
     assert answer["coverage"]["hours_complete"] == 1
+
+
+def test_bu_role_sees_its_models_and_totals() -> None:
+    """Rows, totals and what filters exclude are those of its own models, in each format."""
+    query = {**DAY, "granularity": "total", "group_by": "business_unit,model"}
+    answer = request_as(ANN, "/v1/inference", query).json
+    (row,) = answer["rows"]
+    assert row["group"] == {"business_unit": "research", "model": "research-chat"}
+    for figures in (row, answer["totals"]):
+        assert (figures["allocated_usd"], figures["requests"]) == (Decimal("1.714285714286"), 9)
+        assert (figures["prompt_tokens"], figures["generated_tokens"]) == (10**6, 10**5)
+    others = request_as(ANN, "/v1/inference", {**query, "model": "assistant-chat"}).json
+    assert (others["rows"], others["totals"]) == ([], answer["totals"])
+    assert others["filtered_out"] == answer["totals"]
+    assert len(request_as(role_caller("viewers"), "/v1/inference", query).json["rows"]) == 3
+    for export_format in ("json", "csv", "jsonl"):
+        body = request_as(ANN, "/v1/inference", {**query, "format": export_format}).body
+        assert "research-chat" in body
+        assert not any(name in body for name in ("assistant", "other-chat", "3.25"))
+    assert request_as(ANN, "/v1/exports", DAY).status == 403
 
 
 def test_several_bu_roles_see_their_union() -> None:

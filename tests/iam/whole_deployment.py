@@ -306,7 +306,7 @@ def _download(stack: LocalStack) -> None:
     """Use the API's presigned URLs. The bucket refuses them over plain HTTP."""
     period = {"start": f"{FIRST:%Y-%m-%d}", "end": f"{NOW:%Y-%m-%d}"}
     days = requests.get(f"{stack.outputs['ApiUrl']}/v1/exports", period, timeout=60).json()["rows"]
-    for address in (days[0]["parquet_url"], days[0]["csv_url"]):
+    for address in (days[0]["parquet_url"], days[0]["csv_url"], days[0]["inference_url"]):
         answer = requests.get(address, timeout=60)
         assert answer.status_code == 200, answer.text
         refused = requests.get(address, timeout=60, headers={PROTOCOL_HEADER: "http"})

@@ -4,10 +4,13 @@ import json
 import re
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_args
 
-from gpucost.features.exports.exported_days import object_key
-from gpucost.features.exports.focus_columns import COLUMNS
+import pytest
+
+from gpucost.features.exports.exported_days import FileFormat, object_key
+from gpucost.features.exports.focus_columns import COLUMNS, ColumnTypes
+from gpucost.features.exports.inference import INFERENCE_COLUMNS
 from gpucost.runtime.messages import ExportDue, read_message
 from gpucost.storage import keys
 from gpucost_devstack.template import REPOSITORY
@@ -31,14 +34,22 @@ def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Tem
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
 
-def test_athena_table_has_the_exported_columns(template: Template) -> None:
-    table = properties(template, "ExportGlueTable")["TableInput"]
+TABLES: dict[str, tuple[FileFormat, ColumnTypes]] = {
+    "ExportGlueTable": ("parquet", COLUMNS),
+    "ExportInferenceGlueTable": ("inference", INFERENCE_COLUMNS),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_athena_tables_have_the_exported_columns(template: Template, name: str) -> None:
+    table = properties(template, name)["TableInput"]
     declared = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
-    assert declared == {name.lower(): IN_ATHENA[kind] for name, kind in COLUMNS.items()}
+    assert declared == {column.lower(): IN_ATHENA[kind] for column, kind in TABLES[name][1].items()}
 
 
-def test_athena_derives_partition_folders_without_a_crawler(template: Template) -> None:
-    table = properties(template, "ExportGlueTable")["TableInput"]
+@pytest.mark.parametrize("name", TABLES)
+def test_athena_derives_partition_folders_without_a_crawler(template: Template, name: str) -> None:
+    table, file_format = properties(template, name)["TableInput"], TABLES[name][0]
     parameters = table["Parameters"]
     (key,) = table["PartitionKeys"]
     assert (key["Name"], parameters["projection.enabled"]) == ("billing_period", "true")
@@ -46,10 +57,12 @@ def test_athena_derives_partition_folders_without_a_crawler(template: Template) 
     # `Fn::Sub` turns `${!name}` into `${name}`, which Athena replaces.
     location = parameters["storage.location.template"]["Fn::Sub"][0].replace("${Bucket}", "b").replace("${!", "${")
     month = location.replace("${billing_period}", "2026-11")
-    assert re.match(r"^s3://b/focus/billing_period=2026-11/$", month)
-    assert f"s3://b/{object_key('demo', DAY)}".startswith(month)
-    # CSV files are elsewhere, because Athena would read them as Parquet.
-    assert not object_key("demo", DAY, "csv").startswith("focus/")
+    assert re.match(r"^s3://b/\w+/billing_period=2026-11/$", month)
+    # Each table has a folder of its own, because Athena reads all files in it.
+    in_folder = [
+        other for other in get_args(FileFormat) if f"s3://b/{object_key('demo', DAY, other)}".startswith(month)
+    ]
+    assert in_folder == [file_format]
 
 
 def test_bucket_is_private_encrypted_and_retained(template: Template) -> None:
@@ -73,8 +86,8 @@ def test_exports_are_written_where_functions_have_access(template: Template) -> 
             if statement.get("Sid") == sid
         ]
         folders = [resource_arn["Fn::Sub"][0].rpartition("${Bucket}/")[2] for resource_arn in statement["Resource"]]
-        assert folders == ["focus/*", "csv/*"]
-        for file_format in ("parquet", "csv"):
+        assert folders == ["focus/*", "csv/*", "inference/*"]
+        for file_format in get_args(FileFormat):
             key = object_key("demo", DAY, file_format)
             assert any(key.startswith(folder.removesuffix("*")) for folder in folders)
 

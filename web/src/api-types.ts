@@ -1180,6 +1180,16 @@ export interface components {
              */
             csv_bytes: number;
             /**
+             * Inference Rows
+             * @description Rows of costs by model; 0 if no inference server was seen, null if exported before that table was added
+             */
+            inference_rows: number | null;
+            /**
+             * Inference Bytes
+             * @description Size of the Parquet file of costs by model
+             */
+            inference_bytes: number | null;
+            /**
              * Currency
              * @description Currency of every amount
              * @example USD
@@ -1201,9 +1211,14 @@ export interface components {
              */
             csv_url: string;
             /**
+             * Inference Url
+             * @description Presigned URL of the Parquet file of costs by model
+             */
+            inference_url: string | null;
+            /**
              * Urls Expire At
              * Format: date-time
-             * @description When both URLs expire. A new request returns new ones
+             * @description When the URLs expire. A new request returns new ones
              */
             urls_expire_at: string;
         };

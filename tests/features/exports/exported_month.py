@@ -1,5 +1,5 @@
 """A small month of hours with MIG shares, uneven times and prices, a shared unit, nodes without a price, unmeasured
-time, and hours without figures."""
+time, hours without figures, and inference servers, some of whose tokens are unknown."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,11 +9,11 @@ from fractions import Fraction
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import Coverage, HourRecord
-from gpucost.core.hours import HOUR_MS, to_epoch_ms
+from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, ServedTokens, Usage
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 
@@ -51,7 +51,12 @@ def month(cluster: str, days: int = DAYS) -> Iterator[HourRecord]:
                 yield an_hour(cluster, start, day * 24 + hour)
 
 
-def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
+def restated_hour() -> HourRecord:
+    """The first hour of the fourth day in the east, at a price that became known later."""
+    return an_hour("east", START + timedelta(days=3), 3 * 24, price_factor=Decimal("0.7"))
+
+
+def an_hour(cluster: str, start: datetime, seed: int, price_factor: Decimal = Decimal(1)) -> HourRecord:
     """An hour that depends on its seed."""
     zone = "eu-central-1a"
     large = GpuNode("n0", f"aws:///{zone}/i-0{cluster}", "p4d.24xlarge", zone=zone, physical_gpus=8,
@@ -69,14 +74,32 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
     ]
     nodes = tuple(_node(node, begin, pods, seed) for node in (large, small, bare))
     # Prices that do not divide evenly over GPU time; the third type has a price in odd hours only.
-    prices = [Price("on-demand", "node-hour", Decimal(10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
+    prices = [Price("on-demand", "node-hour", price_factor * (10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
              Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"})]  # fmt: skip
     if seed % 2:
         prices.append(Price("on-demand", "node-hour", Decimal("0.8048"), {"instance_type": "g6.xlarge"}))
-    usage = Usage(cluster, start, Coverage(Decimal(1), Decimal("0.983333333333")), tuple(pods), nodes, ())
+    usage = Usage(
+        cluster,
+        start,
+        Coverage(Decimal(1), Decimal("0.983333333333")),
+        tuple(pods),
+        nodes,
+        (),
+        served=_served(pods, seed),
+    )
     return attribute_usage(
         usage, AttributionRules(Pricing(PriceBook(prices), ("on-demand",)), UNITS, {"team": "label_team"})
     )
+
+
+def seed_of(hour: datetime) -> int:
+    """The seed of an hour of the month."""
+    return (hour - START) // HOUR
+
+
+def has_servers(hour: datetime) -> bool:
+    """Whether inference servers were seen."""
+    return seed_of(hour) % 7 != 6
 
 
 def _pod(
@@ -95,6 +118,22 @@ def _pod(
         utilization=used,
         observed_ms=length * observed,
         effective_gpu_ms=unmeasured.gpu_ms * observed * used,
+    )
+
+
+def _served(pods: list[PodUsage], seed: int) -> tuple[ServedTokens, ...]:
+    """What servers in the first three pods processed: unknown, of one model, and of two; nothing in every seventh hour.
+
+    The model and its adapter have different counters. The adapter is not called in every fifth hour.
+    """
+    if seed % 7 == 6:
+        return ()
+    unknown, single, double = ((pod.pod.namespace, pod.pod.pod) for pod in pods[:3])
+    return (
+        ServedTokens(*unknown, "vllm", ""),
+        ServedTokens(*single, "sglang", "mistral", 1_000_000 + seed, 7_919 * seed, 31 * seed, 100 + seed),
+        ServedTokens(*double, "vllm", "llama", 700_001, 90_000 + seed, 1_000, 17),
+        ServedTokens(*double, "vllm", "llama-sql", 13 * seed * (seed % 5), 11 * (seed % 5), None, seed % 5),
     )
 
 

@@ -1,6 +1,6 @@
 """Exports with DynamoDB Local and S3 leave a single version of a day after crashes and concurrent writes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,13 +9,23 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import duckdb
+import pyarrow.parquet
 import pytest
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, SettingsMissingError, SourceError
+from gpucost.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    InvalidMessageError,
+    SettingsError,
+    SettingsMissingError,
+    SourceError,
+)
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import Manifest
+from gpucost.core.inference import InferenceRules, costs_by_model
+from gpucost.core.ledger import ClosedMonth, Manifest
+from gpucost.core.metering.usage import ServedTokens
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
@@ -35,7 +45,8 @@ SETTINGS = """
 clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
 pricing: {source: constant, gpu_hourly_usd: 12}
 """
-KEY, CSV_KEY = object_key("demo", DAY), object_key("demo", DAY, "csv")
+KEY, CSV_KEY, MODELS_KEY = (object_key("demo", DAY, form) for form in ("parquet", "csv", "inference"))
+KEYS = [CSV_KEY, KEY, MODELS_KEY]
 
 
 class Settings:
@@ -43,11 +54,17 @@ class Settings:
 
     text: str | None = SETTINGS
     departed: Mapping[str, ClusterDeparture] = {}
+    readable_versions: tuple[int, ...] = (1,)
 
     def current(self) -> StoredSettings:
         if self.text is None:
             raise SettingsMissingError("nothing was pushed")
         return StoredSettings(1, self.text, parse_settings(self.text), "test", DAY, departed_clusters=self.departed)
+
+    def version(self, number: int) -> StoredSettings:
+        if number not in self.readable_versions:
+            raise SettingsError(f"version {number} names a removed key")
+        return self.current()
 
 
 class Calls:
@@ -131,6 +148,15 @@ class ExportEnvironment(NamedTuple):
             rows = connection.execute(f"SELECT x_Pod, sum(EffectiveCost) FROM '{path}' GROUP BY 1").fetchall()
         return dict(rows)
 
+    def models(self) -> list[tuple[Any, ...]]:
+        """Return model, cost, prompt and weighted tokens, and unit costs of prompt and generated tokens, by row."""
+        content = self.s3.get_object(Bucket=self.bucket, Key=MODELS_KEY)["Body"].read()
+        names = ["x_Model", "EffectiveCost", "x_PromptTokens", "x_WeightedTokens", "x_CostPerMillionPromptTokens",
+                 "x_CostPerMillionGeneratedTokens"]  # fmt: skip
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=names)
+        rows = [tuple(row[name] for name in names) for row in table.to_pylist()]
+        return sorted(rows, key=lambda row: row[0] or "")
+
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[Any]:
@@ -163,7 +189,7 @@ def test_a_day_is_exported_once_and_again_when_its_hours_change(environment: Exp
     (first,) = environment.run().exported_days
     assert (first.export_version, first.status, first.row_count) == (1, "incomplete", 2)
     assert environment.run().exported_days == [], "nothing changed"
-    assert sorted(environment.keys()) == [CSV_KEY, KEY]
+    assert sorted(environment.keys()) == KEYS
 
     environment.publish(hour(1))
     assert [exported_day.export_version for exported_day in environment.run().exported_days] == [2], "an hour came late"
@@ -171,8 +197,81 @@ def test_a_day_is_exported_once_and_again_when_its_hours_change(environment: Exp
     (third,) = environment.run().exported_days
     assert environment.read(tmp_path) == {"p": 8, "q": 2}, "restated"
     assert environment.listed() == [third]
-    assert sorted(environment.keys()) == [CSV_KEY, KEY], "under the same keys"
+    assert sorted(environment.keys()) == KEYS, "under the same keys"
     assert environment.run().exported_days == []
+
+
+def serving(number: int, usd: str = "3", models: Sequence[str] = ("a", "b")) -> HourRecord:
+    """An hour in which the pod p served these models: 1,000 prompt and 200 generated tokens each."""
+    record_without_models = hour(number, usd)
+    served = [ServedTokens("bu-a", "p", "vllm", model, 1_000, 200, None, 4) for model in models]
+    models_of_hour = costs_by_model(record_without_models.lines, served, InferenceRules())
+    return replace(record_without_models, models=tuple(models_of_hour))
+
+
+def test_models_are_exported_and_replaced_when_their_hour_is_restated(environment: ExportEnvironment) -> None:
+    """Each model has half of the pod's 3 USD for 1,000 + 5 × 200 weighted tokens."""
+    environment.publish(serving(0))
+    (first,) = environment.run().exported_days
+    assert environment.models() == [
+        (None, 1, None, None, None, None),
+        ("a", Decimal("1.5"), 1_000, 2_000, 750, 3_750),
+        ("b", Decimal("1.5"), 1_000, 2_000, 750, 3_750),
+    ]
+    assert (first.row_count, first.inference_row_count) == (2, 3)
+    environment.publish(serving(0, "6", ["a"]))
+    (second,) = environment.run().exported_days
+    assert environment.models() == [(None, 1, None, None, None, None), ("a", 6, 1_000, 2_000, 3_000, 15_000)]
+    assert environment.listed() == [second]
+    environment.publish(hour(0))
+    environment.run()
+    assert environment.models() == [], "no server was seen in the version in force"
+    assert sorted(environment.keys()) == KEYS
+
+
+def test_closed_month_keeps_its_exported_models(environment: ExportEnvironment) -> None:
+    environment.publish(serving(0, models=["a"]))
+    environment.run()
+    exported_models = environment.models()
+    versions = Ledger(environment.table.client, environment.table.name).versions
+    versions.close_month(ClosedMonth(f"{DAY:%Y-%m}", datetime.now(UTC), "me", "chargeback"))
+    environment.publish(serving(0, "6"))
+    assert environment.run().exported_days == [], "the restatement is a pending adjustment"
+    assert len(environment.run(first_day=DAY).exported_days) == 1
+    assert environment.models() == exported_models
+
+
+def test_models_of_unreadable_settings_have_no_weighted_figures(environment: ExportEnvironment) -> None:
+    environment.settings.readable_versions = ()
+    environment.publish(serving(0, models=["a"]))
+    (exported,) = environment.run().exported_days
+    assert exported.row_count == 2
+    assert environment.models() == [(None, 1, None, None, None, None), ("a", 3, 1_000, None, None, None)]
+
+
+def test_models_are_weighted_by_the_settings_of_their_hour(environment: ExportEnvironment) -> None:
+    assert environment.settings.text is not None
+    environment.settings.text += "inference: {enabled: true, weights: {prompt: 2, generated: 10}}\n"
+    environment.publish(serving(0, models=["a"]))
+    environment.run()
+    assert environment.models()[1:] == [("a", 3, 1_000, 4_000, 1_500, 7_500)]
+
+
+def test_models_that_do_not_add_up_to_the_hour_are_not_exported(environment: ExportEnvironment) -> None:
+    damaged = serving(0)
+    environment.publish(replace(damaged, models=damaged.models[:-1]))
+    result = environment.run()
+    assert result.exported_days == []
+    assert "the models of" in result.failures[0]
+    assert environment.keys() == []
+
+
+def test_models_of_days_exported_before_are_unknown(environment: ExportEnvironment) -> None:
+    environment.publish(hour(0))
+    (exported,) = environment.run().exported_days
+    earlier = replace(exported, inference_row_count=None, inference_bytes=None)
+    DynamoExports(environment.table.client, environment.table.name, timedelta(days=400)).put(earlier)
+    assert environment.listed() == [earlier]
 
 
 def test_day_is_due_after_its_end_and_exportable_before(environment: ExportEnvironment, tmp_path: Path) -> None:
@@ -183,7 +282,7 @@ def test_day_is_due_after_its_end_and_exportable_before(environment: ExportEnvir
         "written again, though nothing changed"
     )
     assert environment.run(first_day=DAY + timedelta(days=5), days=3).exported_days == [], "days without hours"
-    assert environment.keys() == [CSV_KEY, KEY]
+    assert environment.keys() == KEYS
 
 
 def test_day_in_which_the_look_back_begins_is_exported_once(environment: ExportEnvironment) -> None:
@@ -262,13 +361,17 @@ def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportE
         )
         environment.run()
         assert environment.read(tmp_path) == {"p": Decimal(usd), "q": 1}
-        assert sorted(environment.keys()) == [CSV_KEY, KEY]
+        assert sorted(environment.keys()) == KEYS
         (listed,) = environment.listed()
         sizes = {
             content["Key"]: content["Size"]
             for content in environment.s3.list_objects_v2(Bucket=environment.bucket)["Contents"]
         }
-        assert (listed.parquet_bytes, listed.csv_bytes) == (sizes[KEY], sizes[CSV_KEY])
+        assert (listed.parquet_bytes, listed.csv_bytes, listed.inference_bytes) == (
+            sizes[KEY],
+            sizes[CSV_KEY],
+            sizes[MODELS_KEY],
+        )
         assert environment.run().exported_days == []
 
 
@@ -286,7 +389,7 @@ def test_concurrent_export_of_older_hours_fails(environment: ExportEnvironment, 
         environment.run(slow)
         assert environment.read(tmp_path) == {"p": 7, "q": 1}, is_exported
         assert environment.run().exported_days == [], "the catalogue names the stored files"
-        assert sorted(environment.keys()) == [CSV_KEY, KEY]
+        assert sorted(environment.keys()) == KEYS
 
 
 def test_repeated_conflicts_end_with_an_error(environment: ExportEnvironment) -> None:
@@ -298,7 +401,7 @@ def test_repeated_conflicts_end_with_an_error(environment: ExportEnvironment) ->
     def changed() -> None:
         nonlocal losses
         losses += 1
-        for key in (KEY, CSV_KEY):
+        for key in KEYS:
             environment.s3.put_object(Bucket=environment.bucket, Key=key, Body=f"{losses}".encode())
 
     calls.on_put = changed

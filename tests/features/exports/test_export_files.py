@@ -12,7 +12,8 @@ import pytest
 
 from gpucost.core.errors import SourceError
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.focus import Row
+from gpucost.features.exports.focus_columns import Row
+from gpucost.features.exports.ports import HourRows
 from gpucost.runtime.json_text import csv_cell
 
 TEXTS = [
@@ -31,7 +32,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, ob
         [{"EffectiveCost": Decimal(amount), "x_Namespace": "two"} for amount in AMOUNTS],
         [{"ChargePeriodStart": datetime(2026, 11, 19, 10, tzinfo=UTC), "x_GpuUnits": 7, "x_Namespace": "three"}],
     ]
-    files = DuckDbFiles()(hours, tmp_path_factory.mktemp("files"))
+    files = DuckDbFiles()(map(HourRows, hours), tmp_path_factory.mktemp("files"))
     with duckdb.connect() as connection:
         cursor = connection.execute(f"SELECT * FROM read_parquet('{files.parquet_path}')")
         names = [column[0] for column in cursor.description]
@@ -59,7 +60,7 @@ def test_amounts_are_exact(written: Written) -> None:
 
 def test_too_large_amount_is_rejected_not_truncated(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="could not be written: ConversionException"):
-        DuckDbFiles()([[{"EffectiveCost": Decimal(10) ** 26}, {"EffectiveCost": Decimal(1)}]], tmp_path)
+        DuckDbFiles()([HourRows([{"EffectiveCost": Decimal(10) ** 26}, {"EffectiveCost": Decimal(1)}])], tmp_path)
 
 
 def test_another_engine_reads_the_same_rows(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_another_engine_reads_the_same_rows(tmp_path: Path) -> None:
     rows: list[Row] = [
         {"EffectiveCost": Decimal(amount), "x_Pod": text} for amount, text in zip(AMOUNTS, texts, strict=True)
     ]
-    files = DuckDbFiles()([rows], tmp_path)
+    files = DuckDbFiles()([HourRows(rows)], tmp_path)
     table = pyarrow.parquet.read_table(files.parquet_path)
     assert table.column("EffectiveCost").to_pylist() == [Decimal(amount) for amount in AMOUNTS]
     assert table.column("x_Pod").to_pylist() == texts
@@ -93,4 +94,7 @@ def test_day_without_rows_has_all_columns(tmp_path: Path) -> None:
         assert connection.execute(f"SELECT count(*), sum(EffectiveCost) FROM '{files.parquet_path}'").fetchall() == [
             (0, None)
         ]
-    assert files.row_count == 0
+        assert connection.execute(f"SELECT count(*), sum(x_Requests) FROM '{files.inference_path}'").fetchall() == [
+            (0, None)
+        ]
+    assert (files.row_count, files.inference_row_count) == (0, 0)

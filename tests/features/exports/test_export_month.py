@@ -26,6 +26,7 @@ from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
 from gpucost.core.hours import format_timestamp
 from gpucost.features.exports.focus_columns import COLUMNS
+from gpucost.features.exports.inference import INFERENCE_COLUMNS
 from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table
 from gpucost_devstack.template import REPOSITORY
@@ -65,8 +66,9 @@ class Exported:
 
     def cursor(self, sql: str) -> Any:
         connection = duckdb.connect()
-        files = f"read_parquet('{self.folder}/focus/**/*.parquet', hive_partitioning = true)"
-        connection.execute(f"CREATE VIEW focus AS SELECT * FROM {files}")
+        for table in ("focus", "inference"):
+            files = f"read_parquet('{self.folder}/{table}/**/*.parquet', hive_partitioning = true)"
+            connection.execute(f"CREATE VIEW {table} AS SELECT * FROM {files}")
         return connection.execute(sql)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -102,6 +104,9 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         for cluster, days in CLUSTERS.items():
             for record in exported_month.month(cluster, days):
                 container.ledger.publish(record, replacing=None, settings_version=1, now=now)
+        restated = exported_month.restated_hour()
+        original = container.ledger.manifest("east", restated.hour)
+        container.ledger.publish(restated, replacing=original, settings_version=1, now=now)
         policies = running.enter_context(
             enforcing(dynamodb_url, s3_url, parameters={**ANY_TABLE, "ExistingExportBucket": bucket})
         )
@@ -199,6 +204,140 @@ def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
     assert exported_costs == ledger_costs, "None without a price"
 
 
+MODEL_KEYS = {
+    "cluster": "x_Cluster", "business_unit": "x_BusinessUnit", "namespace": "x_Namespace",
+    "workload_kind": "x_WorkloadKind", "workload": "x_Workload", "gpu_model": "x_GpuModel",
+    "server": "x_InferenceServer", "model": "x_Model",
+}  # fmt: skip
+MODEL_FIGURES = {
+    "allocated_usd": "EffectiveCost", "effective_usd": "x_UsedCost", "waste_usd": "x_WasteCost",
+    "unmeasured_usd": "x_UnmeasuredCost", "unknown_tokens_usd": "x_UnknownTokensCost",
+    "allocated_gpu_hours": "x_GpuHours", "effective_gpu_hours": "x_EffectiveGpuHours",
+    "unmeasured_gpu_hours": "x_UnmeasuredGpuHours", "unpriced_gpu_hours": "x_UnpricedGpuHours",
+    "energy_kwh": "x_EnergyKwh", "energy_gpu_hours": "x_EnergyGpuHours", "co2e_kg": "x_Co2eKg",
+    "prompt_tokens": "x_PromptTokens", "generated_tokens": "x_GeneratedTokens", "cached_tokens": "x_CachedTokens",
+    "requests": "x_Requests", "usd_per_million_tokens": "x_CostPerMillionTokens",
+    "usd_per_million_prompt_tokens": "x_CostPerMillionPromptTokens",
+    "usd_per_million_generated_tokens": "x_CostPerMillionGeneratedTokens",
+    "usd_per_million_cached_tokens": "x_CostPerMillionCachedTokens", "usd_per_request": "x_CostPerRequest",
+}  # fmt: skip
+RESTATED = START + timedelta(days=3)
+
+
+def models_in_parquet(exported: Exported, *columns: str) -> list[tuple[Any, ...]]:
+    return exported.query(
+        f"SELECT ChargePeriodStart, {', '.join([*MODEL_KEYS.values(), *columns])} FROM inference ORDER BY ALL"
+    )
+
+
+def test_every_figure_of_a_model_is_that_of_the_api(exported: Exported) -> None:
+    query = {"start": format_timestamp(START), "end": format_timestamp(END), "granularity": "hour",
+             "group_by": ",".join(MODEL_KEYS)}  # fmt: skip
+    rows: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = ask("/v1/inference", **query, **({"cursor": cursor} if cursor else {}))
+        rows, cursor = rows + page["rows"], page["cursor"]
+    from_api = {
+        (row["start"], *(row["group"][name] for name in MODEL_KEYS)): [row[name] for name in MODEL_FIGURES]
+        for row in rows
+    }
+    from_parquet = {
+        (format_timestamp(row[0].replace(tzinfo=UTC)), *row[1:9]): [*row[9:]]
+        for row in models_in_parquet(exported, *MODEL_FIGURES.values())
+    }
+    assert len(from_parquet) > 200
+    assert from_parquet == from_api
+    assert {type(figure) for figures in from_parquet.values() for figure in figures} == {Decimal, int, type(None)}
+
+
+def test_models_of_each_workload_add_up_to_the_lines(exported: Exported) -> None:
+    """Also in the hour that was restated, whose lines in force are those of its second version."""
+    lines: dict[tuple[Any, ...], dict[str, Decimal]] = {}
+    for cluster in CLUSTERS:
+        for manifest in Container().ledger.manifests(cluster, START, END):
+            hour_lines = Container().ledger.lines_of(manifest)
+            if exported_month.has_servers(manifest.hour):
+                for line in hour_lines:
+                    key = manifest.hour, cluster, line.business_unit, line.namespace, line.workload, manifest.version
+                    sums = lines.setdefault(key, dict.fromkeys((*USD, *HOURS), Decimal(0)))
+                    for name in (*USD, *HOURS):
+                        sums[name] += to_decimal(getattr(line, name) or 0)
+    columns = ", ".join(f"coalesce(sum({MODEL_FIGURES[name]}), 0)" for name in (*USD, *HOURS))
+    names = "ChargePeriodStart, x_Cluster, x_BusinessUnit, x_Namespace, x_Workload, x_HourVersion"
+    models = {
+        (row[0].replace(tzinfo=UTC), *row[1:6]): dict(zip((*USD, *HOURS), row[6:], strict=True))
+        for row in exported.query(f"SELECT {names}, {columns} FROM inference GROUP BY {names}")
+    }
+    assert models == lines
+    assert {key[0] for key in models if key[-1] == 2} == {RESTATED}
+
+
+def test_line_of_a_single_model_names_it_in_focus(exported: Exported) -> None:
+    key = "ChargePeriodStart, x_Cluster, x_BusinessUnit, x_Namespace, x_Workload"
+    by_model = f"SELECT {key}, sum(EffectiveCost), sum(x_GpuHours) FROM {{}} WHERE x_Model = 'mistral' GROUP BY ALL"
+    in_focus, in_models = (set(exported.query(by_model.format(table))) for table in ("focus", "inference"))
+    assert in_focus == in_models
+    assert in_focus
+    names = exported.query("SELECT DISTINCT x_Namespace, x_InferenceServer, x_Model FROM focus")
+    assert {row for row in names if row[1] == "vllm"} == {("bu-a", "vllm", None), ("chat", "vllm", None)}
+    assert {row[2] for row in names} == {"mistral", None}
+
+
+def test_models_have_their_weighted_part_of_a_pods_cost(exported: Exported) -> None:
+    """The parts of the two models of each pod are computed from its FOCUS row and the counters, by hand."""
+    rows = models_in_parquet(exported, "EffectiveCost", "x_WeightedTokens", "x_CostPerMillionGeneratedTokens")
+    pod_costs = {
+        row[:3]: row[3]
+        for row in exported.query(
+            "SELECT ChargePeriodStart, x_Cluster, x_BusinessUnit, sum(EffectiveCost) FROM focus "
+            "WHERE x_Namespace = 'chat' GROUP BY ALL"
+        )
+    }
+    count = 0
+    for start, cluster, unit, namespace, _, _, _, _, model, cost, weighted, unit_cost in rows:
+        if namespace != "chat" or model is None:
+            continue
+        seed = exported_month.seed_of(start.replace(tzinfo=UTC))
+        called = seed % 5
+        expected = {
+            "llama": 699_001 + Decimal("0.1") * 1_000 + 5 * (90_000 + seed),
+            "llama-sql": Decimal(13 * seed * called + 5 * 11 * called),
+        }
+        assert weighted == expected[model]
+        part = pod_costs[start, cluster, unit] * expected[model] / sum(expected.values())
+        assert abs(cost - part) <= Decimal("1e-11")
+        if called or model == "llama":
+            assert abs(unit_cost - 5 * cost * 10**6 / weighted) <= Decimal("1e-12")
+        else:
+            assert unit_cost is None
+        count += 1
+    assert count > 50
+
+
+def test_unknown_tokens_are_null_and_never_zero(exported: Exported) -> None:
+    columns = ("PromptTokens", "GeneratedTokens", "CachedTokens", "Requests", "WeightedTokens", "CostPerMillionTokens",
+               "CostPerMillionPromptTokens", "CostPerRequest")  # fmt: skip
+    rows = exported.query(
+        f"SELECT {', '.join(f'x_{name}' for name in columns)} FROM inference WHERE x_Model IS NULL "
+        "AND x_InferenceServer = 'vllm'"
+    )
+    assert len(rows) > 20
+    assert {figure for row in rows for figure in row} == {None}
+    assert exported.query(
+        "SELECT count(*) FROM inference WHERE x_Model IS NULL AND x_UnknownTokensCost IS DISTINCT FROM EffectiveCost"
+    ) == [(0,)]
+    adapters = exported.query(
+        "SELECT DISTINCT x_CachedTokens, x_CostPerMillionCachedTokens FROM inference WHERE x_Model = 'llama-sql'"
+    )
+    assert adapters == [(None, None)], "the server does not count them"
+    idle = exported.query(
+        "SELECT DISTINCT x_PromptTokens, x_CostPerMillionTokens FROM inference WHERE x_Model = 'llama-sql' "
+        "AND x_PromptTokens = 0"
+    )
+    assert idle == [(0, None)], "a model that was not called has 0 tokens and no unit cost"
+
+
 def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
     rows = exported.rows()
     assert focus_rules.columns_violated(list(rows[0])) == []
@@ -211,10 +350,11 @@ def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
     assert {row["x_HourStatus"] for row in unpriced} == {"provisional"}
 
 
-def test_columns_have_the_types_of_the_athena_table(exported: Exported) -> None:
-    types = {name: kind for name, kind, *_ in exported.query("DESCRIBE SELECT * FROM focus")}
+def test_columns_have_the_types_of_the_athena_tables(exported: Exported) -> None:
     expected = {"text": "VARCHAR", "amount": "DECIMAL(38,12)", "whole": "BIGINT", "time": "TIMESTAMP"}
-    assert {name: types[name] for name in COLUMNS} == {name: expected[kind] for name, kind in COLUMNS.items()}
+    for table, columns in (("focus", COLUMNS), ("inference", INFERENCE_COLUMNS)):
+        types = {name: kind for name, kind, *_ in exported.query(f"DESCRIBE SELECT * FROM {table}")}
+        assert {name: types[name] for name in columns} == {name: expected[kind] for name, kind in columns.items()}
 
 
 def test_listing_has_exported_days_with_working_urls(exported: Exported) -> None:
@@ -237,6 +377,15 @@ def test_listing_has_exported_days_with_working_urls(exported: Exported) -> None
     assert first["urls_expire_at"] == format_timestamp(NOW + timedelta(seconds=299))
     table = [*csv.reader(io.StringIO(gzip.decompress(requests.get(first["csv_url"], timeout=10).content).decode()))]
     assert len(table) == first["rows"] + 1
+    models = requests.get(first["inference_url"], timeout=10)
+    assert (
+        models.content
+        == (exported.folder / "inference/billing_period=2026-11/cluster=east/date=2026-11-01/rows.parquet").read_bytes()
+    )
+    assert models.headers["Content-Disposition"] == 'attachment; filename="east-2026-11-01-inference.parquet"'
+    assert len(models.content) == first["inference_bytes"]
+    ((day_rows,),) = exported.query("SELECT count(*) FROM inference WHERE x_Cluster = 'east' AND date = '2026-11-01'")
+    assert first["inference_rows"] == day_rows > 0
 
 
 def test_csv_has_the_same_rows_and_no_formulas(exported: Exported) -> None:
@@ -265,9 +414,9 @@ QUERIES = re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs/how-to/exports.md"
 @pytest.mark.parametrize("sql", QUERIES, ids=[query.splitlines()[0].removeprefix("-- ") for query in QUERIES])
 def test_documented_queries_return_rows(exported: Exported, sql: str) -> None:
     (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
-    assert exported.query(translated.replace("gpucost_dev.focus", "focus"))
+    assert exported.query(translated.replace("gpucost_dev.", ""))
 
 
 def test_every_column_is_documented() -> None:
     text = (REPOSITORY / "docs/how-to/exports.md").read_text()
-    assert [name for name in COLUMNS if f"`{name}`" not in text] == []
+    assert [name for name in {**COLUMNS, **INFERENCE_COLUMNS} if f"`{name}`" not in text] == []

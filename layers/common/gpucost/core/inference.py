@@ -285,14 +285,19 @@ class ModelSum(NamedTuple):
             sum(hour.requests or 0 for hour in with_requests) if with_requests else None,
         )
 
+    def weighted_tokens(self, weights: TokenWeights) -> Fraction:
+        """Return the weighted tokens; 0 if they are unknown."""
+        return weights.weigh(
+            ServedTokens("", "", "", "", self.prompt_tokens, self.generated_tokens, self.cached_tokens)
+        )
+
     def figures(self, weights: TokenWeights) -> dict[str, Decimal | int | None]:
         """Return the costs, tokens and unit costs as published.
 
         Unit costs are of allocated GPUs, as it was; those at full use leave out the time in which the GPUs waited. They
         are None without tokens or prices.
         """
-        tokens = ServedTokens("", "", "", "", self.prompt_tokens, self.generated_tokens, self.cached_tokens)
-        count, weighted = (self.prompt_tokens or 0) + (self.generated_tokens or 0), weights.weigh(tokens)
+        count, weighted = (self.prompt_tokens or 0) + (self.generated_tokens or 0), self.weighted_tokens(weights)
         per_token = _per(self.token_costs, Fraction(count, MILLION))
         per_weight = _per(self.token_costs, weighted / MILLION)
         figures: dict[str, Decimal | int | None] = {

@@ -12,9 +12,14 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.focus import EXPORT_FORMAT
 
-FileFormat = Literal["parquet", "csv"]
+FileFormat = Literal["parquet", "csv", "inference"]
+"""`inference` is the Parquet file of costs by model."""
 DayStatus = Literal["complete", "provisional", "incomplete"]
-_FOLDERS: dict[FileFormat, tuple[str, str]] = {"parquet": ("focus", "rows.parquet"), "csv": ("csv", "rows.csv.gz")}
+_FOLDERS: dict[FileFormat, tuple[str, str]] = {
+    "parquet": ("focus", "rows.parquet"),
+    "csv": ("csv", "rows.csv.gz"),
+    "inference": ("inference", "rows.parquet"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,9 @@ class ExportedDay:
     """Digest of the exported versions of the hours. A restatement changes it."""
     hour_version_sum: int
     """Sum of the hours' version numbers. Every new version of an hour increases it."""
+    inference_row_count: int | None = None
+    """None if the day was exported by a version without the table `inference`, and has no such file."""
+    inference_bytes: int | None = None
 
 
 def object_key(cluster: str, day: datetime, file_format: FileFormat = "parquet") -> str:

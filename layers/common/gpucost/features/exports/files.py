@@ -1,15 +1,15 @@
-"""Writes FOCUS rows as Parquet and CSV files, with DuckDB."""
+"""Writes FOCUS rows as Parquet and CSV files and costs by model as Parquet files, with DuckDB."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.features.exports.focus import ColumnValue, Row, column_values
-from gpucost.features.exports.focus_columns import COLUMNS, ColumnType
-from gpucost.features.exports.ports import WrittenFiles
+from gpucost.features.exports.focus_columns import COLUMNS, ColumnType, ColumnTypes, ColumnValue, Row
+from gpucost.features.exports.inference import INFERENCE_COLUMNS
+from gpucost.features.exports.ports import HourRows, WrittenFiles
 from gpucost.runtime.json_text import CSV_FORMULA_STARTS
 
 MEMORY_LIMIT = "1GB"
@@ -22,6 +22,7 @@ _TYPES: dict[ColumnType, str] = {
     "whole": "BIGINT",
     "time": "TIMESTAMP",
 }
+_TABLES: Mapping[str, ColumnTypes] = {"rows": COLUMNS, "models": INFERENCE_COLUMNS}
 _FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in CSV_FORMULA_STARTS)
 """A regular expression's character class. Separate comparisons would take DuckDB a third of a second to plan."""
 
@@ -29,8 +30,8 @@ _FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in CSV_FORMULA_STA
 class DuckDbFiles:
     """Writes the files of a day. Implements `ports.ExportWriter`."""
 
-    def __call__(self, hours: Iterable[Iterable[Row]], folder: Path) -> WrittenFiles:
-        """Write a day's rows with the columns in the order of `COLUMNS`. Amounts are exact.
+    def __call__(self, hours: Iterable[HourRows], folder: Path) -> WrittenFiles:
+        """Write a day's rows with the columns in the order of their types. Amounts are exact.
 
         Raises:
             SourceError: DuckDB failed, for example because the disk is full or an amount has too many digits.
@@ -42,10 +43,10 @@ class DuckDbFiles:
         except duckdb.Error as error:
             raise SourceError(f"the files could not be written: {type(error).__name__}: {error}") from error
 
-    def _write(self, hours: Iterable[Iterable[Row]], folder: Path) -> WrittenFiles:
+    def _write(self, hours: Iterable[HourRows], folder: Path) -> WrittenFiles:
         import duckdb
 
-        files = folder / "rows.parquet", folder / "rows.csv.gz"
+        files = folder / "rows.parquet", folder / "rows.csv.gz", folder / "inference.parquet"
         config: dict[str, Any] = {
             "memory_limit": MEMORY_LIMIT,
             "temp_directory": str(folder / "spill"),
@@ -54,25 +55,32 @@ class DuckDbFiles:
             "autoload_known_extensions": False,
         }
         with duckdb.connect(config=config) as connection:
-            column_definitions = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in COLUMNS.items())
-            connection.execute(f"CREATE TABLE rows ({column_definitions})")
-            for rows in hours:
-                _insert_rows(connection, column_values(rows))
+            for table, columns in _TABLES.items():
+                definitions = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in columns.items())
+                connection.execute(f"CREATE TABLE {table} ({definitions})")
+            for hour in hours:
+                _insert_rows(connection, "rows", hour.costs)
+                _insert_rows(connection, "models", hour.models)
             connection.execute(f"COPY rows TO '{files[0]}' ({PARQUET_OPTIONS})")
+            connection.execute(f"COPY models TO '{files[2]}' ({PARQUET_OPTIONS})")
             csv_columns = ", ".join(f'{_csv_expression(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
             csv_query = f"SELECT {csv_columns} FROM rows"  # noqa: S608 - built from constants only
             connection.execute(f"COPY ({csv_query}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
-            (count,) = connection.execute("SELECT count(*) FROM rows").fetchall()[0]
-        return WrittenFiles(parquet_path=files[0], csv_path=files[1], row_count=int(count))
+            counts = [
+                int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608 - a constant
+                for table in _TABLES
+            ]
+        return WrittenFiles(*files, *counts)
 
 
-def _insert_rows(connection: Any, columns: list[list[ColumnValue]]) -> None:
+def _insert_rows(connection: Any, table: str, rows: Iterable[Row]) -> None:
     """Append rows. Columns are passed as text, which is exact, and as a single value if all rows have the same."""
-    if not columns[0]:
+    all_rows, types = [*rows], _TABLES[table]
+    if not all_rows:
         return
     expressions, parameters = [], []
-    for (name, kind), column in zip(COLUMNS.items(), columns, strict=True):
-        texts = [_sql_text(value) for value in column]
+    for name, kind in types.items():
+        texts = [_sql_text(row.get(name)) for row in all_rows]
         if len(set(texts)) > 1:
             expressions.append(f'unnest(?::VARCHAR[])::{_TYPES[kind]} AS "{name}"')
             parameters.append(texts)
@@ -81,9 +89,9 @@ def _insert_rows(connection: Any, columns: list[list[ColumnValue]]) -> None:
             parameters.append(texts[0])  # type: ignore[arg-type]
     # One column is always a list, so that the number of rows is right.
     expressions.append("unnest(range(?)) AS row_number")
-    parameters.append(len(columns[0]))  # type: ignore[arg-type]
-    rows = f"SELECT * EXCLUDE (row_number) FROM (SELECT {', '.join(expressions)})"  # noqa: S608 - built from constants only
-    connection.execute(f"INSERT INTO rows {rows}", parameters)
+    parameters.append(len(all_rows))  # type: ignore[arg-type]
+    selected = f"SELECT * EXCLUDE (row_number) FROM (SELECT {', '.join(expressions)})"  # noqa: S608 - built from constants only
+    connection.execute(f"INSERT INTO {table} {selected}", parameters)
 
 
 def _sql_text(value: ColumnValue) -> str | None:

@@ -11,20 +11,18 @@ the choice of values.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
-from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.features.exports.focus_columns import COLUMNS
+from gpucost.features.exports.focus_columns import Row
 
-ColumnValue = str | Decimal | int | datetime | None
-Row = dict[str, ColumnValue]
-"""A missing column is null."""
+_WorkloadKey = tuple[str, str, str, str, str]
+"""Business unit, namespace, kind, workload and GPU model: what costs by model have in common with lines."""
 _OriginRow = tuple[Row, int | None, int]
 """A row of an origin charge, its cost and its GPU-hours."""
 
@@ -32,8 +30,8 @@ ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
 """Allocated method: a node's cost is split by the GPU time that pods held (docs/how-to/exports.md)."""
 GPU_HOURS = "GPU-Hours"
 
-EXPORT_FORMAT = 2
-"""Increased with every change of the columns or their meaning. Days of older formats are exported again."""
+EXPORT_FORMAT = 3
+"""Increased with every change of the columns of a table or their meaning. Days of older formats are exported again."""
 
 _AWS = "Amazon Web Services"
 _CONSTANT_COLUMNS: Row = {
@@ -76,6 +74,7 @@ def focus_rows(manifest: Manifest, record: HourRecord, account: str) -> Iterator
         account: ID of the billing account.
     """
     common = _common_columns(manifest, account)
+    served = _served_columns(record.models)
     nodes_by_name: dict[str, list[NodeHour]] = {}
     for node in record.nodes:
         nodes_by_name.setdefault(node.node, []).append(node)
@@ -83,7 +82,7 @@ def focus_rows(manifest: Manifest, record: HourRecord, account: str) -> Iterator
     for line in record.lines:
         lines_by_node.setdefault(line.node, []).append(line)
     for name in sorted(nodes_by_name.keys() | lines_by_node.keys()):
-        yield from _node_rows(common, name, nodes_by_name.get(name, []), lines_by_node.get(name, []))
+        yield from _node_rows(common, name, nodes_by_name.get(name, []), lines_by_node.get(name, []), served)
     for charge in record.charges:
         yield common | _charge_columns(charge)
     yield from _hour_remainder_rows(common, record)
@@ -119,7 +118,31 @@ def _common_columns(manifest: Manifest, account: str) -> Row:
     }
 
 
-def _node_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequence[Line]) -> Iterator[Row]:
+def _served_columns(models: Sequence[ModelHour]) -> dict[_WorkloadKey, Row]:
+    """Return the server and model of each workload's lines, each only if there is exactly one.
+
+    Costs by model are sums of workloads. If they have a single model, each line served it.
+    """
+    servers: dict[_WorkloadKey, set[str]] = {}
+    names: dict[_WorkloadKey, set[str]] = {}
+    for model in models:
+        key = model.key[:-2]
+        servers.setdefault(key, set()).add(model.key.server)
+        names.setdefault(key, set()).add(model.key.model)
+    return {key: {"x_InferenceServer": _single(servers[key]), "x_Model": _single(names[key])} for key in servers}
+
+
+def _single(names: set[str]) -> str | None:
+    return (*names,)[0] or None if len(names) == 1 else None
+
+
+def _node_rows(
+    common: Row,
+    name: str,
+    nodes: Sequence[NodeHour],
+    lines: Sequence[Line],
+    served: Mapping[_WorkloadKey, Row],
+) -> Iterator[Row]:
     """Yield the rows of one node-hour. Instances with the same node name in an hour are one origin charge."""
     resource = instance_id(nodes[0].provider_id) if len(nodes) == 1 else ""
     origin = common | {
@@ -128,7 +151,7 @@ def _node_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequenc
         "ResourceName": name if resource and resource != name else None,
         "ResourceType": "Instance",
     }
-    parts = [_line_row(origin, line) for line in lines] + [
+    parts = [_line_row(origin, line, served) for line in lines] + [
         part for node in nodes for part in _rows_without_pod(origin, node)
     ]
     ratios = _origin_ratios(parts)
@@ -137,7 +160,7 @@ def _node_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequenc
         yield row
 
 
-def _line_row(origin: Row, line: Line) -> _OriginRow:
+def _line_row(origin: Row, line: Line, served: Mapping[_WorkloadKey, Row]) -> _OriginRow:
     row = origin | _location_columns(line) | _cost_columns(line.allocated_usd, line.allocated_gpu_hours)
     figures = line.figures()
     row |= {
@@ -170,7 +193,8 @@ def _line_row(origin: Row, line: Line) -> _OriginRow:
         "x_Workload": line.workload,
         "x_WorkloadKind": line.workload_kind,
     }
-    return row, line.allocated_usd, line.allocated_gpu_hours
+    key = line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model
+    return row | served.get(key, {}), line.allocated_usd, line.allocated_gpu_hours
 
 
 def _rows_without_pod(origin: Row, node: NodeHour) -> Iterator[_OriginRow]:
@@ -310,9 +334,3 @@ def _method_details(ratio: Decimal, gpu_hours: int) -> str:
 def _json_number(value: Decimal) -> str:
     text = format(quantize(value), "f").rstrip("0").rstrip(".")
     return text or "0"
-
-
-def column_values(rows: Iterable[Row]) -> list[list[ColumnValue]]:
-    """Transpose rows to columns, in the order of `COLUMNS`."""
-    all_rows = [*rows]
-    return [[row.get(name) for row in all_rows] for name in COLUMNS]

@@ -3,44 +3,49 @@
 docs/how-to/exports.md describes each column.
 """
 
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
 from typing import Literal
 
 ColumnType = Literal["text", "amount", "whole", "time"]
 """`amount` is DECIMAL(38,12), `time` a UTC timestamp."""
+ColumnTypes = Mapping[str, ColumnType]
+"""By name, in the order of the columns."""
+ColumnValue = str | Decimal | int | datetime | None
+Row = dict[str, ColumnValue]
+"""A missing column is null."""
 
 
-def _split_names(text: str) -> list[str]:
-    return text.split()
+def column_types(*, text: str, amounts: str, whole: str, times: str) -> ColumnTypes:
+    """Return the type of each column by name, from the names of each type; FOCUS columns first, then custom ones."""
+    types: dict[str, ColumnType] = {}
+    types |= dict.fromkeys(text.split(), "text")
+    types |= dict.fromkeys(amounts.split(), "amount")
+    types |= dict.fromkeys(whole.split(), "whole")
+    types |= dict.fromkeys(times.split(), "time")
+    return dict(sorted(types.items()))
 
 
-_TEXT = _split_names("""
+COLUMNS = column_types(
+    text="""
 AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
 BillingAccountId BillingAccountName BillingCurrency CapacityReservationId CapacityReservationStatus ChargeCategory
 ChargeClass ChargeDescription ChargeFrequency CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
 CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedUnit HostProviderName InvoiceId
 InvoiceIssuerName PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName ResourceType
 ServiceCategory ServiceName ServiceProviderName ServiceSubcategory Tags
-x_BusinessUnit x_CapacityType x_Cluster x_CostPart x_GpuModel x_GpuResource x_GpuShareSource x_HourStatus x_InstanceType
-x_Namespace x_NodePool x_Pod x_PriceSource x_SharedFrom x_SplitPolicy x_UtilizationSource x_Workload x_WorkloadKind
-""")
-_AMOUNTS = _split_names("""
+x_BusinessUnit x_CapacityType x_Cluster x_CostPart x_GpuModel x_GpuResource x_GpuShareSource x_HourStatus
+x_InferenceServer x_InstanceType x_Model x_Namespace x_NodePool x_Pod x_PriceSource x_SharedFrom x_SplitPolicy
+x_UtilizationSource x_Workload x_WorkloadKind
+""",
+    amounts="""
 BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost EffectiveCost ListCost PricingQuantity
 x_AllocationCoverage x_Co2eKg x_EffectiveGpuHours x_EnergyGpuHours x_EnergyKwh x_GpuHourlyPrice x_GpuHours
 x_GpuShare x_UnmeasuredCost x_UnmeasuredGpuHours x_UsedBeyondAllocationGpuHours x_UsedCost x_Utilization
 x_UtilizationCoverage x_WasteCost
-""")
-_WHOLE = _split_names("x_GpuUnits x_HourVersion x_SettingsVersion")
-_TIMES = _split_names("BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart")
-
-
-def _column_types() -> dict[str, ColumnType]:
-    types: dict[str, ColumnType] = {}
-    types |= dict.fromkeys(_TEXT, "text")
-    types |= dict.fromkeys(_AMOUNTS, "amount")
-    types |= dict.fromkeys(_WHOLE, "whole")
-    types |= dict.fromkeys(_TIMES, "time")
-    return dict(sorted(types.items()))
-
-
-COLUMNS = _column_types()
-"""Type of each column, in the order of the columns: FOCUS columns first, then custom columns."""
+""",
+    whole="x_GpuUnits x_HourVersion x_SettingsVersion",
+    times="BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+)
+"""Type of each column, in the order of the columns."""

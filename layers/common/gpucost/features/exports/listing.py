@@ -7,7 +7,7 @@ from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
-from gpucost.features.exports.exported_days import ExportedDay, fingerprint, manifests_by_day, object_key
+from gpucost.features.exports.exported_days import ExportedDay, FileFormat, fingerprint, manifests_by_day, object_key
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
@@ -15,7 +15,7 @@ URL_SECONDS = 300
 """How long a download URL is valid."""
 MAX_LISTED_PERIOD = 100 * DAY
 MAX_LISTED_EXPORTS = 400
-"""Every row has two URLs of one or two kilobytes."""
+"""Every row has three URLs of one or two kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class ListedExport:
     """Whether it has the current versions of the hours. Otherwise it will be exported again."""
     parquet_url: str
     csv_url: str
+    inference_url: str | None
+    """None if the day has no such file."""
     urls_expire_at: datetime
 
 
@@ -98,15 +100,17 @@ class ExportListing:
             character if character.isascii() and character.isalnum() else "-" for character in exported.cluster
         )
         name = f"{safe_cluster}-{exported.day:%Y-%m-%d}"
-        parquet_key, csv_key = (
-            object_key(exported.cluster, exported.day),
-            object_key(exported.cluster, exported.day, "csv"),
-        )
+
+        def url(file_format: FileFormat, file_name: str) -> str:
+            key = object_key(exported.cluster, exported.day, file_format)
+            return self._bucket.url(key, name=file_name, seconds=URL_SECONDS)
+
         return ListedExport(
             exported,
             is_current,
-            self._bucket.url(parquet_key, name=f"{name}.parquet", seconds=URL_SECONDS),
-            self._bucket.url(csv_key, name=f"{name}.csv.gz", seconds=URL_SECONDS),
+            url("parquet", f"{name}.parquet"),
+            url("csv", f"{name}.csv.gz"),
+            None if exported.inference_bytes is None else url("inference", f"{name}-inference.parquet"),
             expires,
         )
 

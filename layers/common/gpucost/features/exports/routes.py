@@ -38,11 +38,17 @@ class ExportRow(ResponseModel):
     rows: int
     parquet_bytes: int
     csv_bytes: int = Field(description="Size of the gzip file")
+    inference_rows: int | None = Field(
+        description="Rows of costs by model; 0 if no inference server was seen, null if exported before that table was "
+        "added"
+    )
+    inference_bytes: int | None = Field(description="Size of the Parquet file of costs by model")
     currency: str = Field(description="Currency of every amount", examples=["USD"])
     exported_at: Instant
     parquet_url: str = Field(description="Presigned URL of the Parquet file")
     csv_url: str = Field(description="Presigned URL of the same rows as gzipped CSV, with formulas escaped")
-    urls_expire_at: Instant = Field(description="When both URLs expire. A new request returns new ones")
+    inference_url: str | None = Field(description="Presigned URL of the Parquet file of costs by model")
+    urls_expire_at: Instant = Field(description="When the URLs expire. A new request returns new ones")
 
 
 class ExportsResponse(ResponseModel):
@@ -89,9 +95,12 @@ def _export_row(row: ListedExport) -> dict[str, Any]:
         "rows": exported.row_count,
         "parquet_bytes": exported.parquet_bytes,
         "csv_bytes": exported.csv_bytes,
+        "inference_rows": exported.inference_row_count,
+        "inference_bytes": exported.inference_bytes,
         "currency": exported.currency,
         "exported_at": exported.exported_at,
         "parquet_url": row.parquet_url,
         "csv_url": row.csv_url,
+        "inference_url": row.inference_url,
         "urls_expire_at": row.urls_expire_at,
     }

@@ -12,15 +12,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gpucost.core.amounts import Costs
-from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
-from gpucost.core.hour_record import HourRecord
+from gpucost.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    SettingsError,
+    SettingsMissingError,
+    SourceError,
+)
+from gpucost.core.hour_record import HourRecord, ModelHour
 from gpucost.core.hours import floor_day, format_timestamp
+from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
-from gpucost.features.exports.focus import Row, focus_rows
-from gpucost.features.exports.ports import ExportWriter
+from gpucost.features.exports.focus import focus_rows
+from gpucost.features.exports.inference import inference_rows
+from gpucost.features.exports.ports import ExportWriter, HourRows
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.runtime.observability import logger
@@ -147,7 +156,7 @@ class ExportService:
 
     def _export_once(self, cluster: str, day: datetime) -> ExportedDay | None:
         """Export a day and return its record; None if it has no hours."""
-        keys = object_key(cluster, day, "csv"), object_key(cluster, day)
+        keys = object_key(cluster, day, "csv"), object_key(cluster, day, "inference"), object_key(cluster, day)
         etags = [self._bucket.etag(key) for key in keys]
         current_manifests = self._ledger.manifests(cluster, day, day + DAY)
         if not current_manifests:
@@ -157,7 +166,9 @@ class ExportService:
         catalogued = {exported.day: exported for exported in self._catalogue.days(cluster, day, day + DAY)}
         with TemporaryDirectory(prefix="gpucost-export-") as folder:
             files = self._writer(self._rows_by_hour(summaries), Path(folder))
-            for key, path, replacing in zip(keys, (files.csv_path, files.parquet_path), etags, strict=True):
+            # A day without models has a file without rows: it replaces one that is not true anymore.
+            paths = files.csv_path, files.inference_path, files.parquet_path
+            for key, path, replacing in zip(keys, paths, etags, strict=True):
                 self._bucket.put(key, path, if_match=replacing)
             exported = ExportedDay(
                 cluster=cluster,
@@ -172,22 +183,38 @@ class ExportService:
                 exported_at=self._clock().replace(microsecond=0),
                 fingerprint=fingerprint(current_manifests),
                 hour_version_sum=sum(manifest.version for manifest in manifests),
+                inference_row_count=files.inference_row_count,
+                inference_bytes=files.inference_path.stat().st_size,
             )
         self._catalogue.put(exported)
         return exported
 
-    def _rows_by_hour(self, summaries: Sequence[HourSummary]) -> Iterator[Iterator[Row]]:
+    def _rows_by_hour(self, summaries: Sequence[HourSummary]) -> Iterator[HourRows]:
         """Yield the rows of each hour, which are read lazily."""
+        models = self._ledger.models_of([summary.manifest for summary in summaries])
         for summary in summaries:
-            if summary.manifest.status != "incomplete":
-                yield focus_rows(summary.manifest, self._hour_record(summary), self._account)
+            manifest = summary.manifest
+            if manifest.status != "incomplete":
+                record = self._hour_record(summary, models.get(manifest.hour, ()))
+                weights = self._weights(manifest.settings_version) if record.models else None
+                yield HourRows(
+                    focus_rows(manifest, record, self._account), inference_rows(manifest, record.models, weights)
+                )
 
-    def _hour_record(self, summary: HourSummary) -> HourRecord:
+    def _weights(self, settings_version: int) -> TokenWeights | None:
+        """Return the weights of a version of the settings; None if it cannot be read anymore."""
+        try:
+            return self._settings_store.version(settings_version).settings.inference.rules().weights
+        except (NotFoundError, SettingsError) as error:
+            logger.warning("an hour's token weights are not known", version=settings_version, reason=str(error))
+            return None
+
+    def _hour_record(self, summary: HourSummary, models: tuple[ModelHour, ...]) -> HourRecord:
         """Read all records of an hour.
 
         Raises:
             NotFoundError: its lines have expired from the ledger.
-            SourceError: its lines do not add up to its sums.
+            SourceError: its lines or models do not add up to its sums.
         """
         manifest = summary.manifest
         lines = self._ledger.lines_of(manifest)
@@ -197,6 +224,8 @@ class ExportService:
             raise NotFoundError(f"the lines of {hour} have expired. The day was not exported")
         if Costs.total(line.costs() for line in lines) != summary.totals.costs:
             raise SourceError(f"the lines of {hour} do not add up to the hour's sums. The day was not exported")
+        if models and Costs.total(model.costs for model in models) != summary.totals.costs:
+            raise SourceError(f"the models of {hour} do not add up to the hour's sums. The day was not exported")
         return HourRecord(
             manifest.cluster,
             manifest.hour,
@@ -207,4 +236,5 @@ class ExportService:
             nodes=nodes,
             charges=charges,
             currency=manifest.currency,
+            models=models,
         )

@@ -45,6 +45,11 @@ class DynamoExports:
             "bc": {"N": str(exported.csv_bytes)},
             "cu": {"S": exported.currency},
             "at": {"N": str(keys.to_epoch_seconds(exported.exported_at))},
+            **{
+                name: {"N": str(number)}
+                for name, number in (("ri", exported.inference_row_count), ("bi", exported.inference_bytes))
+                if number is not None
+            },
             "f": {"S": exported.fingerprint},
             "n": {"N": str(exported.hour_version_sum)},
             "expires_at": {"N": str(keys.to_epoch_seconds(exported.exported_at + self._retention))},
@@ -69,6 +74,8 @@ def _read_day(cluster: str, item: Item) -> ExportedDay:
         exported_at=keys.from_epoch_seconds(integer(item, "at")),
         fingerprint=text(item, "f"),
         hour_version_sum=integer(item, "n"),
+        inference_row_count=integer(item, "ri") if "ri" in item else None,
+        inference_bytes=integer(item, "bi") if "bi" in item else None,
     )
 
 

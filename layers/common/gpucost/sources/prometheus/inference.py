@@ -9,7 +9,7 @@ from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import PARTIAL, STATISTIC_LABEL, InferenceLabels
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target
 
-_SCRAPE_LABELS = frozenset(
+SCRAPE_LABELS = frozenset(
     {
         "__name__", STATISTIC_LABEL, "job", "instance", "endpoint", "service", "container", "node", "prometheus",
         "prometheus_replica", "__replica__",
@@ -33,7 +33,7 @@ class CounterTable:
             metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
         }
         self._ignored_labels = {
-            server.name: {*_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
+            server.name: {*SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
             for server in inference.servers
         }
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}

@@ -1,0 +1,140 @@
+"""Builds the recording rules of inference servers in one cluster: tokens per second and GPUs by model.
+
+The same servers, weights and sides of prefill and decode count as in the ledger's costs by model. A counter that is not
+there has no series, so unknown tokens are absent and never 0.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
+from gpucost.settings.inference import InferenceSettings
+from gpucost.sources.prometheus.inference import SCRAPE_LABELS
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL, Queries
+from gpucost_cli.rules.promql import (
+    Rule,
+    equals,
+    first_label,
+    glob_to_regex,
+    matches,
+    recorded_selector,
+    single_series,
+    with_label,
+)
+
+TOKENS, REQUESTS = "pod_model:gpucost_tokens:rate5m", "pod_model:gpucost_requests:rate5m"
+_WEIGHT, _SHARE = "pod_model:gpucost_weight:rate5m", "pod_model:gpucost_share:ratio"
+_TOKEN_KINDS: tuple[CounterKind, ...] = ("prompt", "generated", "cached")
+_BY = "namespace, pod, server, model"
+_COPIES = ", ".join(sorted(SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
+"""Labels in which the series of several jobs that scrape one server differ."""
+
+
+@dataclass(frozen=True)
+class ModelRules:
+    """Builds the rules of one cluster. They query those of its pods.
+
+    Args:
+        cluster: name of the cluster, a label of every recorded series.
+        queries: builds selectors of its metrics.
+        settings: the servers and their weights.
+    """
+
+    cluster: str
+    queries: Queries
+    settings: InferenceSettings
+
+    def rules(self) -> Iterator[Rule]:
+        """Yield the rules. Each may query the rules before it."""
+        for record, kinds in ((TOKENS, _TOKEN_KINDS), (REQUESTS, ("requests",))):
+            if rates := [*self._rates(kinds)]:
+                yield Rule(record, " or ".join(rates))
+        yield Rule(_WEIGHT, self._weights())
+        yield Rule(_SHARE, self._shares())
+        yield Rule("model:gpucost_tokens:rate5m", self._sum_by_unit(self._counted_tokens(), "kind"))
+        yield Rule("model:gpucost_requests:rate5m", self._sum_by_unit(self._counted_requests()))
+        yield Rule("model:gpucost_gpus:sum", self._gpus())
+
+    def _rates(self, kinds: Sequence[CounterKind]) -> Iterator[str]:
+        for server in self.settings.all_servers():
+            for kind in kinds:
+                if kind in server.counters:
+                    yield with_label(with_label(self._rate(server, kind), "server", server.name), "kind", kind)
+
+    def _rate(self, server: InferenceServer, kind: CounterKind) -> str:
+        """Return the rate of a counter by pod and model. Copies of a series count once, and the others are added up."""
+        counter = self.queries.series_selector(server.counters[kind])
+        rates = f"max without ({_COPIES}) (rate({counter}[5m]))"
+        for label, name in (
+            ("namespace", self.settings.namespace_label),
+            ("pod", self.settings.pod_label),
+            ("model", server.model_label),
+        ):
+            if name and name != label:
+                rates = first_label(rates, label, (name,))
+        by = "namespace, pod" + (", model" if server.model_label else "")
+        return f"sum by ({by}) ({rates})"
+
+    def _weights(self) -> str:
+        """Weighted tokens per second of each pod and model; requests of servers that do not count all tokens."""
+        weights = self.settings.rules().weights
+        prompt, generated, cached = (
+            f"sum by ({_BY}) ({self._recorded(TOKENS, equals('kind', kind))})" for kind in _TOKEN_KINDS
+        )
+        tokens = (
+            f"{prompt} * {weights.prompt} + {generated} * {weights.generated}"
+            f" - ({cached} or {prompt} * 0) * {weights.prompt - weights.cached}"
+        )
+        requests = f"sum by ({_BY}) ({self._recorded(REQUESTS)})"
+        return f"{tokens} or ({requests} unless on (namespace, pod) ({tokens}))"
+
+    def _shares(self) -> str:
+        """The share of its pod that each model has. Models of a pod that was not called have equal shares."""
+        weight = self._recorded(_WEIGHT)
+        on_pod = "on (namespace, pod) group_left ()"
+        by_weight = f"{weight} / {on_pod} (sum by (namespace, pod) ({weight}) > 0)"
+        return f"{by_weight} or ({weight} * 0 + 1) / {on_pod} count by (namespace, pod) ({weight})"
+
+    def _counted_tokens(self) -> str:
+        """Tokens without those that both sides of a split into prefill and decode count.
+
+        Where prompt or generated tokens are missing, as in the ledger none are known.
+        """
+        decode_counts_prompts = self.settings.prompt_side == "decode"
+        tokens = self._recorded(TOKENS)
+        for kind in ("prompt", "generated"):
+            tokens += f" and on ({_BY}) {self._recorded(TOKENS, equals('kind', kind))}"
+        for kind, is_counted_by_decode in (("prompt", decode_counts_prompts), ("generated", True), ("cached", False)):
+            tokens += f" unless {self._counted_twice(TOKENS, is_counted_by_decode, equals('kind', kind))}"
+        return tokens
+
+    def _counted_requests(self) -> str:
+        return f"{self._recorded(REQUESTS)} unless {self._counted_twice(REQUESTS, True)}"
+
+    def _counted_twice(self, metric: str, is_counted_by_decode: bool, *matchers: str) -> str:
+        """Series of the other side, where the side that counts processes the same model in the namespace."""
+        prefill, decode = (
+            matches("pod", *(f"{glob_to_regex(pattern)}(-.*)?" for pattern in patterns)) if patterns else 'pod=""'
+            for patterns in (self.settings.prefill_workloads, self.settings.decode_workloads)
+        )
+        counting, other = (decode, prefill) if is_counted_by_decode else (prefill, decode)
+        processing = f"(({self._recorded(TOKENS, equals('kind', 'prompt'), counting)}) > 0)"
+        return f"({self._recorded(metric, *matchers, other)} and on (namespace, model) {processing})"
+
+    def _sum_by_unit(self, vector: str, *labels: str) -> str:
+        by = ", ".join(("business_unit", "server", "model", *labels))
+        units = f"group by (namespace, pod, business_unit) ({self._recorded('pod:gpucost_allocated_gpus')})"
+        owner = single_series(units, "namespace, pod")
+        return f"sum by ({by}) (({vector}) * on (namespace, pod) group_left (business_unit) {owner})"
+
+    def _gpus(self) -> str:
+        """GPUs of each model by part of the cost."""
+        parts = []
+        for part in ("effective", "waste", "unmeasured"):
+            gpus = self._recorded("pod:gpucost_gpus", equals("part", part))
+            of_model = f"{self._recorded(_SHARE)} * on (namespace, pod) group_left () sum by (namespace, pod) ({gpus})"
+            parts.append(with_label(self._sum_by_unit(of_model), "part", part))
+        return " or ".join(parts)
+
+    def _recorded(self, metric: str, *matchers: str) -> str:
+        return recorded_selector(metric, self.cluster, *matchers)
