@@ -34,6 +34,7 @@ INFERENCE_TESTS = (
     "tests/system/test_inference.py",
     "tests/functions/test_inference.py",
 )
+TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -246,5 +247,12 @@ FAULTS = (
     Fault("inference: unit costs include pods with unknown tokens", f"{PACKAGE}/core/inference.py", 'Costs.total(hour.costs for hour in with_tokens)', 'Costs.total(hour.costs for hour in hours) if with_tokens else Costs()', INFERENCE_TESTS),
     Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
     Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
+    Fault("token-cost: a model that was not called is unknown", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "return None if window.has_unknown_tokens else False", "return None", TOKEN_COST_TESTS),
+    Fault("token-cost: unknown tokens end the alert", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "return None if window.has_unknown_tokens else False", "return False", TOKEN_COST_TESTS),
+    Fault("token-cost: only the newest hour counts", f"{PACKAGE}/features/alerting/rule_evaluation.py", "start = self.hour - HOUR * (window_hours - 1)", "start = self.hour", TOKEN_COST_TESTS),
+    Fault("token-cost: the window is an hour too long", f"{PACKAGE}/features/alerting/rule_evaluation.py", "start = self.hour - HOUR * (window_hours - 1)", "start = self.hour - HOUR * window_hours", TOKEN_COST_TESTS),
+    Fault("token-cost: hours in another currency are added", f"{PACKAGE}/features/alerting/rule_evaluation.py", "if manifest.currency == self.currency", "if manifest.currency", TOKEN_COST_TESTS),
+    Fault("token-cost: a budget that is reached is exceeded", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "unit_cost > self.usd_per_million_tokens", "unit_cost >= self.usd_per_million_tokens", TOKEN_COST_TESTS),
+    Fault("token-cost: overrides apply to all models", f"{PACKAGE}/features/alerting/settings/rules.py", "self.model is None or fnmatchcase(subject.detail, self.model)", "True", TOKEN_COST_TESTS),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
 )  # fmt: skip
