@@ -109,12 +109,17 @@ def test_unknown_tokens_leave_the_alert_as_it_is(table: DynamoTable) -> None:
     assert fleet.publish_and_close(3, CHAT) == ["resolved token-cost research llama"]  # the server is gone
 
 
-def test_unknown_price_does_not_fire(table: DynamoTable) -> None:
+def test_unknown_price_leaves_the_alert_as_it_is(table: DynamoTable) -> None:
     fleet = fleet_with(table, RULE)
     unpriced = CHAT._replace(
         allocated_usd=None, effective_usd=None, waste_usd=None, unmeasured_usd=None, gpu_hourly_usd=None
     )
     assert fleet.publish_and_close(0, unpriced, served=[served(100, 20)]) == []
+    # $12 ÷ 2 million is a lower bound of $6, and $12 ÷ 4 million one of $3.
+    assert fleet.publish_and_close(1, CHAT, served=[served(2_000_000)]) == ["firing token-cost research llama"]
+    assert fleet.publish_and_close(2, unpriced, served=[served(2_000_000)]) == []
+    assert fleet.publish_and_close(3, CHAT, served=[served(4_000_000)]) == []
+    assert fleet.publish_and_close(4, CHAT, served=[served(4_000_000)]) == ["resolved token-cost research llama"]
 
 
 def test_models_scopes_and_overrides(table: DynamoTable) -> None:
