@@ -13,7 +13,7 @@ from gpucost.features.recommendations.model import RecommendationKind, Recommend
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import container_of, current_user, format_option, stack_option
 from gpucost_cli.what_if_command import what_if
-from gpucost_cli.what_if_models_command import what_if_models
+from gpucost_cli.what_if_models_command import compare_models
 
 if TYPE_CHECKING:
     from gpucost.features.recommendations.model import Recommendation, Review
@@ -29,7 +29,7 @@ def recommendations() -> None:
 
 
 recommendations.add_command(what_if)
-recommendations.add_command(what_if_models)
+recommendations.add_command(compare_models)
 
 
 @recommendations.command("list")

@@ -15,25 +15,27 @@ if TYPE_CHECKING:
 _PRICE_DIGITS = 12
 
 
-class _PriceOption(click.ParamType[Decimal]):
-    """An amount that is 0 or more."""
-
-    name = "price"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
-        text = str(value)
-        if len(text) > _PRICE_DIGITS or not text.replace(".", "", 1).isdecimal() or not text.isascii():
-            self.fail(f"{text!r} is not an amount. Pass a number such as 0.30", param, ctx)
-        return Decimal(text)
+def _parse_price(ctx: click.Context, param: click.Parameter, text: str | None) -> Decimal | None:
+    """Parse an amount that is 0 or more, or fail with a usage error."""
+    if text is None:
+        return None
+    if len(text) > _PRICE_DIGITS or not text.replace(".", "", 1).isdecimal() or not text.isascii():
+        raise click.BadParameter(f"{text!r} is not an amount. Pass a number such as 0.30", ctx, param)
+    return Decimal(text)
 
 
 @click.command("what-if-models")
 @stack_option
-@click.option("--prompt-price", type=_PriceOption(), help="The API's price of a million prompt tokens.")
-@click.option("--generated-price", type=_PriceOption(), help="The API's price of a million generated tokens.")
+@click.option(
+    "--prompt-price", callback=_parse_price, metavar="PRICE", help="The API's price of a million prompt tokens."
+)
+@click.option(
+    "--generated-price", callback=_parse_price, metavar="PRICE", help="The API's price of a million generated tokens."
+)
 @click.option(
     "--cached-price",
-    type=_PriceOption(),
+    callback=_parse_price,
+    metavar="PRICE",
     help="The API's price of a million prompt tokens from a cache; default: as other prompt tokens.",
 )
 @click.option("--gpu-model", help="Another GPU model, such as H100, on which the same models ran, too.")
@@ -44,7 +46,7 @@ class _PriceOption(click.ParamType[Decimal]):
 )
 @click.option("--cluster", help="Only this cluster; otherwise all clusters.")
 @format_option("table", "json")
-def what_if_models(
+def compare_models(
     stack: str,
     prompt_price: Decimal | None,
     generated_price: Decimal | None,

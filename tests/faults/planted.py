@@ -35,7 +35,7 @@ INFERENCE_TESTS = (
     "tests/functions/test_inference.py",
 )
 TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
-MODEL_WHAT_IF_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
+MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -256,13 +256,13 @@ FAULTS = (
     Fault("token-cost: hours in another currency are added", f"{PACKAGE}/features/alerting/rule_evaluation.py", "if manifest.currency == self.currency", "if manifest.currency", TOKEN_COST_TESTS),
     Fault("token-cost: a budget that is reached is exceeded", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "unit_cost > self.usd_per_million_tokens:", "unit_cost >= self.usd_per_million_tokens:", TOKEN_COST_TESTS),
     Fault("token-cost: overrides apply to all models", f"{PACKAGE}/features/alerting/settings/rules.py", "self.model is None or fnmatchcase(subject.detail, self.model)", "True", TOKEN_COST_TESTS),
-    Fault("what-if: cached tokens cost an API as much as others", f"{PACKAGE}/features/recommendations/model_what_if.py", "+ Fraction(self.cached) * cached", "+ Fraction(self.prompt) * cached", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: cached tokens are charged twice", f"{PACKAGE}/features/recommendations/model_what_if.py", "Fraction(self.prompt) * (total.prompt_tokens - cached)", "Fraction(self.prompt) * total.prompt_tokens", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: throughput is of any model", f"{PACKAGE}/features/recommendations/model_what_if.py", "ModelSum.of(measured.get(model, []))", "ModelSum.of([row for name in sorted(measured) for row in measured[name]])", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: tokens that are on the other GPU move there", f"{PACKAGE}/features/recommendations/model_what_if.py", "if not is_named_gpu(gpu_model, row.key.gpu_model)])", "])", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: a part of a GPU's name is enough", f"{PACKAGE}/features/recommendations/what_if.py", "return bool(words) and words <= set(_WORD_PATTERN.findall(gpu_model.lower()))", "return bool(words) and name.lower() in gpu_model.lower()", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: hours without a price are free", f"{PACKAGE}/features/recommendations/model_what_if.py", "if costs.unpriced_gpu_hours:", "if not costs.has_price():", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: throughput is only of the selected clusters", f"{PACKAGE}/features/recommendations/scenarios.py", "for name in selected if gpu_model is None else _cluster_names(settings, None):", "for name in selected:", MODEL_WHAT_IF_TESTS),
-    Fault("what-if: unknown tokens are left out without a word", f"{PACKAGE}/features/recommendations/scenarios.py", "if row.prompt_tokens is None]).costs", "if row.prompt_tokens == -1]).costs", MODEL_WHAT_IF_TESTS),
+    Fault("what-if: cached tokens cost an API as much as others", f"{PACKAGE}/features/recommendations/model_what_if.py", "+ Fraction(self.cached) * cached", "+ Fraction(self.prompt) * cached", MODEL_SCENARIO_TESTS),
+    Fault("what-if: cached tokens are charged twice", f"{PACKAGE}/features/recommendations/model_what_if.py", "Fraction(self.prompt) * (total.prompt_tokens - cached)", "Fraction(self.prompt) * total.prompt_tokens", MODEL_SCENARIO_TESTS),
+    Fault("what-if: throughput is of any model", f"{PACKAGE}/features/recommendations/model_what_if.py", "ModelSum.of(measured.get(model, []))", "ModelSum.of([row for name in sorted(measured) for row in measured[name]])", MODEL_SCENARIO_TESTS),
+    Fault("what-if: tokens that are on the other GPU move there", f"{PACKAGE}/features/recommendations/model_what_if.py", "if not is_named_gpu(gpu_model, row.key.gpu_model)])", "])", MODEL_SCENARIO_TESTS),
+    Fault("what-if: a part of a GPU's name is enough", f"{PACKAGE}/features/recommendations/what_if.py", "return bool(words) and words <= set(_WORD_PATTERN.findall(gpu_model.lower()))", "return bool(words) and name.lower() in gpu_model.lower()", MODEL_SCENARIO_TESTS),
+    Fault("what-if: hours without a price are free", f"{PACKAGE}/features/recommendations/model_what_if.py", "if costs.unpriced_gpu_hours:", "if not costs.has_price():", MODEL_SCENARIO_TESTS),
+    Fault("what-if: throughput is only of the selected clusters", f"{PACKAGE}/features/recommendations/scenarios.py", "for name in selected if gpu_model is None else _cluster_names(settings, None):", "for name in selected:", MODEL_SCENARIO_TESTS),
+    Fault("what-if: unknown tokens are left out without a word", f"{PACKAGE}/features/recommendations/scenarios.py", "if row.prompt_tokens is None]).costs", "if row.prompt_tokens == -1]).costs", MODEL_SCENARIO_TESTS),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
 )  # fmt: skip

@@ -139,7 +139,7 @@ def test_models_scopes_and_overrides(table: DynamoTable) -> None:
     assert fleet.publish_and_close(1, *lines, served=tokens) == ["firing token-cost search mistral"]
 
 
-def test_models_of_a_unit_are_alerts_of_their_own(table: DynamoTable) -> None:
+def test_models_of_a_unit_have_separate_alerts(table: DynamoTable) -> None:
     fleet = fleet_with(table, RULE)
     tokens = [served(1_000, 10, model="a"), served(1_000, 10, model="b")]
     assert fleet.publish_and_close(0, CHAT, served=tokens) == [

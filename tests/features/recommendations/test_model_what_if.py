@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
 from gpucost.core.hour_record import Line, ModelHour
-from gpucost.core.hours import HOUR as ONE_HOUR
-from gpucost.core.hours import floor_day
+from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.metering.usage import ServedTokens
-from gpucost.features.recommendations.model_what_if import ApiPrice, ModelOutcome, compare_models
+from gpucost.features.recommendations.model_what_if import ApiPrice, CostPair, ModelOutcome, compare_models
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
@@ -50,15 +49,19 @@ def compare(rows: list[ModelHour], **options: Any) -> dict[str, ModelOutcome]:
     return {outcome.model: outcome for outcome in compare_models(rows, weights=WEIGHTS, **arguments)}
 
 
+def pair(usd: int | str, at_full_use: int | str) -> CostPair:
+    return CostPair(Decimal(usd), Decimal(at_full_use))
+
+
 def test_tokens_at_the_price_of_an_api() -> None:
     outcome = compare(rows_of(served(CHAT, "llama", 3_000_000, 200_000, 1_000_000)), api_price=PRICE)["llama"]
     # By hand: 2 million × $3 + 1 million × $0.30 + 0.2 million × $15.
     assert outcome.api_usd == Decimal("9.3")
-    assert outcome.cost == (24, 12)
+    assert outcome.cost == pair(24, 12)
     assert outcome.other_gpu is None
 
 
-def test_prompt_tokens_have_one_price_where_cached_ones_are_not_counted() -> None:
+def test_uncounted_cached_tokens_have_the_price_of_others() -> None:
     outcome = compare(rows_of(served(CHAT, "llama", 3_000_000, 200_000, None)), api_price=PRICE)["llama"]
     assert outcome.api_usd == 12
 
@@ -69,13 +72,13 @@ def test_tokens_on_another_gpu_by_measured_throughput() -> None:
     assert outcome.other_gpu is not None
     # By hand, with weights 1 and 5: 6 million weighted tokens on A100 for $24, and 2.5 million in an hour of an H100
     # for $12. So the same tokens need 2.4 hours of it: $28.80, and at 80% use $23.04.
-    assert outcome.other_gpu.moved == (24, 12)
-    assert outcome.other_gpu.estimate == (Decimal("28.8"), Decimal("23.04"))
+    assert outcome.other_gpu.moved == pair(24, 12)
+    assert outcome.other_gpu.estimate == pair("28.8", "23.04")
     assert outcome.other_gpu.estimated_gpu_hours == Decimal("2.4")
     assert outcome.other_gpu.measured_gpu_hours == 1
     # 1.3 million tokens in 3,600 GPU-seconds
     assert outcome.other_gpu.measured_tokens_per_gpu_second == Decimal("361.111111111111")
-    assert outcome.cost == (36, Decimal("21.6")), "of all GPUs: 21.6 of 36 was used"
+    assert outcome.cost == pair(36, "21.6"), "of all GPUs: 21.6 of 36 was used"
 
 
 def test_throughput_of_another_model_or_gpu_is_not_used() -> None:
@@ -89,10 +92,10 @@ def test_throughput_of_another_model_or_gpu_is_not_used() -> None:
 
 def test_throughput_is_measured_in_all_business_units() -> None:
     everywhere = rows_of(served(CHAT, "llama", 1_000_000), served(LATE, "llama", 2_000_000))
-    own = [row for row in everywhere if row.key.business_unit == "research"]
-    other = compare(own, gpu_model="H100", everywhere=everywhere)["llama"].other_gpu
+    of_unit = [row for row in everywhere if row.key.business_unit == "research"]
+    other = compare(of_unit, gpu_model="H100", everywhere=everywhere)["llama"].other_gpu
     assert other is not None
-    assert other.estimate == (6, 6), "half an hour at $12"
+    assert other.estimate == pair(6, 6), "half an hour at $12"
 
 
 def test_unknown_tokens_and_prices_give_no_estimate() -> None:
@@ -155,7 +158,7 @@ def command(table: DynamoTable, capsys: pytest.CaptureFixture[str]) -> Callable[
     day = floor_day(START)
 
     def publish(cluster: str, hour: int, line: Line, tokens: ServedTokens, currency: str = "USD") -> None:
-        published = record([line], hour=day + hour * ONE_HOUR, cluster=cluster)
+        published = record([line], hour=day + hour * HOUR, cluster=cluster)
         models = tuple(costs_by_model([line], [tokens], InferenceRules()))
         ledger.publish(
             replace(published, models=models, currency=currency), replacing=None, settings_version=1, now=START

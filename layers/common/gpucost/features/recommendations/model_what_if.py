@@ -1,4 +1,4 @@
-"""What if a period's tokens were bought from an API, or processed on another GPU: estimates beside what they cost.
+"""What if a period's tokens were bought from an API, or processed on another GPU: estimates, next to their actual cost.
 
 The price of the API is the caller's. The throughput of the other GPU is what the same model reached on it in the same
 period, in weighted tokens per GPU-hour, so that servers with longer prompts can be compared:
