@@ -36,6 +36,7 @@ INFERENCE_TESTS = (
 )
 TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
 MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
+REQUEST_LATENCY_TESTS = ("tests/features/recommendations/test_request_latency.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -264,5 +265,14 @@ FAULTS = (
     Fault("what-if: hours without a price are free", f"{PACKAGE}/features/recommendations/model_what_if.py", "if costs.unpriced_gpu_hours:", "if not costs.has_price():", MODEL_SCENARIO_TESTS),
     Fault("what-if: throughput is only of the selected clusters", f"{PACKAGE}/features/recommendations/scenarios.py", "for name in selected if gpu_model is None else _cluster_names(settings, None):", "for name in selected:", MODEL_SCENARIO_TESTS),
     Fault("what-if: unknown tokens are left out without a word", f"{PACKAGE}/features/recommendations/scenarios.py", "if row.prompt_tokens is None]).costs", "if row.prompt_tokens == -1]).costs", MODEL_SCENARIO_TESTS),
+    Fault("replicas: copies of a server's histogram add up", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "(max without ({_SCRAPE_LABELS}) ", "(max without (le_of_nothing) ", REQUEST_LATENCY_TESTS),
+    Fault("replicas: hours of the day are shifted", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "(at - first) // HOUR_MS - 1", "(at - first) // HOUR_MS", REQUEST_LATENCY_TESTS),
+    Fault("replicas: p95 is the median", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "histogram_quantile(0.95,", "histogram_quantile(0.5,", REQUEST_LATENCY_TESTS),
+    Fault("replicas: latency is read without inference", f"{PACKAGE}/features/recommendations/service.py", "if settings.inference.enabled and self._latency is not None:", "if self._latency is not None:", REQUEST_LATENCY_TESTS),
+    Fault("replicas: any p95 counts as the same", f"{PACKAGE}/features/recommendations/rules/replicas.py", "_mean_p95(at_load) <= P95_TOLERANCE * p95", "_mean_p95(at_load) <= 10 * P95_TOLERANCE * p95", REQUEST_LATENCY_TESTS),
+    Fault("replicas: load is extrapolated", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if pod_hour.requests >= busiest / replicas]", "if pod_hour.requests >= busiest / replicas / 2]", REQUEST_LATENCY_TESTS),
+    Fault("replicas: a single hour is evidence", f"{PACKAGE}/features/recommendations/rules/replicas.py", "MIN_POD_HOURS = 24", "MIN_POD_HOURS = 1", REQUEST_LATENCY_TESTS),
+    Fault("replicas: pods without latency serve nothing", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if len(history.latencies.get(index, ())) >= history.pod_counts[index]", "if history.latencies.get(index)", REQUEST_LATENCY_TESTS),
+    Fault("replicas: a prefill workload is a whole server", f"{PACKAGE}/features/recommendations/rules/replicas.py", "or look_back.is_part_of_server(history.key.name)", "", REQUEST_LATENCY_TESTS),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
 )  # fmt: skip

@@ -82,8 +82,9 @@ def test_tokens_on_another_gpu_by_measured_throughput() -> None:
 
 
 def test_throughput_of_another_model_or_gpu_is_not_used() -> None:
-    rows = rows_of(served(CHAT, "llama", 1000, 10), served(FAST, "mistral", 1000, 10))
-    for gpu_model in ("H100", "H1", "GH200"):
+    of_other_model = rows_of(served(CHAT, "llama", 1000, 10), served(FAST, "mistral", 1000, 10))
+    on_h100 = rows_of(served(CHAT, "llama", 1000, 10), served(FAST, "llama", 1000, 10))
+    for rows, gpu_model in ((of_other_model, "H100"), (on_h100, "H1"), (on_h100, "GH100")):
         other = compare(rows, gpu_model=gpu_model)["llama"].other_gpu
         assert other is not None
         assert other.estimate == (None, None)
