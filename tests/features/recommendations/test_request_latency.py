@@ -224,6 +224,7 @@ def test_load_of_busiest_hour_fits_fewer_replicas_at_the_same_p95() -> None:
     assert facts["p95 latency at that load"] == "2 s in 192 hours of single replicas"
     assert "busiest hour after the change" not in facts, "utilization does not follow the load"
     assert "replicas: 3" in content.patch
+    assert "lower its maximum instead" in content.risk_note
 
 
 def test_higher_p95_at_that_load_gives_no_recommendation() -> None:

@@ -255,6 +255,8 @@ def _recommend_size(
             if pods == 1
             else "Each replica is busier; latency may rise."
         )
+        if facts:
+            note += " Where an autoscaler sets the replicas, lower its maximum instead."
     else:
         target = f"{units} × {subject.resource} per pod"
         patch = fewer_gpus_patch(subject, units)
