@@ -239,7 +239,7 @@ def test_higher_p95_at_that_load_gives_no_recommendation() -> None:
     assert recommendation(a_little_slower_at_night) is not None
 
 
-def test_nothing_is_extrapolated_to_loads_that_no_replica_had() -> None:
+def test_nothing_is_extrapolated_to_higher_loads() -> None:
     # Six pods with 500 requests each need 600 each on five, which none has served.
     assert recommendation(lambda *_: (500, 1.0), replace(CHAT, pods=lambda _: 6, work=lambda _: 5.4)) is None
 

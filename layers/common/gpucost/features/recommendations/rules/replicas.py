@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.measuring import WorkloadMeasures
 
-MIN_KNOWN_SHARE = 0.9
+MIN_COMPLETE_SHARE = 0.9
 """Part of the hours with GPUs in which the latency of all pods must be known."""
 MIN_POD_HOURS = 24
 """Hours of single pods that must have served the load of fewer replicas."""
@@ -47,15 +47,15 @@ def fitting_replicas(look_back: LookBack, measures: WorkloadMeasures) -> Fitting
     if not history.latencies or history.gpus_per_pod <= 0 or look_back.is_part_of_server(history.key.name):
         return None
     held = [index for index in range(measures.first_held_index, look_back.hours) if history.held_gpu_hours[index] > 0]
-    known = [
+    complete_hours = [
         [PodHour(*latency) for latency in history.latencies[index].values()]
         for index in held
         if len(history.latencies.get(index, ())) >= history.pod_counts[index]
     ]
-    if not known or len(known) < MIN_KNOWN_SHARE * len(held):
+    if not complete_hours or len(complete_hours) < MIN_COMPLETE_SHARE * len(held):
         return None
-    pod_hours = [pod_hour for hour in known for pod_hour in hour]
-    busiest = max(sum(pod_hour.requests for pod_hour in hour) for hour in known)
+    pod_hours = [pod_hour for hour in complete_hours for pod_hour in hour]
+    busiest = max(sum(pod_hour.requests for pod_hour in hour) for hour in complete_hours)
     p95 = _mean_p95(pod_hours)
     for replicas in range(1, max(1, round(measures.current_gpus / history.gpus_per_pod))):
         at_load = [pod_hour for pod_hour in pod_hours if pod_hour.requests >= busiest / replicas]
