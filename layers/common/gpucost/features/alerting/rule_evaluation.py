@@ -61,6 +61,7 @@ class HourFigures:
         self._allows_estimates = allows_estimates
         self.costs_by_unit_and_namespace = sum_by_key(costs for summary in summaries for costs in summary.costs.items())
         self._lines: dict[str, Sequence[Line]] = {}
+        self._models: dict[int, list[ModelHour]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
     @cached_property
@@ -85,6 +86,11 @@ class HourFigures:
 
     def models(self, window_hours: int) -> list[ModelHour]:
         """Return the rows of models of the hours in the same currency, in a window that ends with the hour."""
+        if window_hours not in self._models:
+            self._models[window_hours] = self._read_models(window_hours)
+        return self._models[window_hours]
+
+    def _read_models(self, window_hours: int) -> list[ModelHour]:
         start = self.hour - HOUR * (window_hours - 1)
         rows: list[ModelHour] = []
         for cluster in (summary.cluster for summary in self._summaries):
