@@ -13,6 +13,7 @@ from gpucost.features.recommendations.model import RecommendationKind, Recommend
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import container_of, current_user, format_option, stack_option
 from gpucost_cli.what_if_command import what_if
+from gpucost_cli.what_if_models_command import compare_models
 
 if TYPE_CHECKING:
     from gpucost.features.recommendations.model import Recommendation, Review
@@ -24,10 +25,11 @@ INVOCATION_TIMEOUT_SECONDS = 910
 
 @click.group()
 def recommendations() -> None:
-    """List, show and dismiss recommendations, and analyze moves to MIG slices."""
+    """List, show and dismiss recommendations, and analyze moves to MIG slices, APIs or other GPUs."""
 
 
 recommendations.add_command(what_if)
+recommendations.add_command(compare_models)
 
 
 @recommendations.command("list")

@@ -94,6 +94,7 @@ def metrics_page() -> str:
         for server in INFERENCE_SERVERS
         for kind, metric in server.counters.items()
     ]
+    histograms = [(code(f"{server.latency}_bucket"), server.name) for server in INFERENCE_SERVERS if server.latency]
     others = [(code(name), (metrics_source_of(name) or "").replace("_", "-")) for name in sorted(other_metrics_read())]
     return page(
         "Metrics",
@@ -113,6 +114,8 @@ def metrics_page() -> str:
         "### Inference servers",
         "Read only with `inference: {enabled: true}` in the settings ([inference](../explanation/inference.md)).",
         table(("Metric", "Server", "Counts", "Label of the model"), counters),
+        "Recommendations on replicas read the latency of whole requests, and the same histogram's `_count`.",
+        table(("Metric", "Server"), histograms),
         "### Recommendations and dashboards",
         "Attribution does not need these. Recommendations and Grafana dashboards read them.",
         table(("Metric", "Source"), others),

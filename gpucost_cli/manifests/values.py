@@ -8,7 +8,7 @@ import yaml
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.accelerators import ACCELERATORS
-from gpucost.core.metering.inference_servers import metrics_of_servers
+from gpucost.core.metering.inference_servers import latency_metrics, metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
@@ -119,7 +119,7 @@ def existing_cluster_values(
             "karpenter": series.karpenter_pattern(),
             "remote_write": series.remote_write_pattern(
                 patterns,
-                metrics_of_servers(settings.inference.all_servers()) if settings.inference.enabled else (),
+                _inference_metrics(settings),
             ),
             "families": series.kube_state_metrics_families(required, dashboards=dashboards),
             "counters": series.dcgm_counters(settings.utilization.signal),
@@ -132,6 +132,14 @@ def existing_cluster_values(
         "system_nodes": dict(parameters.system_nodes),
         "versions": yaml.safe_load(VERSIONS.read_text(encoding="utf-8")),
     }
+
+
+def _inference_metrics(settings: CoreSettings) -> list[str]:
+    """Return the series of inference servers that are read."""
+    if not settings.inference.enabled:
+        return []
+    servers = settings.inference.all_servers()
+    return [*metrics_of_servers(servers), *latency_metrics(servers)]
 
 
 def _refuse_placeholders(settings: CoreSettings, parameters: ExistingClusterParameters) -> None:

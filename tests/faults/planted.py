@@ -40,6 +40,9 @@ EXPORT_TESTS = (
     "-k",
     "model or tokens",
 )
+TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
+MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
+REQUEST_LATENCY_TESTS = ("tests/features/recommendations/test_request_latency.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -252,6 +255,31 @@ FAULTS = (
     Fault("inference: unit costs include pods with unknown tokens", f"{PACKAGE}/core/inference.py", 'Costs.total(hour.costs for hour in with_tokens)', 'Costs.total(hour.costs for hour in hours) if with_tokens else Costs()', INFERENCE_TESTS),
     Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
     Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
+    Fault("token-cost: a model that was not called is unknown", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "return None if window.has_unknown_tokens else False", "return None", TOKEN_COST_TESTS),
+    Fault("token-cost: unknown tokens end the alert", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "return None if window.has_unknown_tokens else False", "return False", TOKEN_COST_TESTS),
+    Fault("token-cost: only the newest hour counts", f"{PACKAGE}/features/alerting/rule_evaluation.py", "start = self.hour - HOUR * (window_hours - 1)", "start = self.hour", TOKEN_COST_TESTS),
+    Fault("token-cost: the window is an hour too long", f"{PACKAGE}/features/alerting/rule_evaluation.py", "start = self.hour - HOUR * (window_hours - 1)", "start = self.hour - HOUR * window_hours", TOKEN_COST_TESTS),
+    Fault("token-cost: hours without a price are free", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "if unit_cost is None or window.total.token_costs.unpriced_gpu_hours else False", "if unit_cost is None else False", TOKEN_COST_TESTS),
+    Fault("token-cost: hours in another currency are added", f"{PACKAGE}/features/alerting/rule_evaluation.py", "if manifest.currency == self.currency", "if manifest.currency", TOKEN_COST_TESTS),
+    Fault("token-cost: a budget that is reached is exceeded", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "unit_cost > self.usd_per_million_tokens:", "unit_cost >= self.usd_per_million_tokens:", TOKEN_COST_TESTS),
+    Fault("token-cost: overrides apply to all models", f"{PACKAGE}/features/alerting/settings/rules.py", "self.model is None or fnmatchcase(subject.detail, self.model)", "True", TOKEN_COST_TESTS),
+    Fault("what-if: cached tokens cost an API as much as others", f"{PACKAGE}/features/recommendations/model_what_if.py", "+ Fraction(self.cached) * cached", "+ Fraction(self.prompt) * cached", MODEL_SCENARIO_TESTS),
+    Fault("what-if: cached tokens are charged twice", f"{PACKAGE}/features/recommendations/model_what_if.py", "Fraction(self.prompt) * (total.prompt_tokens - cached)", "Fraction(self.prompt) * total.prompt_tokens", MODEL_SCENARIO_TESTS),
+    Fault("what-if: throughput is of any model", f"{PACKAGE}/features/recommendations/model_what_if.py", "ModelSum.of(measured.get(model, []))", "ModelSum.of([row for name in sorted(measured) for row in measured[name]])", MODEL_SCENARIO_TESTS),
+    Fault("what-if: tokens that are on the other GPU move there", f"{PACKAGE}/features/recommendations/model_what_if.py", "if not is_named_gpu(gpu_model, row.key.gpu_model)])", "])", MODEL_SCENARIO_TESTS),
+    Fault("what-if: a part of a GPU's name is enough", f"{PACKAGE}/features/recommendations/what_if.py", "return bool(words) and words <= set(_WORD_PATTERN.findall(gpu_model.lower()))", "return bool(words) and name.lower() in gpu_model.lower()", MODEL_SCENARIO_TESTS),
+    Fault("what-if: hours without a price are free", f"{PACKAGE}/features/recommendations/model_what_if.py", "if costs.unpriced_gpu_hours:", "if not costs.has_price():", MODEL_SCENARIO_TESTS),
+    Fault("what-if: throughput is only of the selected clusters", f"{PACKAGE}/features/recommendations/scenarios.py", "for name in selected if gpu_model is None else _cluster_names(settings, None):", "for name in selected:", MODEL_SCENARIO_TESTS),
+    Fault("what-if: unknown tokens are left out without a word", f"{PACKAGE}/features/recommendations/scenarios.py", "if row.prompt_tokens is None]).costs", "if row.prompt_tokens == -1]).costs", MODEL_SCENARIO_TESTS),
+    Fault("replicas: copies of a server's histogram add up", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "(max without ({_SCRAPE_LABELS}) ", "(max without (le_of_nothing) ", REQUEST_LATENCY_TESTS),
+    Fault("replicas: hours of the day are shifted", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "(at - first) // HOUR_MS - 1", "(at - first) // HOUR_MS", REQUEST_LATENCY_TESTS),
+    Fault("replicas: p95 is the median", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "histogram_quantile(0.95,", "histogram_quantile(0.5,", REQUEST_LATENCY_TESTS),
+    Fault("replicas: latency is read without inference", f"{PACKAGE}/features/recommendations/service.py", "if settings.inference.enabled and self._latency is not None:", "if self._latency is not None:", REQUEST_LATENCY_TESTS),
+    Fault("replicas: any p95 counts as the same", f"{PACKAGE}/features/recommendations/rules/replicas.py", "_mean_p95(at_load) <= P95_TOLERANCE * p95", "_mean_p95(at_load) <= 10 * P95_TOLERANCE * p95", REQUEST_LATENCY_TESTS),
+    Fault("replicas: load is extrapolated", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if pod_hour.requests >= busiest / replicas]", "if pod_hour.requests >= busiest / replicas / 2]", REQUEST_LATENCY_TESTS),
+    Fault("replicas: a single hour is evidence", f"{PACKAGE}/features/recommendations/rules/replicas.py", "MIN_POD_HOURS = 24", "MIN_POD_HOURS = 1", REQUEST_LATENCY_TESTS),
+    Fault("replicas: pods without latency serve nothing", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if len(history.latencies.get(index, ())) >= history.pod_counts[index]", "if history.latencies.get(index)", REQUEST_LATENCY_TESTS),
+    Fault("replicas: a prefill workload is a whole server", f"{PACKAGE}/features/recommendations/rules/replicas.py", "or look_back.is_part_of_server(history.key.name)", "", REQUEST_LATENCY_TESTS),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
     Fault('inference export: hours of a day share their models', f"{PACKAGE}/features/exports/service.py", 'models.get(manifest.hour, ())', 'next(iter(models.values()), ())', EXPORT_TESTS),
     Fault('inference export: models that do not add up are exported', f"{PACKAGE}/features/exports/service.py", 'if models and Costs.total(model.costs for model in models) != summary.totals.costs:', 'if False:', EXPORT_TESTS),

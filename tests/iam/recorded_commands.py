@@ -82,6 +82,7 @@ COMMANDS = (
     "recommendations reopen {recommendation}",
     "recommendations run",
     "recommendations what-if --business-unit research --move '1 H100 to 3g.20gb'",
+    "recommendations what-if-models --prompt-price 3 --generated-price 15",
     "report --format json",
     "report --group-by namespace --format json",
     "settings push {settings}",
@@ -98,6 +99,7 @@ LISTS = {"alert": "alerts list", "silence": "alerts silence list", "price": "pri
 """The commands that list the IDs which others take."""
 REFUSED = {
     "hours compare-splits": "has stored usage",
+    "recommendations what-if-models": "no model like",
     "recommendations what-if": "held no whole GPU of a model like",
 }
 """Commands that find nothing to work on in this stack, after they have read it."""

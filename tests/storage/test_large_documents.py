@@ -229,7 +229,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
     assert store.limits_between("demo", NOON, NOON + HOUR) == [limits]
 
 
-@pytest.mark.parametrize("name", ["memory", "waiting"])
+@pytest.mark.parametrize("name", ["memory", "waiting", "latency"])
 def test_day_with_ten_thousand_rows_is_stored(table: DynamoTable, numbers: random.Random, name: Any) -> None:
     days = DailyItems(table.client, table.name, name)
     rows = [[f"{numbers.getrandbits(200):050x}", str(random_usd(numbers))] for _ in range(10_000)]

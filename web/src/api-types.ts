@@ -459,7 +459,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "waste" | "idle-workload" | "unallocated" | "budget" | "spend-change" | "data" | "digest" | "external" | "sample";
+            kind: "waste" | "idle-workload" | "unallocated" | "token-cost" | "budget" | "spend-change" | "data" | "digest" | "external" | "sample";
             /** Rule */
             rule: string;
             /**

@@ -459,12 +459,17 @@ class Container:
     @cached_property
     def review_service(self) -> "ReviewService":
         """For `functions/recommend`."""
-        from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
+        from gpucost.features.recommendations.daily_cache import (
+            gpu_memory_cache,
+            request_latency_cache,
+            waiting_pods_cache,
+        )
         from gpucost.features.recommendations.service import ReviewService
         from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
         from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
         from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+        from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
         from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 
         dynamodb, table = self.client("dynamodb"), self.environment.table
@@ -478,6 +483,7 @@ class Container:
             waiting_pods_cache(PrometheusWaitingPods, DynamoWaitingPods(dynamodb, table), clock=self.clock),
             PrometheusDisruption,
             clock=self.clock,
+            latency=partial(request_latency_cache, store=DynamoRequestLatency(dynamodb, table), clock=self.clock),
             time_zone=lambda: self.settings_store.current().settings.alerts.time_zone,
         )
 

@@ -11,6 +11,8 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR, month_bounds
+from gpucost.core.inference import InferenceRules, costs_by_model
+from gpucost.core.metering.usage import ServedTokens
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.rule_kinds.waste import estimates_check
@@ -133,13 +135,14 @@ class Fleet:
     def publish(
         self, number: int, *lines: Line, cluster: str = "demo", status: Status = "complete", coverage: str = "1",
         nodes: Sequence[NodeHour] = (), currency: str = "USD", settings_version: int = 1,
+        served: Sequence[ServedTokens] = (),
     ) -> None:  # fmt: skip
         """Publish a version of an hour, by its number, without a message about it."""
         hour = START + HOUR * number
         totals = Totals(Costs.total(line.costs() for line in lines), CapacityCosts())
         record = HourRecord(
             cluster, hour, status, Coverage(Decimal(coverage), None), totals, tuple(lines), nodes=tuple(nodes),
-            currency=currency,
+            currency=currency, models=tuple(costs_by_model(lines, served, InferenceRules())),
         )  # fmt: skip
         if status == "incomplete":
             record = replace(record, totals=None, lines=(), coverage=None, notes=("away",))

@@ -23,6 +23,14 @@ FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {
         "unallocated_gpus": Decimal(4),
         "nodes": Decimal(2),
     },
+    "token-cost": {
+        "usd_per_million_generated_tokens": Decimal("4.1234567"),
+        "usd_per_million_generated_tokens_at_full_use": Decimal("0.0042"),
+        "prompt_tokens": Decimal(12_000_000),
+        "generated_tokens": Decimal(1_500_000),
+        "allocated_usd": Decimal(96),
+        "budget_usd_per_million_tokens": Decimal(3),
+    },
     "budget": {
         "spent_usd": Decimal(8200),
         "spent_percent": Decimal("82.0"),
@@ -52,6 +60,7 @@ SUBJECTS: dict[RuleKind, Subject] = {
     "waste": Subject("demo", "research"),
     "idle-workload": Subject("demo", "research", "training", "Job", "llm-7b"),
     "unallocated": Subject("demo", node_pool="gpu-general"),
+    "token-cost": Subject("demo", "research", detail="meta-llama/Llama-3.1-8B-Instruct"),
     "budget": Subject(business_unit="research", detail="2026-11 spent 80%"),
     "spend-change": Subject(business_unit="research"),
     "data": Subject("demo", detail="overdue"),

@@ -4,18 +4,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.core.hour_record import HourRecord
-from gpucost.features.recommendations.history import LookBack
+from gpucost.features.recommendations.history import LookBack, PodLatency
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.review import review_cluster
 from tests.records import use_of
 
 
 def look_back_of(
-    records: Sequence[HourRecord], memory: Mapping[datetime, Mapping[tuple[str, str], float]] | None = None
+    records: Sequence[HourRecord],
+    memory: Mapping[datetime, Mapping[tuple[str, str], float]] | None = None,
+    latencies: Mapping[datetime, Sequence[PodLatency]] | None = None,
 ) -> LookBack:
-    """The look-back of all complete hours, with GPU memory peaks by day and pod."""
+    """The look-back of all complete hours, with GPU memory peaks and request latency by day and pod."""
     look_back = LookBack("demo", records[0].hour, len(records))
     look_back.memory_peaks.update(memory or {})
+    look_back.add_latencies(latencies or {})
     for record in records:
         if record.status != "incomplete":
             look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)

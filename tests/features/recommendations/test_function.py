@@ -38,6 +38,7 @@ clusters:
   - {name: demo, prometheus: {url: "PROMETHEUS"}, selector: {cluster: demo}}
   - {name: empty, prometheus: {url: "http://127.0.0.1:9"}}
 pricing: {source: constant, gpu_hourly_usd: 1.5}
+inference: {enabled: true}
 alerts: {rules: [{rule: budget, monthly_usd: 9000}]}
 access:
   - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}

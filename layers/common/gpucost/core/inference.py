@@ -306,8 +306,8 @@ class ModelSum(NamedTuple):
             "unknown_tokens_usd": _amount(self.costs, self.costs.allocated_usd - self.token_costs.allocated_usd),
         }
         for suffix, full_use in (("", False), ("_at_full_use", True)):
-            factor = _full_use(self.token_costs) if full_use else Fraction(1)
-            request_factor = _full_use(self.request_costs) if full_use else Fraction(1)
+            factor = full_use_share(self.token_costs) if full_use else Fraction(1)
+            request_factor = full_use_share(self.request_costs) if full_use else Fraction(1)
             per_request = _per(self.request_costs, Fraction(self.requests or 0))
             figures |= {
                 f"usd_per_million_tokens{suffix}": _product(per_token, factor),
@@ -341,7 +341,7 @@ def _per(costs: Costs, units: Fraction) -> Fraction | None:
     return Fraction(costs.allocated_usd, SCALE) / units if units and costs.has_price() else None
 
 
-def _full_use(costs: Costs) -> Fraction | None:
+def full_use_share(costs: Costs) -> Fraction | None:
     """Return the part of the measured cost that was used; None if no use was measured."""
     measured = costs.effective_usd + costs.waste_usd
     return Fraction(costs.effective_usd, measured) if measured else None

@@ -47,6 +47,8 @@ class InferenceServerSettings(Section):
     """Counter of prompt tokens that came from a cache."""
     requests: MetricName | None = None
     """Counter of requests."""
+    request_latency: MetricName | None = None
+    """Histogram of the latency of whole requests in seconds, without `_bucket`: for recommendations on replicas."""
     model_label: LabelName | None = None
     """The label that names the model. By default the model is named like the workload."""
 
@@ -65,14 +67,17 @@ class InferenceServerSettings(Section):
             "requests": self.requests,
         }
         counters = {kind: metric for kind, metric in metrics.items() if metric is not None}
-        return InferenceServer(self.name, MappingProxyType(counters), self.model_label or "")
+        return InferenceServer(
+            self.name, MappingProxyType(counters), self.model_label or "", self.request_latency or ""
+        )
 
 
 class InferenceSettings(Section):
     """Costs of models that inference servers serve: vLLM, SGLang, TGI, NIM, Triton, and others by their counters."""
 
     enabled: bool = False
-    """Whether the counters of inference servers are read: one more query for each hour."""
+    """Whether the counters of inference servers are read: one more query for each hour, and one for each day for
+    recommendations."""
     weights: TokenWeightSettings = TokenWeightSettings()
     """By which a pod's cost goes to its models, and a model's cost to prompt and generated tokens."""
     servers: Annotated[tuple[InferenceServerSettings, ...], Field(max_length=20)] = ()

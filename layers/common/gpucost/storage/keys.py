@@ -23,6 +23,7 @@ PartitionKind = Literal[
     "reviews",
     "memory",
     "waiting",
+    "latency",
 ]
 """What a partition of a cluster holds: one or more items per hour or day."""
 

@@ -8,6 +8,10 @@
 | nim | NVIDIA NIM for LLMs 1.x, observability |
 | triton | triton-inference-server/server `docs/user_guide/metrics.md`, 2.54 and later: it counts no tokens |
 
+The histograms of the latency of whole requests are from the same files; SGLang's is in its metrics collector
+(`python/sglang/srt/metrics/collector.py`), TGI's in `docs/source/reference/metrics.md`. They have the labels of the
+counters, and `le`.
+
 llm-d runs vLLM. The workers of NVIDIA Dynamo expose the metrics of vLLM or SGLang.
 """
 
@@ -30,20 +34,23 @@ class InferenceServer:
     """The metric of each kind. Series that differ in other labels, such as the finish reason, are added up."""
     model_label: str = ""
     """"" if the server does not say which model it serves: then the model is named like the workload."""
+    latency: str = ""
+    """The histogram of the latency of whole requests in seconds, without `_bucket`; "" if it has none."""
 
     def kind_of(self, metric: str) -> CounterKind | None:
         """What a metric counts; None if it is not one of the server's."""
         return next((kind for kind, name in self.counters.items() if name == metric), None)
 
 
-def _server(name: str, model_label: str, **counters: str) -> InferenceServer:
-    return InferenceServer(name, MappingProxyType(counters), model_label)  # type: ignore[arg-type]
+def _server(name: str, model_label: str, latency: str = "", **counters: str) -> InferenceServer:
+    return InferenceServer(name, MappingProxyType(counters), model_label, latency)  # type: ignore[arg-type]
 
 
 INFERENCE_SERVERS = (
     _server(
         "vllm",
         "model_name",
+        "vllm:e2e_request_latency_seconds",
         prompt="vllm:prompt_tokens_total",
         generated="vllm:generation_tokens_total",
         # Not prefix_cache_hits: vLLM counts a request there each time that it is considered for a batch.
@@ -53,6 +60,7 @@ INFERENCE_SERVERS = (
     _server(
         "sglang",
         "model_name",
+        "sglang:e2e_request_latency_seconds",
         prompt="sglang:prompt_tokens_total",
         generated="sglang:generation_tokens_total",
         cached="sglang:cached_tokens_total",
@@ -61,6 +69,7 @@ INFERENCE_SERVERS = (
     _server(
         "tgi",
         "",
+        "tgi_request_duration",
         prompt="tgi_request_input_length_sum",
         generated="tgi_request_generated_tokens_sum",
         requests="tgi_request_success",
@@ -68,12 +77,19 @@ INFERENCE_SERVERS = (
     _server(
         "nim",
         "model_name",
+        "e2e_request_latency_seconds",
         prompt="prompt_tokens_total",
         generated="generation_tokens_total",
         requests="request_success_total",
     ),
     _server("triton", "model", requests="nv_inference_request_success"),
 )
+
+
+def latency_metrics(servers: Iterable[InferenceServer]) -> list[str]:
+    """The names of the series of latency histograms that are read."""
+    histograms = dict.fromkeys(server.latency for server in servers if server.latency)
+    return [f"{histogram}{suffix}" for histogram in histograms for suffix in ("_bucket", "_count")]
 
 
 def metrics_of_servers(servers: Iterable[InferenceServer]) -> list[str]:

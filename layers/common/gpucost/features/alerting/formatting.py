@@ -7,9 +7,9 @@ from gpucost.core.amounts import quantize
 _DECIMAL_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
-def format_money(amount: Decimal, currency: str) -> str:
+def format_money(amount: Decimal, currency: str, digits: int = 2) -> str:
     """Format a rounded amount: `$1,234.50`, or `1,234.50 EUR`."""
-    text = f"{amount.quantize(Decimal('0.01'), context=_DECIMAL_CONTEXT):,}"
+    text = f"{amount.quantize(Decimal(1).scaleb(-digits), context=_DECIMAL_CONTEXT):,}"
     return _with_dollar_sign(text) if currency == "USD" else f"{text} {currency}"
 
 

@@ -10,7 +10,13 @@ from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeSt
 from gpucost.features.alerting.rule_evaluation import HourFigures, evaluate_rule
 from gpucost.features.alerting.scope_update import ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
+from gpucost.features.alerting.settings.rules import (
+    IdleWorkloadRule,
+    RuleSettings,
+    TokenCostRule,
+    UnallocatedRule,
+    WasteRule,
+)
 
 CROSS_CLUSTER_WASTE_SCOPE = "*hours"
 """The scope of waste rules over several clusters. No cluster can have this name."""
@@ -21,7 +27,7 @@ MIN_VERSIONS_KEPT = 24
 
 
 class HourlyRuleEvaluator:
-    """Evaluates the rules that need a single published hour: waste, idle workloads and unallocated capacity.
+    """Evaluates the rules that need a single published hour: waste, idle workloads, unallocated capacity, token costs.
 
     Args:
         inputs: what rules read.
@@ -155,7 +161,7 @@ def hourly_rules(settings: SettingsWithAlerts, cluster: str) -> dict[str, RuleSe
     return {
         name: rule
         for name, rule in settings.alerts.rules_by_name().items()
-        if isinstance(rule, WasteRule | IdleWorkloadRule | UnallocatedRule)
+        if isinstance(rule, WasteRule | IdleWorkloadRule | UnallocatedRule | TokenCostRule)
         and not (isinstance(rule, WasteRule) and rule.across_clusters)
         and rule.scope.has_cluster(cluster)
     }

@@ -7,8 +7,19 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 RuleKind = Literal[
-    "waste", "idle-workload", "unallocated", "budget", "spend-change", "data", "digest", "external", "sample"
+    "waste",
+    "idle-workload",
+    "unallocated",
+    "token-cost",
+    "budget",
+    "spend-change",
+    "data",
+    "digest",
+    "external",
+    "sample",
 ]
+TokenKind = Literal["blended", "prompt", "generated"]
+"""The tokens whose unit cost a token-cost rule limits; blended: prompt and generated tokens together."""
 AlertPhase = Literal["inactive", "pending", "firing"]
 Severity = Literal["info", "warning", "critical"]
 NotificationEvent = Literal["firing", "resolved", "repeat", "digest"]
@@ -28,7 +39,7 @@ class Subject(NamedTuple):
     workload: str = ""
     node_pool: str = ""
     detail: str = ""
-    """Distinguishes alerts of one rule on the same subject: `2026-11 spent 80`, `coverage`."""
+    """Distinguishes alerts of one rule on the same subject: `2026-11 spent 80`, `coverage`, the name of a model."""
 
 
 class WastefulWorkload(NamedTuple):

@@ -11,7 +11,7 @@ from gpucost.features.alerting.settings import AlertSettings, SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
 from gpucost.runtime.observability import logger
 
-INHIBITED_BY_MISSING_DATA = frozenset({"waste", "idle-workload", "unallocated", "spend-change"})
+INHIBITED_BY_MISSING_DATA = frozenset({"waste", "idle-workload", "unallocated", "token-cost", "spend-change"})
 MISSING_DATA_DETAILS = frozenset({"overdue"})
 """Details of a data alert that mean that hours of a cluster are missing."""
 

@@ -1,7 +1,7 @@
 """The text of notifications, shared by all notifiers. Figures are rounded only here."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import quote, urlencode
@@ -22,6 +22,7 @@ _TITLES: dict[RuleKind, str] = {
     "waste": "GPU waste alert",
     "idle-workload": "Idle GPU workload",
     "unallocated": "Unallocated GPU capacity",
+    "token-cost": "Token cost alert",
     "budget": "GPU budget alert",
     "spend-change": "GPU spend change",
     "data": "GPU cost data alert",
@@ -35,6 +36,8 @@ _ACTIONS: dict[RuleKind, str] = {
     "idle-workload": "Stop the workload, scale it down, or move it to a shared GPU or a MIG slice. "
     "If the workload must stay idle, acknowledge the alert.",
     "unallocated": "Let Karpenter consolidate the node pool, lower its minimum size, or move pending workloads to it.",
+    "token-cost": "Compare the cost at full use: if it is much lower, the model waits for requests and fewer replicas "
+    "may do. If not, compare other GPUs with `gpucost recommendations what-if-models`.",
     "budget": "Stop idle workloads, or change the budget in the settings (alerts.rules).",
     "spend-change": "Compare today's workloads with last week's in the report.",
     "data": "See docs/how-to/runbook.md: figures of these hours are missing or not reliable.",
@@ -84,6 +87,8 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
     elif notification.rule_kind == "unallocated":
         verb = "is below its threshold again:" if is_resolved else "has"
         predicate = f"{verb} unallocated capacity of {figures.money('unallocated_usd_per_hour')} per hour"
+    elif notification.rule_kind == "token-cost":
+        predicate = _token_cost_predicate(figures, format_name(subject.detail), is_resolved=is_resolved)
     elif notification.rule_kind == "budget":
         verb = "is below its budget threshold again:" if is_resolved else "has"
         predicate = (
@@ -161,7 +166,10 @@ def report_link(notification: Notification, public_url: str) -> str | None:
     }
     if notification.subject.cluster:
         query["cluster"] = notification.subject.cluster
-    return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/v1/costs?{urlencode(query)}"
+    report = "costs"
+    if notification.rule_kind == "token-cost":
+        report, query["group_by"] = "inference", "business_unit,model"
+    return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/v1/{report}?{urlencode(query)}"
 
 
 def currency_amount_text(amount: Decimal | None, currency: str) -> str:
@@ -181,6 +189,11 @@ def subject_fields(subject: Subject) -> list[tuple[str, str]]:
     return [(single_line(title, 40), single_line(name)) for title, name in fields if name]
 
 
+_TOKENS_BY_UNIT_COST = {
+    "usd_per_million_tokens": "tokens",
+    "usd_per_million_prompt_tokens": "prompt tokens",
+    "usd_per_million_generated_tokens": "generated tokens",
+}
 _FIGURE_TITLES: dict[RuleKind, tuple[tuple[str, str], ...]] = {
     "waste": (("Wasted per hour", "waste_usd_per_hour"), ("Allocated per hour", "allocated_usd_per_hour")),
     "idle-workload": (
@@ -192,6 +205,13 @@ _FIGURE_TITLES: dict[RuleKind, tuple[tuple[str, str], ...]] = {
         ("Unallocated per hour", "unallocated_usd_per_hour"),
         ("Unallocated GPUs", "unallocated_gpus"),
         ("Nodes", "nodes"),
+    ),
+    "token-cost": (
+        *((f"Per million {tokens}", name) for name, tokens in _TOKENS_BY_UNIT_COST.items()),
+        *(("At full use", f"{name}_at_full_use") for name in _TOKENS_BY_UNIT_COST),
+        ("Budget", "budget_usd_per_million_tokens"),
+        ("Prompt tokens", "prompt_tokens"),
+        ("Generated tokens", "generated_tokens"),
     ),
     "budget": (("Spent", "spent_usd"), ("Projected", "projected_usd"), ("Budget", "budget_usd")),
     "spend-change": (("Today so far", "today_usd"), ("Usual at this time", "usual_usd"), ("Change", "change_percent")),
@@ -229,7 +249,14 @@ class _FigureFormatter:
         self._currency = notification.currency
 
     def money(self, name: str) -> str:
-        return currency_amount_text(self._figures.get(name), self._currency)
+        amount = self._figures.get(name)
+        if amount is not None and "per_million" in name:  # may be less than a cent
+            return format_money(amount, self._currency, digits=4)
+        return currency_amount_text(amount, self._currency)
+
+    def first_of(self, names: Iterable[str]) -> str:
+        """Return the first of some names that the notification has."""
+        return next(name for name in names if name in self._figures)
 
     def number(self, name: str, *, signed: bool = False) -> str:
         number = self._figures.get(name)
@@ -244,7 +271,7 @@ class _FigureFormatter:
         if name.endswith("percent"):
             is_available = self._figures.get(name) is not None
             return self.number(name, signed=name.startswith("change")) + ("%" if is_available else "")
-        if "_usd" not in name:
+        if "usd" not in name:
             return self.number(name)
         percent = _PERCENT_NAME_BY_AMOUNT.get(name)
         if percent is None or self._figures.get(percent) is None:
@@ -257,6 +284,17 @@ class _FigureFormatter:
             return ""
         change = ((cost - previous) * 100 / previous).quantize(Decimal(1))
         return f"; cost {change:+f}% vs. the previous period"
+
+
+def _token_cost_predicate(figures: _FigureFormatter, model: str, *, is_resolved: bool) -> str:
+    name = figures.first_of(_TOKENS_BY_UNIT_COST)
+    cost, budget = figures.money(name), figures.money("budget_usd_per_million_tokens")
+    if cost == NOT_AVAILABLE:
+        return f"used no tokens of {model}"
+    tokens = f"{cost} per million {_TOKENS_BY_UNIT_COST[name]} of {model}"
+    return (
+        f"is within its budget of {budget} again: {tokens}" if is_resolved else f"pays {tokens}; its budget is {budget}"
+    )
 
 
 def _subject_name(subject: Subject, format_name: NameFormatter) -> str:

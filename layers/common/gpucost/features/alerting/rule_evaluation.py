@@ -1,4 +1,4 @@
-"""Evaluates the rules on published hours against one hour: waste, idle workloads, unallocated capacity."""
+"""Evaluates the rules on published hours against one hour: waste, idle workloads, unallocated capacity, token costs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -6,17 +6,26 @@ from operator import itemgetter
 
 from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
-from gpucost.core.hour_record import Line, NodeHour
+from gpucost.core.hour_record import Line, ModelHour, NodeHour
+from gpucost.core.hours import HOUR
+from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
 from gpucost.features.alerting.rule_kinds import idle_workload as idle
-from gpucost.features.alerting.rule_kinds import unallocated, waste
+from gpucost.features.alerting.rule_kinds import token_cost, unallocated, waste
 from gpucost.features.alerting.rule_kinds.idle_workload import IdleThresholds
+from gpucost.features.alerting.rule_kinds.token_cost import TokenBudget
 from gpucost.features.alerting.rule_kinds.unallocated import UnallocatedThreshold
 from gpucost.features.alerting.rule_kinds.waste import WasteThresholds
 from gpucost.features.alerting.scope_update import Finding
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
+from gpucost.features.alerting.settings.rules import (
+    IdleWorkloadRule,
+    RuleSettings,
+    TokenCostRule,
+    UnallocatedRule,
+    WasteRule,
+)
 from gpucost.features.alerting.state_machine import FiringPolicy
 from gpucost.storage.ports import PublishedHours
 
@@ -52,6 +61,7 @@ class HourFigures:
         self._allows_estimates = allows_estimates
         self.costs_by_unit_and_namespace = sum_by_key(costs for summary in summaries for costs in summary.costs.items())
         self._lines: dict[str, Sequence[Line]] = {}
+        self._models: dict[int, list[ModelHour]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
     @cached_property
@@ -73,6 +83,25 @@ class HourFigures:
             for summary in self._summaries
             for node in self._ledger.nodes_and_charges(summary.cluster, self.hour)[0]
         ]
+
+    def models(self, window_hours: int) -> list[ModelHour]:
+        """Return the rows of models of the hours in the same currency, in a window that ends with the hour."""
+        if window_hours not in self._models:
+            self._models[window_hours] = self._read_models(window_hours)
+        return self._models[window_hours]
+
+    def _read_models(self, window_hours: int) -> list[ModelHour]:
+        start = self.hour - HOUR * (window_hours - 1)
+        rows: list[ModelHour] = []
+        for cluster in (summary.cluster for summary in self._summaries):
+            manifests = [
+                manifest
+                for manifest in self._ledger.manifests(cluster, start, self.hour + HOUR)
+                if manifest.currency == self.currency
+            ]
+            models_by_hour = self._ledger.models_of(manifests)
+            rows += [row for hour in sorted(models_by_hour) for row in models_by_hour[hour]]
+        return rows
 
     def lines_of_unit(self, unit: str) -> Sequence[Line]:
         """Return a business unit's lines."""
@@ -110,6 +139,8 @@ def evaluate_rule(
         yield from _waste_findings(rule, hour_figures, active_alerts)
     elif isinstance(rule, UnallocatedRule):
         yield from _unallocated_findings(rule, hour_figures, active_alerts)
+    elif isinstance(rule, TokenCostRule):
+        yield from _token_cost_findings(rule, settings.inference.rules().weights, hour_figures, active_alerts)
 
 
 def sum_by_business_unit(costs: CostsByKey[tuple[str, str]], has_namespace: Callable[[str], bool]) -> CostsByKey[str]:
@@ -206,6 +237,26 @@ def _unallocated_findings(
             subject, hour_figures.hour, threshold.breached_by(capacity),
             threshold.describe(effective_rule.for_hours, hour_figures.currency),
             unallocated.notification_figures(capacity, nodes), hour_figures.currency, firing_policy(effective_rule),
+        )  # fmt: skip
+
+
+def _token_cost_findings(
+    rule: TokenCostRule, weights: TokenWeights, hour_figures: HourFigures, active_alerts: Sequence[Alert]
+) -> Iterator[Finding]:
+    groups = token_cost.models_of_units(
+        row for row in hour_figures.models(rule.window_hours) if rule.scope.has_namespace(row.key.namespace)
+    )
+    watched = {(alert.subject.business_unit, alert.subject.detail) for alert in active_alerts}
+    for unit, model in sorted(groups.keys() | watched):
+        subject = Subject(hour_figures.cluster, unit, detail=model)
+        if not model or not rule.covers(subject):
+            continue
+        effective_rule, window = rule.for_subject(subject), token_cost.model_window(groups, unit, model)
+        budget = TokenBudget(effective_rule.usd_per_million_tokens, rule.tokens, rule.window_hours)
+        yield Finding(
+            subject, hour_figures.hour, budget.exceeded_by(window, weights), budget.describe(hour_figures.currency),
+            budget.notification_figures(window, weights), hour_figures.currency, firing_policy(effective_rule),
+            note="" if window.tokens else "no tokens",
         )  # fmt: skip
 
 

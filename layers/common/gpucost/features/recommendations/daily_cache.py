@@ -1,4 +1,5 @@
-"""Caches metrics that the ledger does not hold, by whole UTC days: GPU memory of pods, and pods that waited for GPUs.
+"""Caches metrics that the ledger does not hold, by whole UTC days: GPU memory of pods, pods that
+waited for GPUs, and the latency of requests.
 
 Each day is queried once and stored. Recommendations do without days that are not available.
 """
@@ -10,13 +11,16 @@ from typing import Generic, TypeVar
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY
-from gpucost.features.recommendations.history import PodWait
+from gpucost.features.recommendations.history import PodLatency, PodWait
 from gpucost.features.recommendations.ports import MemoryReaderFactory, WaitingPodsReaderFactory
+from gpucost.features.recommendations.sources.request_latency import latency_reader
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings
+from gpucost.settings.inference import InferenceSettings
 from gpucost.storage.ports import Clock
 
 RETENTION = 40 * DAY
@@ -110,3 +114,11 @@ def waiting_pods_cache(
         return create_reader(cluster, deadline).waits
 
     return DailyMetricsCache("pods waiting for GPUs", waits, store.waits, store.put_waits, clock=clock)
+
+
+def request_latency_cache(
+    inference: InferenceSettings, store: DynamoRequestLatency, *, clock: Clock
+) -> DailyMetricsCache[list[PodLatency]]:
+    """The cache of the latency of inference servers' requests."""
+    reader = latency_reader(inference)
+    return DailyMetricsCache("request latency", reader, store.latencies, store.put_latencies, clock=clock)

@@ -6,7 +6,7 @@ floats of 8 bytes, because recommendations are estimates: 1,000 workloads over 3
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -42,6 +42,15 @@ class PodWait(NamedTuple):
     units: int
     hours: tuple[tuple[int, float], ...]
     """(hour of the day, part of that hour in which the pod waited)."""
+
+
+class PodLatency(NamedTuple):
+    """The latency of a pod's requests on a UTC day."""
+
+    namespace: str
+    pod: str
+    hours: tuple[tuple[int, float, float], ...]
+    """(hour of the day, requests, their p95 latency in seconds), of hours with requests."""
 
 
 class KarpenterDisruption(NamedTuple):
@@ -151,6 +160,8 @@ class WorkloadHourlySeries:
     """Thousandths of GPU-hours by pool."""
     last_held_index: int = 0
     """Index of the newest hour in which it held GPUs."""
+    latencies: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """(Requests, p95 latency in seconds) of its pods by name, by hour; only of pods with requests."""
 
     def max_concurrent_pods(self) -> int:
         """The largest number of pods at one time. `pod_counts` counts a pod and its replacement in one hour as two."""
@@ -216,6 +227,10 @@ class LookBack:
         """The time zone of schedules; None for UTC."""
         self.waits: dict[datetime, Sequence[PodWait]] = {}
         """Waits by UTC day, for days with metrics."""
+        self.latencies: dict[datetime, dict[tuple[str, str], tuple[float, float]]] = {}
+        """(Requests, p95 latency in seconds) by hour and pod (namespace, name)."""
+        self.is_part_of_server: Callable[[str], bool] = lambda _: False
+        """Whether a workload, by its name, only computes prompts or generates tokens for others."""
         self.run_hours: dict[str, float] = {}
         """Hours for which pods that had waited then held their GPUs, by uid."""
 
@@ -237,6 +252,13 @@ class LookBack:
         self.waits.update(waits)
         self.run_hours.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
+    def add_latencies(self, days: Mapping[datetime, Sequence[PodLatency]]) -> None:
+        """Add the latency of requests. Call it before adding hours, which then assign it to workloads."""
+        for day, pods in days.items():
+            for pod in pods:
+                for hour, requests, p95 in pod.hours:
+                    self.latencies.setdefault(day + HOUR * hour, {})[pod.namespace, pod.pod] = requests, p95
+
     def add_hour(self, hour: datetime, lines: Iterable[CompactLine], nodes: Iterable[NodeHour], currency: str) -> None:
         """Add an hour that has figures."""
         index = (hour - self.start) // HOUR
@@ -247,6 +269,7 @@ class LookBack:
             pool_of[node.node] = self._add_node(index, node)
         uids: dict[WorkloadKey, set[str]] = {}
         memory = self.memory_peaks.get(floor_day(hour), {})
+        latencies = self.latencies.pop(hour, {})
         held: dict[PoolKey, Counter[float]] = {}
         for node_name in {line.node for line in lines}:
             if node_name in pool_of:
@@ -258,6 +281,8 @@ class LookBack:
             if peak is not None:
                 history.memory_peak_bytes = max(history.memory_peak_bytes, peak)
                 history.memory_observed_gpu_hours += line.allocated_gpu_hours
+            if latencies and (latency := latencies.get((line.namespace, line.pod))) is not None:
+                history.latencies.setdefault(index, {})[line.pod] = latency
             seen_uids = uids.setdefault(history.key, set())
             pool = pool_of.get(line.node)
             if pool is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack, PodWait
+from gpucost.features.recommendations.history import LookBack, PodLatency, PodWait
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.price_lists import built_in_list_prices
 from gpucost.runtime.observability import logger
@@ -24,6 +24,7 @@ def read_look_back(
     spot_prices: Mapping[str, SpotPrice],
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
     waits: Mapping[datetime, Sequence[PodWait]],
+    latencies: Mapping[datetime, Sequence[PodLatency]] | None = None,
     length: timedelta = LOOK_BACK,
     max_workloads: int = MAX_WORKLOADS,
 ) -> LookBack:
@@ -37,6 +38,7 @@ def read_look_back(
         spot_prices: spot prices of these hours by instance type, as far as they are known.
         memory: GPU memory peaks in bytes by UTC day and pod, as far as they are known.
         waits: pods that waited for GPUs by UTC day, as far as they are known.
+        latencies: latency of inference servers' requests by UTC day, as far as it is known.
         length: length of the look-back.
         max_workloads: number of workloads that are kept.
 
@@ -47,6 +49,7 @@ def read_look_back(
     look_back = LookBack(cluster, start, length // HOUR)
     look_back.memory_peaks.update(memory)
     look_back.add_waits(waits)
+    look_back.add_latencies(latencies or {})
     dropped = 0
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":

@@ -16,6 +16,7 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.recommendations.daily_cache import DailyMetricsCache
 from gpucost.features.recommendations.history import (
     LookBack,
+    PodLatency,
     PodWait,
     PoolHourlySeries,
     PoolKey,
@@ -41,6 +42,7 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, CoreSettings
+from gpucost.settings.inference import InferenceSettings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, SettingsStore
 
@@ -77,6 +79,8 @@ class ReviewService:
         memory: GPU memory peaks by day and pod.
         waiting: pods that waited for GPUs, by day.
         disruption: reads the nodes that Karpenter could have removed.
+        latency: makes the latency of inference servers' requests by pod and day, with the settings of `inference`.
+            It is only read where these are enabled.
         time_zone: the name of the time zone of recommended schedules.
         clock: the current time.
     """
@@ -92,6 +96,7 @@ class ReviewService:
         disruption: DisruptionReaders,
         *,
         clock: Clock,
+        latency: Callable[[InferenceSettings], DailyMetricsCache[list[PodLatency]]] | None = None,
         time_zone: Callable[[], str] = lambda: "UTC",
     ) -> None:
         self._settings_store = settings_store
@@ -102,6 +107,7 @@ class ReviewService:
         self._waiting = waiting
         self._disruption = disruption
         self._clock = clock
+        self._latency = latency
         self._time_zone = time_zone
 
     def review_clusters(self, due: RecommendationsDue, seconds_left: Callable[[], float]) -> ReviewResult | None:
@@ -168,6 +174,9 @@ class ReviewService:
             )
             disruption = None
         waits = self._waiting.days(cluster, end - LOOK_BACK, end, deadline)
+        latencies = {}
+        if settings.inference.enabled and self._latency is not None:
+            latencies = self._latency(settings.inference).days(cluster, end - LOOK_BACK, end, deadline)
         memory = self._memory.days(cluster, end - LOOK_BACK, end, deadline)  # last, because it is the slowest
         look_back = read_look_back(
             self._ledger,
@@ -177,11 +186,14 @@ class ReviewService:
             spot_prices=prices.spot,
             memory=memory,
             waits=waits,
+            latencies=latencies,
         )
         if not any(look_back.has_figures):
             return
         if look_back.currencies == {"USD"}:
             look_back.reserved_prices.update(reserved_prices(settings, look_back, end))
+        inference_rules = settings.inference.rules()
+        look_back.is_part_of_server = lambda workload: bool(inference_rules.side_of(workload))
         look_back.time_zone = _load_time_zone(self._time_zone())
         if disruption is not None:
             look_back.disruption = disruption

@@ -23,6 +23,12 @@ _HOURS = 24
 _WORD_PATTERN = re.compile(r"[a-z0-9]+")
 
 
+def is_named_gpu(name: str, gpu_model: str) -> bool:
+    """Whether a GPU model has all words of a name, such as A100. An A10 is neither an A100 nor an A10G."""
+    words = set(_WORD_PATTERN.findall(name.lower()))
+    return bool(words) and words <= set(_WORD_PATTERN.findall(gpu_model.lower()))
+
+
 @dataclass(frozen=True, slots=True)
 class MoveToSlices:
     """A move of a business unit from whole GPUs to MIG slices of one profile."""
@@ -39,8 +45,7 @@ class MoveToSlices:
         return (
             key.business_unit == self.business_unit
             and key.resource == WHOLE_GPU
-            and bool(words := set(_WORD_PATTERN.findall(self.model.lower())))
-            and words <= set(_WORD_PATTERN.findall(key.gpu_model.lower()))
+            and is_named_gpu(self.model, key.gpu_model)
         )
 
 

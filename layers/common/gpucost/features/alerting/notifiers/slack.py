@@ -152,7 +152,7 @@ def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]
         {"type": "section", "fields": [_plain_text_object(f"{title}\n{escape(field)}") for title, field in fields]},
     ]
     lines = top_waster_lines(notification)
-    if notification.rule_kind in {"data", "external", "sample"} and not lines:
+    if notification.rule_kind in {"token-cost", "data", "external", "sample"} and not lines:
         lines = [summary(notification)]
     if lines:
         blocks.append({"type": "section", "text": _plain_text_object(escape("\n".join(lines)))})

@@ -96,9 +96,11 @@ class SettingsWithAlerts(CoreSettings):
     """Alert rules and the receivers of their notifications."""
 
     def new_document_faults(self) -> Iterator[str]:
-        """Yield a sentence for each unknown time zone, and for each address without TLS that gets credentials."""
+        """Yield a sentence for each unknown time zone, rule without tokens, and address without TLS for credentials."""
         for name in self.alerts.unknown_time_zones():
             yield f"settings: alerts: unknown time_zone {name!r}; use an IANA name, for example Europe/Berlin"
+        if not self.inference.enabled and any(rule.rule == "token-cost" for rule in self.alerts.rules):
+            yield "settings: alerts.rules: token-cost requires inference: {enabled: true}, which counts tokens"
         yield from super().new_document_faults()
 
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:

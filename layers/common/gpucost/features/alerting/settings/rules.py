@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpucost.features.alerting.model import RuleKind, Severity, Subject
+from gpucost.features.alerting.model import RuleKind, Severity, Subject, TokenKind
 from gpucost.settings.section import Name, Percent, Positive, Section, Slug, matching_pattern
 
 RuleName = Slug
@@ -238,6 +238,49 @@ class UnallocatedRule(RuleSettings):
     """Other thresholds for some node pools. The first that matches is used."""
 
 
+class TokenCostOverride(RuleOverride):
+    """Another budget for some models."""
+
+    model: NamePattern | None = None
+    """Shell pattern of the model's name."""
+    usd_per_million_tokens: Positive | None = None
+    """The budget in USD, in place of the rule's."""
+    for_hours: DurationHours | None = None
+    """Hours in a row, in place of the rule's."""
+
+    def matches(self, subject: Subject) -> bool:
+        """Whether the override applies to a subject, whose detail is the model."""
+        return super().matches(subject) and (self.model is None or fnmatchcase(subject.detail, self.model))
+
+    def overridden_settings(self) -> dict[str, Any]:
+        """Return the keys that the override replaces."""
+        return {key: setting for key, setting in super().overridden_settings().items() if key != "model"}
+
+
+class TokenCostRule(RuleSettings):
+    """Fires when a million tokens of a model cost a business unit more than a budget. Requires `inference`."""
+
+    kind = "token-cost"
+
+    rule: Literal["token-cost"]
+    """The kind of the rule."""
+    usd_per_million_tokens: Positive
+    """The budget: the most that a million tokens may cost, in USD."""
+    tokens: TokenKind = "blended"
+    """Which tokens: prompt and generated ones together (`blended`), or `prompt` or `generated` ones, to which the
+    weights of `inference` divide the cost."""
+    window_hours: Annotated[int, Field(ge=1, le=168)] = 24
+    """In how many hours, up to the published one, costs and tokens are added up."""
+    models: NamePatterns = ()
+    """Shell patterns of models' names. Default: all."""
+    overrides: tuple[TokenCostOverride, ...] = ()
+    """Other budgets for some models, business units or clusters. The first that matches is used."""
+
+    def covers(self, subject: Subject) -> bool:
+        """Whether the rule applies to a subject, whose detail is the model."""
+        return super().covers(subject) and _matches(self.models, subject.detail)
+
+
 class BudgetOverride(RuleOverride):
     """Another budget."""
 
@@ -360,6 +403,7 @@ AlertRule = Annotated[
     WasteRule
     | IdleWorkloadRule
     | UnallocatedRule
+    | TokenCostRule
     | BudgetRule
     | SpendChangeRule
     | DataRule
@@ -368,7 +412,7 @@ AlertRule = Annotated[
     Field(discriminator="rule"),
 ]
 RULE_KINDS = (
-    "waste", "idle-workload", "unallocated", "budget", "spend-change", "data", "digest", "external",
+    "waste", "idle-workload", "unallocated", "token-cost", "budget", "spend-change", "data", "digest", "external",
 )  # fmt: skip
 
 

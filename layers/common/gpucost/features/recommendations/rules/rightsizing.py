@@ -31,6 +31,7 @@ from gpucost.features.recommendations.model import (
 )
 from gpucost.features.recommendations.patches import fewer_gpus_patch, replicas_patch
 from gpucost.features.recommendations.pools import gpus_per_node
+from gpucost.features.recommendations.rules.replicas import fitting_replicas
 
 IDLE_UTILIZATION = 0.02
 """Utilization below which a GPU counts as idle. Drivers and health checks stay below it."""
@@ -104,6 +105,7 @@ def assess_workloads(
             continue
         measured.append(measures)
         content = _recommend_zero(look_back, measures) if finding == "idle" else None
+        content = content or _recommend_replicas(look_back, measures)
         content = content or (_recommend_fewer(look_back, measures) if finding == "low" else None)
         content = content or (_recommend_more(look_back, measures) if finding == "saturated" else None)
         if content is not None:
@@ -188,11 +190,39 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
 
 
 def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
-    history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
     sizes = _smaller_size(measures)
     if sizes is None:
         return None
-    pods, units = sizes
+    reason = (
+        f"its {format_count(measures.current_gpus)} GPUs were never above {measures.peak_utilization or 0:.0%} in any "
+        "hour"
+    )
+    return _recommend_size(look_back, measures, *sizes, reason, {})
+
+
+def _recommend_replicas(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
+    """Recommend fewer replicas of an inference server, where its latency histogram shows that they suffice."""
+    fitting = fitting_replicas(look_back, measures)
+    if fitting is None or measures.history.key.kind not in SERVICE_KINDS:
+        return None
+    reason = (
+        f"replicas that served {fitting.requests_per_replica:,.0f} or more requests in an hour had a p95 latency of "
+        f"{fitting.p95_at_load:.3g} s, and all together {fitting.p95:.3g} s"
+    )
+    facts = {
+        "requests in the busiest hour": f"{fitting.busiest_hour_requests:,.0f}",
+        "requests per replica after the change": f"{fitting.requests_per_replica:,.0f} in the busiest hour",
+        "p95 latency": f"{fitting.p95:.3g} s, mean of hourly p95 by requests, of the server's histogram",
+        "p95 latency at that load": f"{fitting.p95_at_load:.3g} s in {fitting.pod_hours} hours of single replicas",
+    }
+    return _recommend_size(look_back, measures, fitting.replicas, measures.history.units_per_pod, reason, facts)
+
+
+def _recommend_size(
+    look_back: LookBack, measures: WorkloadMeasures, pods: int, units: int, reason: str, facts: Mapping[str, str]
+) -> RecommendationContent | None:
+    """Recommend a number of replicas (0: unchanged) and units per pod; None if that saves nothing worth mentioning."""
+    history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
     # Either the number of replicas changes, or each pod keeps a part of its GPUs.
     kept_share = units / history.units_per_pod
     kept_gpus = pods * units * history.gpu_share if pods else measures.current_gpus * kept_share
@@ -225,6 +255,8 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
             if pods == 1
             else "Each replica is busier; latency may rise."
         )
+        if facts:
+            note += " Where an autoscaler sets the replicas, lower its maximum instead."
     else:
         target = f"{units} × {subject.resource} per pod"
         patch = fewer_gpus_patch(subject, units)
@@ -238,8 +270,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
     return RecommendationContent(
         "fewer-gpus",
         subject,
-        f"Give {subject.workload_name} {target}: its "
-        f"{format_count(measures.current_gpus)} GPUs were never above {measures.peak_utilization or 0:.0%} in any hour",
+        f"Give {subject.workload_name} {target}: {reason}",
         saving,
         workload_evidence(
             look_back,
@@ -247,7 +278,8 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
             {
                 "peak": "mean of the busiest hour",
                 "GPUs used in the busiest hour": f"{measures.peak_used_gpus:.2f}",
-                "busiest hour after the change": f"{peak_after:.0%}",
+                # Utilization does not follow the load of a server that batches requests.
+                **(facts or {"busiest hour after the change": f"{peak_after:.0%}"}),
                 **_cash_fact(look_back, measures, measures.current_gpus - kept_gpus),
             },
         ),

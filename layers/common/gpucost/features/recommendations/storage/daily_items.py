@@ -21,7 +21,7 @@ class DailyItems:
         name: the last part of the partition key.
     """
 
-    def __init__(self, client: Any, table: str, name: Literal["memory", "waiting"]) -> None:
+    def __init__(self, client: Any, table: str, name: Literal["memory", "waiting", "latency"]) -> None:
         self._table = Table(client, table)
         self._name = name
 
