@@ -212,6 +212,8 @@ def test_sums_of_models_match_the_api(visit: Callable[..., Page], site: Site) ->
     expect(main).to_contain_text(f"{price(total['usd_per_million_tokens_at_full_use'])} at full use")
     expect(main).to_contain_text(f"{percent(total['waste_usd'], total['allocated_usd'])} of the cost")
     expect(main).to_contain_text("cached: unknown")
+    p50, p95 = (rate(total[f"tokens_per_gpu_second_{name}"]) for name in ("p50", "p95"))
+    expect(main).to_contain_text(f"p50 {p50}, p95 {p95} of hours")
     expect(main).to_contain_text(f"in {count(total['requests'])} requests")
     expect(page.get_by_test_id("unknown-tokens")).to_contain_text(usd(total["unknown_tokens_usd"]))
     expect(main).to_contain_text(f"seen in {response['hours_with_servers']} cluster-hours")

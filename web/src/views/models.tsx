@@ -210,7 +210,12 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
           note={row.requests === null ? "requests: unknown" : `in ${tokenCount(row.requests)} requests`}
           testId="generated"
         />
-        <Stat name="Tokens per GPU-second" value={tokenRate(row.tokens_per_gpu_second)} testId="load" />
+        <Stat
+          name="Tokens per GPU-second"
+          value={tokenRate(row.tokens_per_gpu_second)}
+          note={`p50 ${tokenRate(row.tokens_per_gpu_second_p50)}, p95 ${tokenRate(row.tokens_per_gpu_second_p95)} of hours`}
+          testId="load"
+        />
         {row.tokens_per_kwh !== null && (
           <Stat name="Tokens per kWh" value={tokenCount(row.tokens_per_kwh)} testId="per-kwh" />
         )}
