@@ -15,8 +15,8 @@ def usd(value: Decimal) -> str:
     return f"{'-' if value < 0 else ''}${rounded(abs(value), 2)}"
 
 
-def signed_usd(value: Decimal) -> str:
-    return f"{'+' if value > 0 else ''}{usd(value)}"
+def signed_usd(amount: Decimal) -> str:
+    return f"{'+' if amount > 0 else ''}{usd(amount)}"
 
 
 def exact_usd(value: Decimal) -> str:
