@@ -246,5 +246,7 @@ FAULTS = (
     Fault("inference: unit costs include pods with unknown tokens", f"{PACKAGE}/core/inference.py", 'Costs.total(hour.costs for hour in with_tokens)', 'Costs.total(hour.costs for hour in hours) if with_tokens else Costs()', INFERENCE_TESTS),
     Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
     Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
+    Fault("inference: percentiles are of the next hour", f"{PACKAGE}/core/inference.py", 'rates[-(-len(rates) * percent // 100) - 1]', 'rates[min(-(-len(rates) * percent // 100), len(rates) - 1)]', ("tests/core/test_inference.py",)),
+    Fault("inference: percentiles are of rows and not of hours", f"{PACKAGE}/reports/inference.py", '                    of_group[hour] = _sum(of_group.get(hour, TokenLoad()), load)', '                    of_group[hour] = load', ("tests/functions/test_inference.py",)),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
 )  # fmt: skip
