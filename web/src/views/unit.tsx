@@ -235,7 +235,7 @@ function Shown(props: ViewData) {
       <Section
         title="Workloads"
         aside={
-          <>
+          <span class="filters-of">
             {hasModels && <a href={linkTo(route, "models", "", filterQuery([unit], []))}>Models of this unit</a>}
             <DownloadButton
               path="v1/costs"
@@ -250,7 +250,7 @@ function Shown(props: ViewData) {
               }}
               name={route.name}
             />
-          </>
+          </span>
         }
       >
         <Workloads whole={whole} rows={props.workloads.rows} hours={props.hours} recommendations={recommended} />
