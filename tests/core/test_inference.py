@@ -1,5 +1,6 @@
 """Tokens from counters, and the split of costs between models, in figures that were computed by hand."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import SCALE, Costs
 from gpucost.core.attribution import AttributionRules, attribute_usage
 from gpucost.core.hour_record import Line, ModelHour
-from gpucost.core.inference import InferenceRules, ModelSum, TokenWeights, costs_by_model
+from gpucost.core.inference import InferenceRules, ModelSum, TokenLoad, TokenWeights, costs_by_model, load_percentiles
 from gpucost.core.ledger import content_digest
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import CounterSeries, ServerCounters
@@ -322,3 +323,25 @@ def test_hour_without_servers_keeps_its_digest_and_size() -> None:
 def test_weights_may_leave_out_a_kind() -> None:
     weights = TokenWeights(Decimal(0), Decimal(2), Decimal(0))
     assert weights.weigh(ServedTokens("n", "p", "s", "m", 100, 7, 3)) == Fraction(14)
+
+
+@pytest.mark.parametrize(
+    ("rates", "median", "high"),
+    [
+        ([], None, None),
+        ([7], 7, 7),
+        ([4, 1], 1, 4),
+        ([3, 1, 2], 2, 3),
+        (range(1, 21), 10, 19),
+        (range(1, 22), 11, 20),
+        ([*[0] * 12, *[100] * 12], 0, 100),
+    ],
+)
+def test_percentiles_of_the_load_are_loads_of_hours(rates: Sequence[int], median: int | None, high: int | None) -> None:
+    """Nearest rank: the 10th and the 19th of 20 hours, the 11th and the 20th of 21."""
+    loads = [TokenLoad(rate * 3600, SCALE) for rate in rates]
+    assert load_percentiles(loads) == {"tokens_per_gpu_second_p50": median, "tokens_per_gpu_second_p95": high}
+
+
+def test_hours_without_gpus_have_no_load() -> None:
+    assert load_percentiles([TokenLoad(5, 0), TokenLoad(7200, 2 * SCALE)])["tokens_per_gpu_second_p50"] == 1

@@ -280,6 +280,8 @@ FAULTS = (
     Fault("replicas: a single hour is evidence", f"{PACKAGE}/features/recommendations/rules/replicas.py", "MIN_POD_HOURS = 24", "MIN_POD_HOURS = 1", REQUEST_LATENCY_TESTS),
     Fault("replicas: pods without latency serve nothing", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if len(history.latencies.get(index, ())) >= history.pod_counts[index]", "if history.latencies.get(index)", REQUEST_LATENCY_TESTS),
     Fault("replicas: a prefill workload is a whole server", f"{PACKAGE}/features/recommendations/rules/replicas.py", "or look_back.is_part_of_server(history.key.name)", "", REQUEST_LATENCY_TESTS),
+    Fault("inference: percentiles are of the next hour", f"{PACKAGE}/core/inference.py", 'rates[-(-len(rates) * percent // 100) - 1]', 'rates[min(-(-len(rates) * percent // 100), len(rates) - 1)]', ("tests/core/test_inference.py",)),
+    Fault("inference: percentiles are of rows and not of hours", f"{PACKAGE}/reports/inference.py", '                    of_group[hour] = _sum(of_group.get(hour, TokenLoad()), load)', '                    of_group[hour] = load', ("tests/functions/test_inference.py",)),
     Fault("inference: stored usage forgets tokens", f"{PACKAGE}/storage/usage_documents.py", 'if usage.served else {}', 'if False else {}', INFERENCE_TESTS),
     Fault('inference export: hours of a day share their models', f"{PACKAGE}/features/exports/service.py", 'models.get(manifest.hour, ())', 'next(iter(models.values()), ())', EXPORT_TESTS),
     Fault('inference export: models that do not add up are exported', f"{PACKAGE}/features/exports/service.py", 'if models and Costs.total(model.costs for model in models) != summary.totals.costs:', 'if False:', EXPORT_TESTS),

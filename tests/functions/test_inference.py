@@ -35,6 +35,20 @@ def test_models_have_costs_tokens_and_unit_costs() -> None:
     assert (answer["hours_with_servers"], answer["row_count"], answer["filtered_out"]) == (3, 2, None)
 
 
+def test_percentiles_of_the_load_are_those_of_hours() -> None:
+    """Each hour has 1,020,000 tokens of each model's half of 1/7 GPU."""
+    query = {**WEST, "group_by": "model"}
+    (hours, total) = (ask("/v1/inference", {**query, "granularity": text}).json["rows"] for text in ("hour", "total"))
+    loads = sorted(row["tokens_per_gpu_second"] for row in hours if row["group"]["model"] == "llama")
+    assert len(loads) == 3
+    assert total[0]["tokens_per_gpu_second_p50"] == loads[1]
+    assert total[0]["tokens_per_gpu_second_p95"] == loads[2]
+    assert all(row["tokens_per_gpu_second_p95"] == row["tokens_per_gpu_second"] for row in hours)
+    everything = ask("/v1/inference", {**WEST, "model": "llama*"}).json["rows"][0]
+    both = ask("/v1/inference", {**WEST, "granularity": "hour", "model": "llama*"}).json["rows"]
+    assert everything["tokens_per_gpu_second_p50"] == sorted(row["tokens_per_gpu_second"] for row in both)[1]
+
+
 def test_rows_and_filtered_out_add_up_to_the_costs_of_the_same_hours() -> None:
     query = {**WEST, "group_by": "model,business_unit"}
     everything = ask("/v1/inference", query).json

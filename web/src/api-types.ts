@@ -2509,6 +2509,18 @@ export interface components {
              */
             tokens_per_kwh: number | null;
             /**
+             * Tokens Per Gpu Second P50
+             * @description Median of the hours' tokens per GPU-second, by nearest rank, each hour once. Only hours whose tokens are known; hours without tokens have the load 0
+             * @example 812.5
+             */
+            tokens_per_gpu_second_p50: number | null;
+            /**
+             * Tokens Per Gpu Second P95
+             * @description The 95th percentile of the hours
+             * @example 2140
+             */
+            tokens_per_gpu_second_p95: number | null;
+            /**
              * Start
              * Format: date-time
              */

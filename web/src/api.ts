@@ -16,8 +16,10 @@ export type Forecast = Schemas["ForecastResponse"];
 export type Holder = Schemas["HolderModel"];
 export type HourRow = Schemas["HourRowModel"];
 export type HoursResponse = Schemas["HoursResponse"];
+export type InferenceResponse = Schemas["InferenceResponse"];
 export type Line = Schemas["LineRowModel"];
 export type LinesResponse = Schemas["LinesResponse"];
+export type ModelRow = Schemas["ModelRowModel"];
 export type NodeRow = Schemas["NodeRowModel"];
 export type NodesResponse = Schemas["NodesResponse"];
 export type Recommendation = Schemas["RecommendationRow"];
@@ -34,7 +36,9 @@ export type Path =
   | "v1/hours"
   | "v1/recommendations"
   | "v1/restatements";
-type PagedPath = "v1/costs" | "v1/lines" | "v1/nodes";
+type PagedPath = TablePath | "v1/lines" | "v1/nodes";
+/** The routes whose rows are downloaded. */
+export type TablePath = "v1/costs" | "v1/inference";
 
 type Operation<Route extends Path> = paths[`/${Route}`]["get"];
 type Query<Route extends Path> = NonNullable<Operation<Route>["parameters"]["query"]>;
@@ -123,7 +127,11 @@ export async function fetchAlerts(end: string): Promise<Alert[]> {
 }
 
 /** Downloads a response as a file. A plain link could not send the token. */
-export async function download(path: "v1/costs", parameters: Parameters<"v1/costs">, name: string): Promise<void> {
+export async function download<Route extends TablePath>(
+  path: Route,
+  parameters: Parameters<Route>,
+  name: string,
+): Promise<void> {
   const parts: string[] = [];
   let cursor: string | undefined;
   do {

@@ -1,9 +1,20 @@
 // Columns shared by several cost tables.
 
 import type { ComponentChildren } from "preact";
-import type { CostRow, Line, NodeRow } from "./api";
+import { type CostRow, type Line, MAX_DETAIL_HOURS, type ModelRow, type NodeRow } from "./api";
 import { PART_COLORS } from "./charts/colors";
-import { type Figure, isMeasured, money, ratio, roundHours, shortNode, utilization, utilizationText } from "./format";
+import {
+  type Figure,
+  HOUR,
+  instant,
+  isMeasured,
+  money,
+  ratio,
+  roundHours,
+  shortNode,
+  utilization,
+  utilizationText,
+} from "./format";
 import { type Column, Name } from "./parts";
 import { linkTo, type Route } from "./route";
 
@@ -32,7 +43,7 @@ export function moneyColumn<Key extends string, Row extends Partial<Record<Key, 
 }
 
 /** A column with an amount that depends on utilization: unknown, not zero, where nothing was measured. */
-export function measuredColumn<Row extends CostRow>(
+export function measuredColumn<Row extends CostRow | ModelRow>(
   key: "effective_usd" | "waste_usd",
   title: string,
   currency: string,
@@ -46,7 +57,7 @@ export function measuredColumn<Row extends CostRow>(
 }
 
 /** A column with the allocated GPU-hours. */
-export function gpuHoursColumn<Row extends CostRow | Line>(): Column<Row> {
+export function gpuHoursColumn<Row extends CostRow | Line | ModelRow>(): Column<Row> {
   return figureColumn<Row>("allocated_gpu_hours", "GPU-hours", (row) => row.allocated_gpu_hours, roundHours);
 }
 
@@ -95,6 +106,17 @@ export function nodeLinkColumn<Row>(
     );
   };
   return { key: "node", title: "Node", cell, by: (row) => nodeOf(row).node };
+}
+
+/** The pods of a period; of a long one, those of its last day. */
+export function linkToPods(
+  route: Route,
+  { start, end }: { start: string; end: string },
+  filters: Record<string, string>,
+): string {
+  const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
+  const shown = hours <= MAX_DETAIL_HOURS ? hours : 24;
+  return linkTo(route, "hour", instant(Date.parse(end) - shown * HOUR), { hours: String(shown), ...filters });
 }
 
 /** A cluster column, if rows belong to several clusters. */

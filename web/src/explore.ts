@@ -80,16 +80,20 @@ export interface Question {
 export function questionOf(route: Route): Question {
   const { by = "business_unit", measure = "", compare, trail = "" } = route.query;
   const isDimension = Object.hasOwn(DIMENSIONS, by) || /^label:./.test(by);
-  const filters = Object.entries(route.query)
-    .filter(([key]) => key.startsWith(FILTER))
-    .flatMap(([key, list]) => readList(list).map((entry) => ({ dimension: key.slice(FILTER.length), ...entry })));
   return {
     by: isDimension ? by : "business_unit",
     measure: Object.hasOwn(MEASURES, measure) ? (measure as Measure) : "allocated_usd",
-    filters,
+    filters: filtersIn(route),
     trail: trail.split(",").filter((dimension) => dimension !== ""),
     isCompared: compare === "1",
   };
+}
+
+/** The URL's filters. */
+export function filtersIn(route: Route): Filter[] {
+  return Object.entries(route.query)
+    .filter(([key]) => key.startsWith(FILTER))
+    .flatMap(([key, list]) => readList(list).map((entry) => ({ dimension: key.slice(FILTER.length), ...entry })));
 }
 
 /** The filters as parameters of the URL. Those of `before` that are gone are empty, which removes them. */
@@ -151,7 +155,8 @@ export function sortOf({ by, measure }: Question, order: string | undefined): st
   return key === by || Object.hasOwn(MEASURES, key) ? order : `-${measure}`;
 }
 
-function filtersOf(filters: readonly Filter[]): Costs {
+/** The filters as parameters of the API. */
+export function filtersOf(filters: readonly Filter[]): Record<string, string> {
   const parameters: Record<string, string> = {};
   for (const { dimension, name, isExcluded } of filters) {
     const isLabel = dimension.startsWith("label:");

@@ -32,6 +32,35 @@ export function axisMoney(value: Figure, currency = "USD"): string {
 
 const WHOLE = { maximumFractionDigits: 0 };
 
+/** A price per unit, with four decimals below 10, so that small prices can be compared. */
+export function unitPrice(value: Figure, currency = "USD"): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (value !== 0 && Math.abs(value) < 0.00005) return `<${unitPrice(0.0001, currency)}`;
+  const digits = value !== 0 && Math.abs(value) < 10 ? 4 : 2;
+  return number(value, { style: "currency", currency, minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** A price per unit at an axis. */
+export function axisPrice(value: Figure, currency = "USD"): string {
+  if (value === null || value === undefined || Math.abs(value) >= 1000) return axisMoney(value, currency);
+  return number(value, { style: "currency", currency, ...(value % 1 === 0 ? WHOLE : { maximumFractionDigits: 4 }) });
+}
+
+/** A count of tokens or requests, from 10,000 on with three digits: "3.48M". */
+export function tokenCount(value: Figure): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (Math.abs(value) < 10_000) return number(value, WHOLE);
+  return number(value, { notation: "compact", minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+}
+
+/** Tokens per second or per kWh. */
+export function tokenRate(value: Figure): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  return Math.abs(value) < 10_000
+    ? number(value, { minimumFractionDigits: 1, maximumFractionDigits: 1 })
+    : tokenCount(value);
+}
+
 /** With up to six decimals, for calculations. */
 export function exactMoney(value: Figure, currency = "USD"): string {
   if (value === null || value === undefined) return UNKNOWN;

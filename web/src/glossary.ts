@@ -30,6 +30,10 @@ export const GLOSSARY = {
   "price source":
     "Where a node's price comes from: cur (the bill), capacity-block, spot, on-demand (AWS's current list), list-price (the list that gpucost carries, of one day), rates and constant (from the settings), or override (set by hand).",
   "split policy": "The rule for which part of a node's price its GPUs bear, for example gpu-bears-all.",
+  "weighted tokens":
+    "Tokens × what a token of their kind costs relative to others. A pod's cost is split between its models by them.",
+  "cost of serving, cost of waiting": "The effective cost and the waste of an inference server's pods.",
+  "at full use": "A unit cost without the cost of waiting.",
   doctor: "gpucost doctor: checks which metrics and labels a Prometheus has, and says what to change.",
   review: "The nightly run of all recommendation rules on one cluster's look-back.",
   evidence: "The hours, coverage and utilization from which a recommendation was computed.",

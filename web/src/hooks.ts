@@ -2,6 +2,7 @@
 
 import { createContext } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
+import { fetchJson } from "./api";
 import type { Zone } from "./format";
 import { type Route, readRoute, writeRoute } from "./route";
 
@@ -74,6 +75,21 @@ export function useFetch<Body>(
   const isLoading = state.isLoading || state.requestKey !== requestKey;
   return { ...state, isLoading, again: () => setRound(round + 1) };
 }
+
+/** Whether inference servers were seen in the last hours. Asked once, because it changes rarely. */
+export function useHasModels(): boolean {
+  const [hasModels, setHasModels] = useState(false);
+  useEffect(() => {
+    latestServers ??= fetchJson("v1/inference", { window: "6h", granularity: "total", limit: "1" }).then(
+      (response) => response.hours_with_servers > 0,
+      () => false,
+    );
+    void latestServers.then(setHasModels);
+  }, []);
+  return hasModels;
+}
+
+let latestServers: Promise<boolean> | undefined;
 
 /** Changes with the color scheme and the pixel ratio, so that canvases are redrawn. */
 export function useAppearance(): string {

@@ -6,8 +6,8 @@ import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
 import { fetchConfig } from "./config";
 import { HOUR, instant, moment, readClock, writeClock } from "./format";
-import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
-import { ErrorMessage, Name, NotFound } from "./parts";
+import { changed, go, RouteContext, useFetch, useHasModels, useUrlRoute } from "./hooks";
+import { ErrorMessage, Loaded, Name, NotFound } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route, type View } from "./route";
 import "./style.css";
 import { Figure } from "./views/figure";
@@ -28,12 +28,15 @@ const VIEWS = {
   savings: Savings,
   health: Health,
   explore: Explore,
+  models: loadedLater(async () => (await import("./views/models")).Models),
+  model: loadedLater(async () => (await import("./views/model")).Model),
   glossary: Glossary,
   missing: Missing,
 };
 const VIEW_NAMES = {
   overview: "Overview",
   explore: "Explore",
+  models: "Models",
   savings: "Savings",
   nodes: "Nodes",
   hour: "Hour",
@@ -57,9 +60,22 @@ const WINDOWS: Record<string, string> = {
 const GRAINS: Record<string, string> = { "": "Auto", hour: "Hour", day: "UTC day" };
 const LONG_GRAINS = { week: "UTC week", month: "UTC month" };
 
+/** A view whose code is loaded when it is opened, so that the first load stays small. */
+function loadedLater(load: () => Promise<() => ComponentChildren>) {
+  return function LoadedLater() {
+    const request = useFetch("", () =>
+      load().catch(() => {
+        throw new Error("This view could not be loaded. Reload the page.");
+      }),
+    );
+    return <Loaded request={request}>{(LoadedView) => <LoadedView />}</Loaded>;
+  };
+}
+
 function App({ notice }: { notice: string | undefined }) {
   const route = useUrlRoute();
   const View = VIEWS[route.view];
+  const views = useListedViews(route);
   useEffect(() => {
     const name = route.name === "" ? "" : ` ${route.name}`;
     document.title = route.view === "missing" ? "GPU cost: not found" : `GPU cost: ${route.view}${name}`;
@@ -72,7 +88,7 @@ function App({ notice }: { notice: string | undefined }) {
       <header class="top">
         <nav aria-label="Views">
           <strong>GPU cost</strong>
-          {(["overview", "explore", "savings", "nodes", "hour", "health", "glossary"] as const).map((view) => (
+          {views.map((view) => (
             <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
               {VIEW_NAMES[view]}
             </a>
@@ -96,21 +112,31 @@ function App({ notice }: { notice: string | undefined }) {
   );
 }
 
-/** The view itself, or the one that a business unit belongs to. */
-function currentOf(route: Route, view: View): "page" | "true" | undefined {
-  if (route.view === view) return "page";
-  return route.view === "unit" && view === "overview" ? "true" : undefined;
+/** The views of the navigation: models only if there are inference servers. */
+function useListedViews({ view: shown }: Route): (keyof typeof VIEW_NAMES)[] {
+  const hasModels = useHasModels() || shown === "models" || shown === "model";
+  const views = ["overview", "explore", "models", "savings", "nodes", "hour", "health", "glossary"] as const;
+  return views.filter((view) => view !== "models" || hasModels);
 }
 
-/** The way back from a business unit, a node pool or a node. */
+/** The view itself, or the one that a business unit or a model belongs to. */
+function currentOf(route: Route, view: View): "page" | "true" | undefined {
+  if (route.view === view) return "page";
+  const parent = route.view === "unit" ? "overview" : route.view === "model" ? "models" : undefined;
+  return view === parent ? "true" : undefined;
+}
+
+/** The way back from a business unit, a model, a node pool or a node. */
 function Breadcrumb({ route }: { route: Route }) {
   const { pool, node } = route.query;
   const isNode = route.view === "nodes" && (pool ?? node) !== undefined;
-  if (route.view !== "unit" && !isNode) return null;
+  if (route.view !== "unit" && route.view !== "model" && !isNode) return null;
   return (
     <nav class="crumbs" aria-label="Breadcrumb">
       {isNode ? (
         <a href={linkTo(route, "nodes")}>All nodes</a>
+      ) : route.view === "model" ? (
+        <a href={linkTo(route, "models")}>All models</a>
       ) : (
         <a href={linkTo(route, "overview")}>All business units</a>
       )}{" "}
@@ -219,7 +245,7 @@ function Choices({ route }: { route: Route }) {
             </select>
           </label>
         )}
-        {hasPeriod && route.view !== "nodes" && route.view !== "health" && (
+        {hasPeriod && !["nodes", "health", "models"].includes(route.view) && (
           <label>
             Granularity
             <select value={grain in grains ? grain : ""} onChange={(event) => set({ grain: value(event) })}>

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { download, type Parameters, Problem, type Settled } from "./api";
+import { download, type Parameters, Problem, type Settled, type TablePath } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
@@ -345,9 +345,9 @@ function ClusterSuffix() {
 }
 
 /** Downloads a response as CSV. The file name contains the content's name and the period in UTC. */
-export function DownloadButton(props: {
-  path: "v1/costs";
-  parameters: Parameters<"v1/costs"> & { start: string; end: string };
+export function DownloadButton<Route extends TablePath>(props: {
+  path: Route;
+  parameters: Parameters<Route> & { start: string; end: string };
   name: string;
 }) {
   const [failed, setFailed] = useState<Error>();

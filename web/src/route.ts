@@ -1,12 +1,23 @@
 // The URL fragment contains the whole state of the page, so that views can be shared and names are not logged.
 
-const VIEWS = ["overview", "unit", "nodes", "hour", "savings", "health", "explore", "glossary"] as const;
+const VIEWS = [
+  "overview",
+  "unit",
+  "nodes",
+  "hour",
+  "savings",
+  "health",
+  "explore",
+  "models",
+  "model",
+  "glossary",
+] as const;
 /** "missing" is an address that no view has. */
 export type View = (typeof VIEWS)[number] | "missing";
 
 export interface Route {
   view: View;
-  /** Name of the business unit, or start of the hour, or the address that no view has; "" in other views. */
+  /** Name of the business unit or model, or start of the hour, or the address that no view has; "" in other views. */
   name: string;
   /** Period, cluster, filters and open details. */
   query: Readonly<Record<string, string>>;

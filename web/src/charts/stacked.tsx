@@ -41,6 +41,12 @@ interface Props {
   totals: Figures;
   /** Total of the parts. */
   whole: Figure;
+  /** What the total is called; null if there is a single part. */
+  wholeName?: string | null;
+  /** Share of each bucket's figures that is known, if something else than hours or prices is missing. */
+  known?: readonly number[];
+  /** What a reader should know about a bucket, in place of figures that it does not have. */
+  notes?: readonly (string | undefined)[];
   /** Formats a figure. */
   show: (figure: Figure) => string;
   /** Formats a figure of the axis; by default as the others. */
@@ -61,7 +67,7 @@ export function StackedChart(props: Props) {
   latestRef.current = props;
   const [at, setAt] = useState<number | null>(null);
   const appearance = useAppearance();
-  const { buckets, rows, parts, zone } = props;
+  const { buckets, rows, parts, zone, wholeName = "total" } = props;
   const height = Math.round(Math.min(520, Math.max(260, width / 4.5)));
   const most = Math.floor(width / (110 * textScale()));
   const labels = new Map(
@@ -157,7 +163,11 @@ export function StackedChart(props: Props) {
             {props.show(figureIn(props.totals, part.key))}
           </li>
         ))}
-        <li>total {props.show(props.whole)}</li>
+        {wholeName !== null && (
+          <li>
+            {wholeName} {props.show(props.whole)}
+          </li>
+        )}
         <li>
           <HatchSwatch />
           missing
@@ -202,7 +212,7 @@ function tipStyle(plot: uPlot | null, buckets: Buckets, at: number | null): Reco
 const TIP_DISTANCE = 6;
 
 function Readout(props: Props & { at: number }) {
-  const { at, buckets, rows, parts, coverage } = props;
+  const { at, buckets, rows, parts, coverage, wholeName = "total" } = props;
   const row = rows[at];
   const start = buckets.starts[at] ?? buckets.end;
   const when = bucketName(start, buckets.step, props.zone);
@@ -211,6 +221,8 @@ function Readout(props: Props & { at: number }) {
   const cut = cutOf(buckets, at);
   const figures = parts.map((part) => figureIn(row, part.key));
   const total = figures.reduce<Figure>((sum, figure) => (sum == null || figure == null ? sum : sum + figure), 0);
+  const note = props.notes?.[at];
+  const hasFigures = note === undefined || figures.some((figure) => figure != null);
   const lacking = share < 1 ? lackingClusters(buckets, at, props.hours ?? []) : [];
   return (
     <>
@@ -220,17 +232,22 @@ function Readout(props: Props & { at: number }) {
           a part of it: {cut.hours} of {cut.of} hours
         </span>
       )}
-      {row === undefined ? (
-        <span> no data: missing or incomplete</span>
-      ) : (
+      {note !== undefined && <span>{note}</span>}
+      {row === undefined && note === undefined && <span> no data: missing or incomplete</span>}
+      {row !== undefined && hasFigures && (
         <>
           {parts.map((part, index) => (
             <span key={part.key}>
               <Swatch color={part.color} />
-              {part.name} {props.show(figures[index])} ({percent(ratio(figures[index], total))})
+              {part.name} {props.show(figures[index])}
+              {wholeName !== null && ` (${percent(ratio(figures[index], total))})`}
             </span>
           ))}
-          <span>total {props.show(total)}</span>
+          {wholeName !== null && (
+            <span>
+              {wholeName} {props.show(total)}
+            </span>
+          )}
         </>
       )}
       {row !== undefined && share < 1 && <span>{percent(share)} of hours complete</span>}
@@ -265,7 +282,8 @@ function choose(plot: uPlot, { buckets, onSelect }: Props): void {
 
 /** Share of a bucket with figures and prices, 0 to 1. */
 function knownShare(props: Props, index: number): number {
-  return props.rows[index] === undefined ? 0 : (props.coverage[index] ?? 1) * pricedAt(props, index);
+  const known = props.known?.[index] ?? 1;
+  return props.rows[index] === undefined ? 0 : (props.coverage[index] ?? 1) * pricedAt(props, index) * known;
 }
 
 /** Strength of the hatching of a bucket of which almost nothing is missing. */

@@ -10,7 +10,7 @@ import {
   type HoursResponse,
   type Settled,
 } from "../api";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { figureColumn, gpuHoursColumn, measuredColumn, moneyColumn, useColumn } from "../columns";
@@ -32,7 +32,6 @@ import {
   DIMENSIONS,
   excluded,
   type ExploreRow,
-  filterQuery,
   groupJobs,
   isMoney,
   limitOf,
@@ -64,6 +63,7 @@ import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, Unp
 import { sumOf } from "../removal";
 import { periodOf, type Route } from "../route";
 import { bucketsOf, completeShare, isWhole, type Step } from "../series";
+import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
 const TOP = GROUP_COLORS.length;
@@ -172,7 +172,12 @@ export function Explore() {
     <>
       <Trail question={question} />
       <Controls question={question} />
-      <Filters question={question} />
+      <Filters
+        filters={question.filters}
+        dimensions={DIMENSIONS}
+        hasLabels
+        namesOf={(dimension) => fetchNames(route, dimension)}
+      />
     </>
   );
   return (
@@ -197,18 +202,6 @@ function Trail({ question }: { question: Question }) {
       ))}
       <span aria-current="location">{titleOf(question.by)}</span>
     </nav>
-  );
-}
-
-function Options({ titles }: { titles: Readonly<Record<string, string>> }) {
-  return (
-    <>
-      {Object.entries(titles).map(([key, title]) => (
-        <option key={key} value={key}>
-          {title}
-        </option>
-      ))}
-    </>
   );
 }
 
@@ -251,101 +244,11 @@ function Controls({ question }: { question: Question }) {
   );
 }
 
-/** The filters, each with a button that removes it, and a form that adds one. */
-function Filters({ question }: { question: Question }) {
-  const route = useRoute();
-  const { filters } = question;
-  const without = (index: number) => filterQuery(filters.toSpliced(index, 1), filters);
-  const add = (added: Question["filters"][number]) => go(changed(route, filterQuery([...filters, added], filters)));
-  return (
-    <div class="filters" role="group" aria-label="Filters">
-      {filters.map(({ dimension, name, isExcluded }, index) => (
-        <span class="filter" key={`${dimension} ${name}`}>
-          {titleOf(dimension)} {isExcluded ? "is not" : "is"} <Name>{name}</Name>{" "}
-          <button
-            type="button"
-            class="plain"
-            aria-label={`Remove the filter ${titleOf(dimension)} ${name}`}
-            onClick={() => go(changed(route, { ...without(index), trail: "" }))}
-          >
-            ×
-          </button>
-        </span>
-      ))}
-      <AddFilter add={add} />
-    </div>
-  );
-}
-
-/** A form that adds a filter, with the names of the period to choose from. */
-function AddFilter({ add }: { add: (filter: Question["filters"][number]) => void }) {
-  const [isOpen, setOpen] = useState(false);
-  const [dimension, setDimension] = useState("business_unit");
-  const [label, setLabel] = useState("");
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    const text = (name: string) => (form.get(name) as string | null)?.trim() ?? "";
-    add({
-      dimension: dimension === "label" ? `label:${label.trim()}` : dimension,
-      name: text("name"),
-      isExcluded: text("match") === "not",
-    });
-  };
-  return (
-    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>Add filter</summary>
-      <form onSubmit={submit}>
-        <select
-          name="dimension"
-          aria-label="Dimension of the filter"
-          value={dimension}
-          onChange={(event) => setDimension(event.currentTarget.value)}
-        >
-          <Options titles={DIMENSIONS} />
-          <option value="label">Label</option>
-        </select>{" "}
-        {dimension === "label" && (
-          <input
-            name="label"
-            aria-label="Name of the label"
-            placeholder="label"
-            size={8}
-            required
-            value={label}
-            onInput={(event) => setLabel(event.currentTarget.value)}
-          />
-        )}{" "}
-        <select name="match" aria-label="Whether it matches">
-          <option value="is">is</option>
-          <option value="not">is not</option>
-        </select>{" "}
-        <input name="name" aria-label="Name that the filter matches" size={16} list="filter-names" autocomplete="off" />{" "}
-        <button type="submit">Add</button>
-        {isOpen && <KnownNames dimension={dimension === "label" ? `label:${label.trim()}` : dimension} />}
-      </form>
-    </details>
-  );
-}
-
-/** The names of a dimension in the period, for the filter's field. */
-function KnownNames({ dimension }: { dimension: string }) {
-  const route = useRoute();
-  const { cluster } = route.query;
-  const key = JSON.stringify([dimension, periodOf(route), cluster]);
-  const { response = [] } = useFetch(key, async () => {
-    if (dimension === "label:") return [];
-    const costs = { ...periodOf(route), cluster, granularity: "total", group_by: dimension } as const;
-    const names = await settle(fetchJson("v1/costs", costs)); // pods and nodes of long periods are not offered
-    return "response" in names ? names.response.rows.map((row) => row.group[dimension] ?? "") : [];
-  });
-  return (
-    <datalist id="filter-names">
-      {[...new Set(response)].sort().map((name) => (
-        <option key={name} value={name} />
-      ))}
-    </datalist>
-  );
+/** The names of a dimension in the period. */
+async function fetchNames(route: Route, dimension: string): Promise<string[]> {
+  const costs = { ...periodOf(route), cluster: route.query["cluster"], granularity: "total" as const };
+  const names = await settle(fetchJson("v1/costs", { ...costs, group_by: dimension })); // not of pods of long periods
+  return "response" in names ? names.response.rows.map((row) => row.group[dimension] ?? "") : [];
 }
 
 function Shown({ question, whole, before, jobs, chart }: ViewData) {
@@ -574,8 +477,4 @@ function totalOf({ rows }: CostsResponse, measure: Measure): Figure {
 function sumsOf(rows: readonly CostRow[]) {
   const sum = (key: "allocated_gpu_hours" | "unpriced_gpu_hours") => rows.reduce((total, row) => total + row[key], 0);
   return { allocated_gpu_hours: sum("allocated_gpu_hours"), unpriced_gpu_hours: sum("unpriced_gpu_hours") };
-}
-
-function titleOf(dimension: string): string {
-  return DIMENSIONS[dimension] ?? dimension.replace(/^label:/, "Label ");
 }

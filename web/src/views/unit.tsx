@@ -19,6 +19,7 @@ import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
 import { type Compared, comparisonOf, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
+import { filterQuery } from "../explore";
 import {
   axisMoney,
   change,
@@ -33,7 +34,7 @@ import {
   roundHours,
   utilization,
 } from "../format";
-import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { changed, go, useFetch, useHasModels, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import {
   Optional,
@@ -148,6 +149,8 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { total, before, whole, month } = props;
   const { currency } = whole;
+  const hasModels = useHasModels();
+  const unit = { dimension: "business_unit", name: route.name, isExcluded: false };
   const comparison = comparisonOf(whole.coverage, before.body.coverage);
   const since = relativeChange(total?.allocated_usd, before.body.rows[0]?.allocated_usd, comparison);
   if (whole.coverage.hours_complete === 0)
@@ -232,19 +235,22 @@ function Shown(props: ViewData) {
       <Section
         title="Workloads"
         aside={
-          <DownloadButton
-            path="v1/costs"
-            parameters={{
-              start: whole.start,
-              end: whole.end,
-              cluster: route.query["cluster"],
-              business_unit: exactly(route.name),
-              granularity: "total",
-              group_by: "cluster,namespace,workload_kind,workload",
-              sort: "-allocated_usd",
-            }}
-            name={route.name}
-          />
+          <span class="filters-of">
+            {hasModels && <a href={linkTo(route, "models", "", filterQuery([unit], []))}>Models of this unit</a>}
+            <DownloadButton
+              path="v1/costs"
+              parameters={{
+                start: whole.start,
+                end: whole.end,
+                cluster: route.query["cluster"],
+                business_unit: exactly(route.name),
+                granularity: "total",
+                group_by: "cluster,namespace,workload_kind,workload",
+                sort: "-allocated_usd",
+              }}
+              name={route.name}
+            />
+          </span>
         }
       >
         <Workloads whole={whole} rows={props.workloads.rows} hours={props.hours} recommendations={recommended} />

@@ -1,14 +1,8 @@
 // A business unit's workloads with allocated and effective costs.
 
-import {
-  type CostRow,
-  type CostsResponse,
-  type HoursResponse,
-  MAX_DETAIL_HOURS,
-  type RecommendationsResponse,
-} from "../api";
-import { figureColumn, gpuHoursColumn, measuredColumn, useColumn } from "../columns";
-import { HOUR, instant, isMeasured, money } from "../format";
+import type { CostRow, CostsResponse, HoursResponse, RecommendationsResponse } from "../api";
+import { figureColumn, gpuHoursColumn, linkToPods, measuredColumn, useColumn } from "../columns";
+import { isMeasured, money } from "../format";
 import { useRoute } from "../hooks";
 import { Name, Table } from "../parts";
 import { linkTo } from "../route";
@@ -28,12 +22,8 @@ interface Props {
 export function Workloads({ whole, rows, hours: statuses, recommendations }: Props) {
   const route = useRoute();
   const { currency } = whole;
-  const hours = (Date.parse(whole.end) - Date.parse(whole.start)) / HOUR;
-  const shown = hours <= MAX_DETAIL_HOURS ? hours : 24; // the last day of a longer period
-  const first = instant(Date.parse(whole.end) - shown * HOUR);
   const why = (group: CostRow["group"]) =>
-    linkTo(route, "hour", first, {
-      hours: String(shown),
+    linkToPods(route, whole, {
       unit: route.name,
       namespace: group["namespace"] ?? "",
       workload: group["workload"] ?? "",

@@ -15,6 +15,7 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import csv_page, cursor_writer, fill_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses
 from gpucost.http.schemas import (
+    Amount,
     CostFigures,
     Instant,
     NextCursor,
@@ -24,7 +25,7 @@ from gpucost.http.schemas import (
     period_fields,
 )
 from gpucost.reports import QueryParameters, ReportService
-from gpucost.reports.inference import MODEL_FIGURES, InferenceReport
+from gpucost.reports.inference import MODEL_FIGURES, ROW_FIGURES, InferenceReport
 from gpucost.runtime.json_text import dumps_row
 
 TOKEN_COUNTS = ("prompt_tokens", "generated_tokens", "cached_tokens", "requests")
@@ -57,6 +58,12 @@ class ModelFigures(CostFigures, amounts=UNIT_COSTS, nullable=UNIT_COSTS, descrip
 class ModelRowModel(ModelFigures):
     """One group's figures in one period."""
 
+    tokens_per_gpu_second_p50: Amount | None = Field(
+        description="Median of the hours' tokens per GPU-second, by nearest rank, each hour once. Only hours whose "
+        "tokens are known; hours without tokens have the load 0",
+        examples=[812.5],
+    )
+    tokens_per_gpu_second_p95: Amount | None = Field(description="The 95th percentile of the hours", examples=[2140])
     start: Instant
     end: Instant
     group: dict[str, str | None] = Field(
@@ -153,5 +160,5 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
 
 
 def _table(report: InferenceReport) -> tuple[list[str], list[list[Any]]]:
-    header = ["start", "end", *report.query.group_by, *MODEL_FIGURES]
+    header = ["start", "end", *report.query.group_by, *ROW_FIGURES]
     return header, [[row.start, row.end, *row.group.values(), *row.figures.values()] for row in report.rows]

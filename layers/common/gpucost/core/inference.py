@@ -329,6 +329,36 @@ class ModelSum(NamedTuple):
         }
 
 
+class TokenLoad(NamedTuple):
+    """Tokens and the GPU-hours in which they were processed."""
+
+    tokens: int = 0
+    gpu_hours: int = 0
+    """A fixed-point amount."""
+
+    def per_second(self) -> Decimal:
+        """Return the tokens per GPU-second."""
+        return quantize(Fraction(self.tokens * SCALE, self.gpu_hours * 3600))
+
+
+LOAD_PERCENTILES = {"tokens_per_gpu_second_p50": 50, "tokens_per_gpu_second_p95": 95}
+
+
+def load_percentiles(loads_by_hour: Iterable[TokenLoad]) -> dict[str, Decimal | None]:
+    """Return percentiles of the tokens per GPU-second of hours, each hour once.
+
+    By nearest rank: the load of an hour that is not exceeded in 50% or 95% of the hours. None without hours.
+
+    Args:
+        loads_by_hour: of hours whose tokens are known. An hour without tokens has the load 0.
+    """
+    rates = sorted(load.per_second() for load in loads_by_hour if load.gpu_hours)
+    return {
+        name: rates[-(-len(rates) * percent // 100) - 1] if rates else None
+        for name, percent in LOAD_PERCENTILES.items()
+    }
+
+
 MILLION = 10**6
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import ModelHour
-from gpucost.core.inference import ModelSum, TokenWeights
+from gpucost.core.inference import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, load_percentiles
 from gpucost.core.query.cost_query import CostQuery, parse_sort
 from gpucost.core.query.dimensions import MODEL_DIMENSIONS, GroupKey, parse_group_by
 from gpucost.core.query.filters import matches_all, parse_filter
@@ -23,6 +23,8 @@ MAX_CLUSTER_HOURS = 105 * 24
 MAX_MODEL_ROWS = 500_000
 """Most stored rows that one report is summed from."""
 MODEL_FIGURES = tuple(ModelSum.of([]).figures(TokenWeights()))
+"""The names of the figures of a row and of the totals."""
+ROW_FIGURES = (*MODEL_FIGURES, *LOAD_PERCENTILES)
 """The names of the figures of a row."""
 
 
@@ -62,18 +64,24 @@ class ModelCells(NamedTuple):
     """The stored rows of a report, by the start of the report's row and the values of the query's dimensions."""
 
     cells: Mapping[tuple[datetime, GroupKey], Sequence[ModelHour]]
+    loads: Mapping[tuple[datetime, GroupKey], Mapping[datetime, TokenLoad]]
+    """Of rows whose tokens are known, by hour, with the keys of the cells."""
     hours_with_servers: int
 
     def rows(self, query: CostQuery, weights: TokenWeights) -> tuple[list[ModelRow], list[ModelHour], list[ModelHour]]:
         """Return the sorted rows, everything that was read, and what the filters exclude."""
         dimensions, count = query.dimensions(), len(query.group_by)
         groups: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
+        loads: dict[tuple[datetime, GroupKey], dict[datetime, TokenLoad]] = {}
         everything: list[ModelHour] = []
         excluded: list[ModelHour] = []
         for (begin, key), hours in self.cells.items():
             everything += hours
             if matches_all(query.filters, dimensions, key):
                 groups.setdefault((begin, key[:count]), []).extend(hours)
+                of_group = loads.setdefault((begin, key[:count]), {})
+                for hour, load in self.loads.get((begin, key), {}).items():
+                    of_group[hour] = _sum(of_group.get(hour, TokenLoad()), load)
             else:
                 excluded += hours
         rows = [
@@ -84,7 +92,7 @@ class ModelCells(NamedTuple):
                     name: text if text or name not in {"model", "server"} else None
                     for name, text in zip(query.group_by, key, strict=True)
                 },
-                ModelSum.of(groups[begin, key]).figures(weights),
+                ModelSum.of(groups[begin, key]).figures(weights) | load_percentiles(loads[begin, key].values()),
             )
             for begin, key in sorted(groups)
         ]
@@ -107,7 +115,7 @@ def parse_inference_query(
         granularity=parameters.granularity,
         group_by=group_by,
         filters=tuple(parse_filter(name, text) for name, text in parameters.filters.items() if text is not None),
-        sort=parse_sort(parameters.sort, group_by, "hidden", MODEL_FIGURES),
+        sort=parse_sort(parameters.sort, group_by, "hidden", ROW_FIGURES),
         limit=parameters.limit,
     )
 
@@ -132,6 +140,7 @@ def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHour
         )
     dimensions = query.dimensions()
     cells: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
+    loads: dict[tuple[datetime, GroupKey], dict[datetime, TokenLoad]] = {}
     row_count = hours_with_servers = 0
     for name in clusters:
         manifests = ledger.manifests(name, query.period.start, query.period.end)
@@ -151,7 +160,16 @@ def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHour
                     name if dimension == "cluster" else getattr(model.key, dimension) for dimension in dimensions
                 )
                 cells.setdefault((begin, key), []).append(model)
-    return ModelCells(cells, hours_with_servers)
+                if model.prompt_tokens is not None:
+                    tokens = model.prompt_tokens + (model.generated_tokens or 0)
+                    of_cell = loads.setdefault((begin, key), {})
+                    load = TokenLoad(tokens, model.costs.allocated_gpu_hours)
+                    of_cell[hour] = _sum(of_cell.get(hour, TokenLoad()), load)
+    return ModelCells(cells, loads, hours_with_servers)
+
+
+def _sum(first: TokenLoad, second: TokenLoad) -> TokenLoad:
+    return TokenLoad(first.tokens + second.tokens, first.gpu_hours + second.gpu_hours)
 
 
 def _sort_rows(rows: list[ModelRow], order: Sequence[tuple[str, bool]]) -> list[ModelRow]:

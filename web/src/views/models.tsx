@@ -1,0 +1,261 @@
+// Models: what a million tokens cost, how much of it was serving and waiting, and how many tokens a GPU processed.
+
+import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
+import { figureColumn, measuredColumn, moneyColumn } from "../columns";
+import { filterQuery, filtersIn } from "../explore";
+import {
+  counted,
+  isMeasured,
+  isRepresentative,
+  money,
+  percent,
+  ratio,
+  tokenCount,
+  tokenRate,
+  unitPrice,
+} from "../format";
+import { useFetch, useRoute } from "../hooks";
+import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
+import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
+import { linkTo, periodOf, type Route } from "../route";
+import { Filters } from "./filters";
+
+interface ViewData {
+  whole: InferenceResponse;
+  models: InferenceResponse;
+}
+
+async function fetchModels(route: Route): Promise<ViewData> {
+  const filters = { cluster: route.query["cluster"], ...modelFiltersOf(filtersIn(route)) };
+  // The first response resolves the period, so that the second one matches even if an hour ends meanwhile.
+  const whole = await fetchJson("v1/inference", { ...periodOf(route), ...filters, granularity: "total" });
+  const { start, end } = whole;
+  const models = await fetchAll("v1/inference", { start, end, ...filters, granularity: "total", group_by: "model" });
+  return { whole, models };
+}
+
+/** The names of a dimension in the period. */
+export async function fetchNames(route: Route, dimension: string): Promise<string[]> {
+  const names = await settle(
+    fetchJson("v1/inference", {
+      ...periodOf(route),
+      cluster: route.query["cluster"],
+      server: "*",
+      granularity: "total",
+      group_by: dimension,
+    }),
+  );
+  return "response" in names ? names.response.rows.map((row) => row.group[dimension] ?? "") : [];
+}
+
+export function Models() {
+  const route = useRoute();
+  const filters = filtersIn(route);
+  const key = JSON.stringify([periodOf(route), route.query["cluster"], filters]);
+  const request = useFetch(key, () => fetchModels(route));
+  const controls = (
+    <Filters filters={filters} dimensions={MODEL_DIMENSIONS} namesOf={(dimension) => fetchNames(route, dimension)} />
+  );
+  return (
+    <View title="Models" controls={controls} request={request}>
+      {(viewData) => <Shown {...viewData} />}
+    </View>
+  );
+}
+
+function Shown({ whole, models }: ViewData) {
+  const route = useRoute();
+  const [total] = whole.rows;
+  const { currency, start, end } = whole;
+  if (whole.hours_with_servers === 0) return <NoServers />;
+  const filters = filtersIn(route);
+  const ofOthers = filters.filter(({ dimension }) => dimension !== "model");
+  if (total === undefined) {
+    return (
+      <Empty>
+        {filters.length > 0
+          ? "Nothing matches these filters in this period. Remove a filter, or select another period."
+          : "No inference server was seen in this period. Select another period."}
+      </Empty>
+    );
+  }
+  return (
+    <>
+      <ModelStats row={total} currency={currency} />
+      <Section
+        title="Costs by model"
+        aside={
+          <DownloadButton
+            path="v1/inference"
+            parameters={{
+              start,
+              end,
+              cluster: route.query["cluster"],
+              ...modelFiltersOf(filters),
+              granularity: "total",
+              group_by: "model",
+              sort: route.query["models-sort"] ?? "-allocated_usd",
+            }}
+            name="models"
+          />
+        }
+      >
+        <p class="note">
+          {counted(models.rows.filter((row) => row.group["model"] !== null).length, "model")}. Inference servers were
+          seen in {counted(whole.hours_with_servers, "cluster-hour")}; {whole.coverage.hours_complete} of{" "}
+          {whole.coverage.hours_expected} cluster-hours are complete.
+        </p>
+        <Table<ModelRow>
+          name="models"
+          caption="Costs by model. Open one to see it over time"
+          sort="-allocated_usd"
+          rows={models.rows}
+          rowKey={(row) => row.group["model"] ?? ""}
+          columns={[
+            {
+              key: "model",
+              title: "Model",
+              cell: ({ group: { model } }) =>
+                typeof model === "string" ? (
+                  <a href={linkTo(route, "model", model, filterQuery(ofOthers, []))}>
+                    <Name>{model}</Name>
+                  </a>
+                ) : (
+                  <span class="unknown" title="Pods of inference servers whose tokens are unknown">
+                    unknown
+                  </span>
+                ),
+              by: ({ group }) => group["model"],
+            },
+            ...modelColumns(currency),
+          ]}
+        />
+      </Section>
+    </>
+  );
+}
+
+/** The columns of costs, unit costs and tokens. */
+export function modelColumns(currency: string): Column<ModelRow>[] {
+  const price = (key: "usd_per_million_tokens" | "usd_per_million_tokens_at_full_use", title: string) =>
+    figureColumn<ModelRow>(
+      key,
+      title,
+      (row) => row[key],
+      (value) => unitPrice(value, currency),
+    );
+  const count = (key: "requests" | "prompt_tokens" | "generated_tokens" | "cached_tokens", title: string) =>
+    figureColumn<ModelRow>(key, title, (row) => row[key], tokenCount);
+  return [
+    moneyColumn("allocated_usd", "Cost", currency),
+    measuredColumn<ModelRow>("effective_usd", "Serving", currency),
+    measuredColumn<ModelRow>("waste_usd", "Waiting", currency),
+    moneyColumn("unmeasured_usd", "Unmeasured", currency),
+    moneyColumn("unknown_tokens_usd", "Tokens unknown", currency),
+    price("usd_per_million_tokens", "Per 1M tokens"),
+    price("usd_per_million_tokens_at_full_use", "At full use"),
+    figureColumn("tokens_per_gpu_second", "Tokens per GPU-second", (row) => row.tokens_per_gpu_second, tokenRate),
+    count("requests", "Requests"),
+    count("prompt_tokens", "Prompt tokens"),
+    count("cached_tokens", "Cached"),
+    count("generated_tokens", "Generated"),
+  ];
+}
+
+/** The sums of models, or those of one. */
+export function ModelStats({ row, currency }: { row: ModelRow; currency: string }) {
+  const unknown = row.unknown_tokens_usd ?? 0;
+  return (
+    <>
+      <dl class="stats">
+        <Stat
+          name="Per million tokens"
+          value={unitPrice(row.usd_per_million_tokens, currency)}
+          note={
+            <>
+              {unitPrice(row.usd_per_million_tokens_at_full_use, currency)} at full use <Help term="at full use" />
+            </>
+          }
+          testId="per-million"
+        />
+        <Stat name="Cost" value={money(row.allocated_usd, currency)} note="of the servers' GPUs" testId="cost" />
+        <Stat
+          name="Serving"
+          value={money(isMeasured(row) ? row.effective_usd : null, currency)}
+          note={<Help term="cost of serving, cost of waiting" />}
+          testId="serving"
+        />
+        <Stat
+          name="Waiting"
+          value={money(isMeasured(row) ? row.waste_usd : null, currency)}
+          note={
+            isRepresentative(row)
+              ? `${percent(ratio(row.waste_usd, row.allocated_usd))} of the cost`
+              : "unknown: utilization was not measured"
+          }
+          testId="waiting"
+        />
+        {(row.unmeasured_usd ?? 0) > 0 && (
+          <Stat name="Unmeasured" value={money(row.unmeasured_usd, currency)} testId="unmeasured" />
+        )}
+        <Stat
+          name="Prompt tokens"
+          value={tokenCount(row.prompt_tokens)}
+          note={row.cached_tokens === null ? "cached: unknown" : `${tokenCount(row.cached_tokens)} from a cache`}
+          testId="prompt"
+        />
+        <Stat
+          name="Generated tokens"
+          value={tokenCount(row.generated_tokens)}
+          note={row.requests === null ? "requests: unknown" : `in ${tokenCount(row.requests)} requests`}
+          testId="generated"
+        />
+        <Stat
+          name="Tokens per GPU-second"
+          value={tokenRate(row.tokens_per_gpu_second)}
+          note={`p50 ${tokenRate(row.tokens_per_gpu_second_p50)}, p95 ${tokenRate(row.tokens_per_gpu_second_p95)} of hours`}
+          testId="load"
+        />
+        {row.tokens_per_kwh !== null && (
+          <Stat name="Tokens per kWh" value={tokenCount(row.tokens_per_kwh)} testId="per-kwh" />
+        )}
+      </dl>
+      <UnpricedNote totals={row} />
+      {unknown > 0 && (
+        <p class="note unpriced" data-testid="unknown-tokens">
+          Tokens are unknown for {money(unknown, currency)} of the cost. Costs per token leave this part out.{" "}
+          <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" /> says which counters are
+          missing.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** What to do where no inference server was seen. */
+function NoServers() {
+  const route = useRoute();
+  return (
+    <div class="empty" data-testid="no-servers">
+      <p>No inference server was seen in this period. Select another period, or read the servers' counters:</p>
+      <ol>
+        <li>
+          Scrape the servers with Prometheus, with the labels <code>namespace</code> and <code>pod</code>.
+        </li>
+        <li>
+          Add <code>{"inference: {enabled: true}"}</code> to the settings, and run{" "}
+          <code class="command">gpucost settings push</code>.
+        </li>
+        <li>
+          Run <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" />. It says which servers
+          it sees, and which counters are missing.
+        </li>
+      </ol>
+      <p>
+        The page <em>Inference: what a million tokens cost</em> of the documentation (
+        <code>docs/explanation/inference.md</code>) explains the figures. Hours that end after the change have them; see{" "}
+        <a href={linkTo(route, "health")}>Data health</a>.
+      </p>
+    </div>
+  );
+}
