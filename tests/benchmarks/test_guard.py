@@ -54,7 +54,7 @@ def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -
     assert by_units <= 0.02
 
 
-def test_tokens_of_models_cost_one_query_and_few_instructions() -> None:
+def test_tokens_of_models_cost_another_query_and_few_instructions() -> None:
     """Every tenth pod serves a model."""
     with cluster(PODS, units=UNITS, servers=PODS // 10) as (url, hour):
         queries, queries_without = (len(recorded_queries(url, hour, inference=enabled)) for enabled in (True, False))
