@@ -101,6 +101,12 @@ def test_hour_is_attributed_exactly(scraped: tuple[Scenario, str], tmp_path: Pat
     fleet_truth.assert_identity(scenario, 0, hour)
 
 
+def test_every_metric_of_claims_and_fractions_is_kept(scraped: tuple[Scenario, str]) -> None:
+    scenario, url = scraped
+    names = {single.metric for source in (claim_collector, hami) for single in source.series(scenario)} - {"up"}
+    assert not {name for name in names if not query_instant(url, f"count_over_time({name}[12h])")}
+
+
 def test_doctor_lists_the_jobs_of_all_sources(scraped: tuple[Scenario, str]) -> None:
     scenario, url = scraped
     settings = parse_settings(fleet_truth.settings([scenario], url, BASE))
