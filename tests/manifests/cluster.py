@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -94,12 +94,14 @@ class Pod:
     ports: Sequence[tuple[str, int]]
     phase: str = "Running"
     namespace: str = "somewhere"
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def targets(self) -> Iterator[Any]:
         """Yield a target for every declared container port, as Prometheus' role `pod` does."""
         pod_labels = {
-            f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": label_value
-            for key, label_value in self.labels.items()
+            f"__meta_kubernetes_pod_{kind}_{re.sub('[^a-zA-Z0-9_]', '_', key)}": text
+            for kind, texts in (("label", self.labels), ("annotation", self.annotations))
+            for key, text in texts.items()
         }
         for port, number in self.ports:
             yield {
