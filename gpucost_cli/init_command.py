@@ -364,11 +364,11 @@ class GpuMetrics:
             f"Prometheus at {self.cluster.prometheus.url} has no GPU metrics of the last {WINDOW.days} days{selector}: "
             "no pod requested GPUs, no node has any, and no exporter measured any. Nothing was written. "
             f"{page_path('docs/how-to/existing-cluster.md')} says how to install and scrape kube-state-metrics and "
-            f"dcgm-exporter. Begin with settings.yaml, of this line: {self._one_line_settings()}; then gpucost doctor "
+            f"dcgm-exporter. Begin with settings.yaml, of this line: {self._minimal_settings()}; then gpucost doctor "
             "--settings settings.yaml prints the commands"
         )
 
-    def _one_line_settings(self) -> str:
+    def _minimal_settings(self) -> str:
         cluster = self.cluster.model_dump(mode="json", exclude_defaults=True)
         return f"clusters: [{json.dumps(cluster, ensure_ascii=False)}]"
 

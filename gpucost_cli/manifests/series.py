@@ -126,7 +126,7 @@ def inference_pattern(metrics: Iterable[str]) -> str:
     """Return the regular expression over `__name__;le` that keeps the counters of inference servers.
 
     Some are sums of histograms. The OpenTelemetry collector drops a histogram without its count, and in older versions
-    without the bucket +Inf (receiver/prometheusreceiver/internal/metricfamily.go, `toDistributionPoint`).
+    without the bucket +Inf (receiver/prometheusreceiver/internal/metricfamily.go, toDistributionPoint).
     """
     names = [*metrics]
     histograms = [re.escape(name.removesuffix("_sum")) for name in names if name.endswith("_sum")]

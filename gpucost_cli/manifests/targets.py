@@ -40,7 +40,7 @@ def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: 
     """Return the PodMonitors of kube-prometheus-stack that scrape the same pods as a scrape configuration.
 
     kube-state-metrics is left out, because the stack has it. So are the labels that name the cluster, because the stack
-    adds them as external labels, and exporters' rules that drop metrics, because dashboards may query them in the stack.
+    adds them as external labels, and the rules of exporters that drop metrics, because dashboards may query them there.
     """
     return [
         _pod_monitor(scrape_config, interval_seconds)

@@ -173,13 +173,15 @@ def test_sections_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, secti
         CLUSTER.replace("127.0.0.1:9", "gateway/select/0/prometheus/"),
     ],
 )
-def test_sections_that_do_what_they_say_have_no_notes(tmp_path: Path, text: str) -> None:
+def test_sections_with_an_effect_have_no_notes(tmp_path: Path, text: str) -> None:
     status, out, _ = check(tmp_path, text)
     assert (status, out.splitlines()[1:]) == (0, [])
 
 
 def test_unknown_receiver_names_the_line_of_its_rule(tmp_path: Path) -> None:
-    text = CLUSTER + """
+    text = (
+        CLUSTER
+        + """
 alerts:
   receivers: [{type: slack, secret: gpucost/a}]
   rules:
@@ -189,6 +191,7 @@ alerts:
     waste_usd_per_hour: 2
     receivers: [email]
 """
+    )
     status, _, faults = check(tmp_path, text)
     assert status == 2
     assert faults[0] == (
@@ -214,7 +217,7 @@ def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
          ". Prices set by hand are rates (pricing.rates), or, for some time, those of gpucost prices set"),
     ],
 )  # fmt: skip
-def test_faults_say_what_to_write_instead(tmp_path: Path, section: str, says: str) -> None:
+def test_faults_name_the_right_key(tmp_path: Path, section: str, says: str) -> None:
     _, _, faults = check(tmp_path, CLUSTER + section + "\n")
     assert any(says in fault for fault in faults), faults
 

@@ -26,8 +26,8 @@ from tests.manifests.cluster import (
 from tests.manifests.rendered import ACCOUNT, COLLECTORS, configuration, settings_text
 from tests.manifests.test_targets import unknown_fields
 
-OWN_SERVER = "{name: own, prompt_tokens: my_prompt_total, generated_tokens: my_generated_total}"
-INFERENCE = f"inference: {{enabled: true, servers: [{OWN_SERVER}]}}\n"
+ADDED_SERVER = "{name: added, prompt_tokens: my_prompt_total, generated_tokens: my_generated_total}"
+INFERENCE = f"inference: {{enabled: true, servers: [{ADDED_SERVER}]}}\n"
 STACK = "kube-prometheus-stack"
 VLLM = (
     b'vllm:prompt_tokens_total{model_name="chat",namespace="victim",pod="other"} 7\n'
@@ -94,8 +94,8 @@ def test_counters_have_the_namespace_and_pod_of_the_scraped_server(target: str) 
             job = '{job="inference-servers"}'
             wait_until(lambda: query_instant(url, f"count(up{job} == 1) == {servers}"), "the servers to be scraped")
             kept = {
-                (labels["namespace"], labels["pod"], labels["__name__"], labels.get("le", ""), value)
-                for labels, value in query_instant(url, '{job="inference-servers",__name__=~"(vllm|tgi|my|kube).*"}')
+                (labels["namespace"], labels["pod"], labels["__name__"], labels.get("le", ""), sample)
+                for labels, sample in query_instant(url, '{job="inference-servers",__name__=~"(vllm|tgi|my|kube).*"}')
             }
             assert len(query_instant(url, f"up{job}")) == servers
     assert kept == {
