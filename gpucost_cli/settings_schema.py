@@ -96,7 +96,7 @@ class _SettingsSchema(GenerateJsonSchema):
             return int(dft) if dft == int(dft) else float(dft)
         return super().encode_default(dft)
 
-    def decimal_schema(self, schema: DecimalSchema) -> JsonSchemaValue:
+    def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
         number = super().decimal_schema(schema)["anyOf"][0]
         return {"anyOf": [number, {**_DECIMAL}]}
 

@@ -9,8 +9,7 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DecimalSchema
 
 from authoring.reference.settings import example_texts, sections, settings_page, unit
@@ -207,9 +206,11 @@ def test_command_prints_the_schema_of_the_installed_version() -> None:
 
 
 def test_schema_does_not_depend_on_the_version_of_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    def decimal_schema_of_2_14(self: GenerateJsonSchema, schema: DecimalSchema) -> JsonSchemaValue:
-        bounds = {key: float(schema[key]) for key in ("le", "ge", "lt", "gt") if schema.get(key) is not None}
-        return {"anyOf": [self.float_schema(core_schema.float_schema(**bounds)), {"type": "string"}]}
+    original = GenerateJsonSchema.decimal_schema
+
+    def decimal_schema_of_2_14(self: GenerateJsonSchema, schema: DecimalSchema) -> dict[str, Any]:
+        number, _ = original(self, schema)["anyOf"]
+        return {"anyOf": [number, {"type": "string"}]}
 
     printed = settings_schema_text()
     monkeypatch.setattr(GenerateJsonSchema, "decimal_schema", decimal_schema_of_2_14)

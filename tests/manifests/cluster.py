@@ -132,9 +132,9 @@ def running_cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]
     """
     with ExitStack() as running:
         telemetry = running.enter_context(running_server(lambda _: b"telemetry 1\n"))
-        key, value, _ = LABELS["kube-state-metrics"]
+        key, name, _ = LABELS["kube-state-metrics"]
         pods = [
-            Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded", "kube-system"),
+            Pod("gone", "system-1", {key: name}, [("http", telemetry)], "Succeeded", "kube-system"),
             *(
                 Pod(f"forged-{exporter}", "general-1", {label: name}, [(port, telemetry)], namespace="tenant")
                 for exporter, (label, name, port) in LABELS.items()
@@ -142,11 +142,11 @@ def running_cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]
             Pod("web", "general-1", {"app": "web"}, [("metrics", telemetry)]),
         ]
         for number, (exporter, node, answer) in enumerate(exporters):
-            key, value, port = LABELS[exporter]
+            key, name, port = LABELS[exporter]
             exporter_port = running.enter_context(running_server(answer))
             telemetry_ports = [("metrics", telemetry)] if exporter == "kube-state-metrics" else []  # its telemetry port
             ports = [(port, exporter_port), *telemetry_ports]
-            pods.append(Pod(f"{exporter}-{number}", node, {key: value}, ports, namespace=NAMESPACES[exporter]))
+            pods.append(Pod(f"{exporter}-{number}", node, {key: name}, ports, namespace=NAMESPACES[exporter]))
         body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
         discovery_port = running.enter_context(running_server(lambda _: body, "application/json"))
         yield f"http://127.0.0.1:{discovery_port}"
