@@ -18,6 +18,7 @@ from gpucost_cli.options import (
     settings_store,
     stack_option,
 )
+from gpucost_devstack.demo_records import is_demo
 
 if TYPE_CHECKING:
     from gpucost.features.alerting.model import Notification, Subject
@@ -147,7 +148,8 @@ def test_receiver(stack: str, receiver: str) -> None:
     key = receivers[receiver].key
     notification = _test_notification(settings.clusters[0].name)
     deployment.find_deployment(stack).container().notifiers(settings)[key].send([notification])
-    click.echo(f"sent to {receiver} ({key})")
+    simulated = "; the demo's stand-in received it, and nothing left this machine" if is_demo(stack) else ""
+    click.echo(f"sent to {receiver} ({key}){simulated}")
 
 
 @alerts.command()

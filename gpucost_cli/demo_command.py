@@ -53,6 +53,7 @@ def demo(
 
     The last three days are there when it prints its summary. The history follows while the API answers. It is kept in
     the user's cache ($XDG_CACHE_HOME/gpucost/demo, or ~/.cache/gpucost/demo), and a start within three days reuses it.
+    Ctrl-C and SIGTERM keep what is there after the summary; before it, only the days that are simulated completely.
     You can delete that folder while no demo runs.
 
     \b

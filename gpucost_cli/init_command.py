@@ -1,5 +1,6 @@
 """`gpucost init`: asks what a deployment needs, and writes its settings and the parameters of its stack."""
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import click
 from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost_cli.aws_session import aws_credentials, aws_session, choose_region, profile_option
+from gpucost_cli.documentation import page_path
 from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_cli.questions import (
     SettingOption,
@@ -360,9 +362,15 @@ class GpuMetrics:
         selector = f" with the selector {self.cluster.selector}" if self.cluster.selector else ""
         raise GpuCostError(
             f"Prometheus at {self.cluster.prometheus.url} has no GPU metrics of the last {WINDOW.days} days{selector}: "
-            "no pod requested GPUs, no node has any, and no exporter measured any. Nothing was written. Install "
-            "kube-state-metrics and dcgm-exporter, or check an existing settings file with: gpucost doctor"
+            "no pod requested GPUs, no node has any, and no exporter measured any. Nothing was written. "
+            f"{page_path('docs/how-to/existing-cluster.md')} says how to install and scrape kube-state-metrics and "
+            f"dcgm-exporter. Begin with settings.yaml, of this line: {self._minimal_settings()}; then gpucost doctor "
+            "--settings settings.yaml prints the commands"
         )
+
+    def _minimal_settings(self) -> str:
+        cluster = self.cluster.model_dump(mode="json", exclude_defaults=True)
+        return f"clusters: [{json.dumps(cluster, ensure_ascii=False)}]"
 
     def _required_selector(self) -> dict[str, str]:
         """Return the label that selects the cluster, if the metrics have several values of a cluster label."""

@@ -65,7 +65,10 @@ def check(path: Path) -> None:
     except SettingsError as error:
         _print_faults(error.faults)
         if isinstance(error.__cause__, ValidationError):
-            click.echo("note: receivers, time zones and placeholders are checked after that; check again", err=True)
+            in_alerts = [fault for fault in error.faults if fault.startswith("settings: alerts")]
+            are_receivers_checked = all("unknown receiver" in fault for fault in in_alerts)
+            unchecked = "time zones" if are_receivers_checked else "receivers, time zones"
+            click.echo(f"note: {unchecked} and placeholders are checked after that; check again", err=True)
         sys.exit(2)
     if faults := [*settings.new_document_faults(), *placeholder_faults(settings, "settings")]:
         _print_faults(faults)

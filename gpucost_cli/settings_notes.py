@@ -5,42 +5,74 @@ from collections.abc import Iterable, Iterator
 from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from gpucost.settings_document import SettingsDocument
 
 _PERCENT_KEYS = ("waste_percent", "utilization_percent", "percent")
+_AMP_HOST = re.compile(r"aps-workspaces\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+_PAGE_OR_ENDPOINT = re.compile(
+    r"/(graph|query|targets|classic/\w+|api/v1/(labels?|series|targets|rules|alerts|metadata|read|status)(/.*)?)/?$"
+)
+"""Pages and endpoints of Prometheus' API that people copy. Those of queries are refused."""
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def notes_on(settings: "SettingsDocument") -> list[str]:
     """A sentence for each entry of valid settings that probably does not do what its author meant."""
     return [
+        *_prometheus_addresses(settings),
         *_unknown_business_units(settings),
         *_units_without_pods(settings),
         *_patterns_of_labels(settings),
         *_unknown_clusters(settings),
         *_unknown_capacity_types(settings),
         *_small_percents(settings),
+        *_prices_by_hand_only(settings),
+        *_disabled_inference(settings),
         *_receivers(settings),
     ]
 
 
+def _prometheus_addresses(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on addresses of AMP without signed queries, and on those of a page or of an endpoint of Prometheus."""
+    for index, cluster in enumerate(settings.clusters):
+        prometheus, key = cluster.prometheus, f"clusters[{index}].prometheus"
+        address = urlsplit(prometheus.url)
+        region = _AMP_HOST.fullmatch(address.hostname or "")
+        if region and prometheus.auth != "sigv4":
+            yield (
+                f"{key}: Amazon Managed Service for Prometheus answers only signed queries. Set auth: sigv4 and "
+                f"region: {region[1]}"
+            )
+        if _PAGE_OR_ENDPOINT.search(address.path) or address.query or address.fragment:
+            base = _PAGE_OR_ENDPOINT.sub("", address._replace(query="", fragment="").geturl())
+            yield f"{key}.url: queries append /api/v1/query to {prometheus.url}. Write the base URL, probably {base}"
+
+
 def _unknown_business_units(settings: "SettingsDocument") -> Iterator[str]:
     """Notes on names of units in grants and in alert rules that no unit of the settings has."""
-    granted = [role.removeprefix("bu:") for grant in settings.access or () for role in grant.roles if role[:3] == "bu:"]
-    in_rules = [
-        pattern
-        for _, rule in _rules(settings)
-        for pattern in (
-            *rule.scope.business_units,
-            *(override.business_unit for override in _overrides(rule) if override.business_unit is not None),
-        )
+    named = [
+        (f"access[{index}].roles", role.removeprefix("bu:"))
+        for index, grant in enumerate(settings.access or ())
+        for role in grant.roles
+        if role[:3] == "bu:"
     ]
+    for key, rule in _rules(settings):
+        named += [(f"{key}.scope.business_units", pattern) for pattern in rule.scope.business_units]
+        named += [
+            (f"{key}.overrides[{index}].business_unit", override.business_unit)
+            for index, override in enumerate(_overrides(rule))
+            if override.business_unit is not None
+        ]
     names = [unit.name for unit in settings.business_units]
-    for name in dict.fromkeys([*granted, *in_rules]):
+    for key, name in named:
         if not _matches_any(name, names):
-            yield f"{name!r} is no business unit of these settings. It has an effect only if a namespace has this name"
+            yield (
+                f"{key}: {name!r} is no business unit of these settings. It has an effect only if a namespace has this "
+                "name"
+            )
 
 
 def _units_without_pods(settings: "SettingsDocument") -> Iterator[str]:
@@ -110,6 +142,20 @@ def _small_percents(settings: "SettingsDocument") -> Iterator[str]:
             if percent is not None and 0 < percent < 1:
                 hundredfold = f"{(percent * 100).normalize():f}"
                 yield f"{key}.{name}: {percent} means {percent}%. If {hundredfold}% is meant, write {hundredfold}"
+
+
+def _prices_by_hand_only(settings: "SettingsDocument") -> Iterator[str]:
+    if settings.pricing.ordered_sources == ("override",):
+        yield (
+            "pricing: the only source is override, the prices of gpucost prices set. Nodes without one have no cost; "
+            "leave out the source for AWS's prices"
+        )
+
+
+def _disabled_inference(settings: "SettingsDocument") -> Iterator[str]:
+    keys = settings.inference.model_fields_set
+    if keys and "enabled" not in keys:
+        yield f"inference: {', '.join(sorted(keys))} has no effect without enabled: true"
 
 
 def _receivers(settings: "SettingsDocument") -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import ModelSchema
+from pydantic_core.core_schema import DecimalSchema, ModelSchema
 
 from gpucost.settings.section import Section
 from gpucost.settings_document import SettingsDocument
@@ -73,6 +73,14 @@ def _docstrings_of_fields(model: type[Section]) -> dict[str, str]:
     return docstrings
 
 
+_DECIMAL = {
+    "type": "string",
+    "pattern": r"^[+-]?(\d+\.?\d*|\.\d+)$",
+    "patternErrorMessage": "must be a number, such as 4.5",
+}
+"""A number in quotes. Stated here, because pydantic from 2.14 on gives such text no pattern."""
+
+
 class _SettingsSchema(GenerateJsonSchema):
     """Adds what pydantic does not know: descriptions, former names and examples; removes what editors do not need."""
 
@@ -87,6 +95,10 @@ class _SettingsSchema(GenerateJsonSchema):
         if isinstance(dft, Decimal):
             return int(dft) if dft == int(dft) else float(dft)
         return super().encode_default(dft)
+
+    def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
+        number = super().decimal_schema(schema)["anyOf"][0]
+        return {"anyOf": [number, {**_DECIMAL}]}
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         json_schema = super().model_schema(schema)

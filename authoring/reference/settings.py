@@ -55,6 +55,13 @@ _UNITS = (
 )
 """Units of keys, by patterns of their names. The keys of the section `retention` are days."""
 
+_GUIDES = {
+    "pricing": "[pricing.md](../how-to/pricing.md) says which source to choose.",
+    "inference": "[inference.md](../explanation/inference.md) says how servers are scraped, and what the figures mean.",
+    "alerts": "[alerts.md](../how-to/alerts.md) has rules to copy.",
+}
+"""Pages to read with a section, by its path."""
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -79,10 +86,12 @@ def settings_page() -> str:
             for key, details in section.schema["properties"].items()
             if key not in section.hidden_keys
         ]
+        guide = _GUIDES.get(section.path, "")
         described = table(("Key", "Type and allowed values", "Unit", "Default", "Meaning"), keys)
         shared = "Entries also have the keys of all entries, above." if section.hidden_keys else ""
         example = _example(section)
-        parts += [heading, " ".join((section.schema.get("description", ""), shared)), described, example]
+        text = " ".join(filter(None, (section.schema.get("description", ""), shared, guide)))
+        parts += [heading, text, described, example]
     return page("Settings", "the settings' models", *parts)
 
 

@@ -87,6 +87,8 @@ class CollectionParameters(Section):
     """AMP's managed scraper accepts 30 or more. Above 120, short-lived pods are missed."""
     dashboards: bool = True
     """Whether to keep the series that only dashboards and alerting rules query."""
+    inference_namespaces: tuple[DnsLabel, ...] = ()
+    """Namespaces of inference servers, if the settings enable `inference`. By default all."""
     shared_mig_profiles: tuple[MigProfile, ...] = ()
     """MIG profiles (`1g.5gb`) whose slices are time-sliced under the strategy `mixed`."""
 

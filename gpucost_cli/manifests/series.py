@@ -122,6 +122,21 @@ def karpenter_pattern() -> str:
     return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE_NODES, karpenter_disruption.ALLOWED_DISRUPTIONS}))
 
 
+def inference_pattern(metrics: Iterable[str]) -> str:
+    """Return the regular expression over `__name__;le` that keeps the counters and latencies of inference servers.
+
+    Some counters are sums of histograms. The OpenTelemetry collector drops a histogram without its count, and in older versions
+    without the bucket +Inf (receiver/prometheusreceiver/internal/metricfamily.go, toDistributionPoint).
+    """
+    names = [*metrics]
+    histograms = [re.escape(name.removesuffix("_sum")) for name in names if name.endswith("_sum")]
+    of_histograms = [f"({'|'.join(histograms)})_(count;|bucket;\\+Inf)"] if histograms else []
+    buckets = [name for name in names if name.endswith("_bucket")]
+    of_latencies = [f"({_alternation(buckets)});.*"] if buckets else []
+    counters = _alternation(name for name in names if name not in buckets)
+    return "|".join([f"({counters});", *of_histograms, *of_latencies])
+
+
 def remote_write_pattern(patterns: Mapping[str, str], inference_metrics: Iterable[str] = ()) -> str:
     """Return the regular expression over `job;__name__;resource;phase;node` that keeps the series of several jobs.
 

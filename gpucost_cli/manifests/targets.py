@@ -40,7 +40,7 @@ def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: 
     """Return the PodMonitors of kube-prometheus-stack that scrape the same pods as a scrape configuration.
 
     kube-state-metrics is left out, because the stack has it. So are the labels that name the cluster, because the stack
-    adds them as external labels, and the rules that drop metrics, because dashboards may query them in the stack.
+    adds them as external labels, and the rules of exporters that drop metrics, because dashboards may query them there.
     """
     return [
         _pod_monitor(scrape_config, interval_seconds)
@@ -51,25 +51,26 @@ def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: 
 
 def _pod_monitor(scrape_config: Mapping[str, Any], interval_seconds: int) -> dict[str, Any]:
     rules = [rule for rule in scrape_config["relabel_configs"] if "replacement" not in rule]
-    namespaces = next(
-        rule["regex"].split("|") for rule in rules if rule.get("source_labels") == ["__meta_kubernetes_namespace"]
-    )
+    namespaces = next((rule["regex"].split("|") for rule in rules if _selects_namespaces(rule)), None)
+    endpoint: dict[str, Any] = {"interval": f"{interval_seconds}s", "honorLabels": scrape_config["honor_labels"]}
+    relabelings = [
+        *(_operator_rule(rule) for rule in rules),
+        {"targetLabel": "job", "replacement": scrape_config["job_name"]},
+    ]
+    if scrape_config["honor_labels"]:  # labels with these names are those of the workload
+        relabelings.append({"regex": "namespace|pod|container", "action": "labeldrop"})
+    else:  # pods of any kind, which the stack scraped for its dashboards already if they need it
+        endpoint["metricRelabelings"] = [_operator_rule(rule) for rule in scrape_config["metric_relabel_configs"]]
     return {
         "name": f"gpucost-{scrape_config['job_name']}",
-        "namespaceSelector": {"matchNames": namespaces},
+        "namespaceSelector": {"matchNames": namespaces} if namespaces else {"any": True},
         "selector": {},
-        "podMetricsEndpoints": [
-            {
-                "interval": f"{interval_seconds}s",
-                "honorLabels": scrape_config["honor_labels"],
-                "relabelings": [
-                    *(_operator_rule(rule) for rule in rules),
-                    {"targetLabel": "job", "replacement": scrape_config["job_name"]},
-                    {"regex": "namespace|pod|container", "action": "labeldrop"},
-                ],
-            }
-        ],
+        "podMetricsEndpoints": [{**endpoint, "relabelings": relabelings}],
     }
+
+
+def _selects_namespaces(rule: Mapping[str, Any]) -> bool:
+    return rule.get("source_labels") == ["__meta_kubernetes_namespace"] and rule.get("action") == "keep"
 
 
 def _operator_rule(rule: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def existing_cluster_values(
             f"cluster {cluster.name}: relabeling cannot write a selector with a dollar sign. Choose another label value"
         )
     required = required_labels(settings)
+    inference_metrics = _inference_metrics(settings)
     dashboards = parameters.collection.dashboards
     patterns = {
         series.KUBE_STATE_METRICS: series.kube_state_metrics_pattern(required, dashboards=dashboards),
@@ -117,10 +118,8 @@ def existing_cluster_values(
             "gpus": patterns["dcgm-exporter"],
             "by_job": patterns,
             "karpenter": series.karpenter_pattern(),
-            "remote_write": series.remote_write_pattern(
-                patterns,
-                _inference_metrics(settings),
-            ),
+            "inference_servers": series.inference_pattern(inference_metrics),
+            "remote_write": series.remote_write_pattern(patterns, inference_metrics),
             "families": series.kube_state_metrics_families(required, dashboards=dashboards),
             "counters": series.dcgm_counters(settings.utilization.signal),
         },
@@ -128,6 +127,7 @@ def existing_cluster_values(
             "labels": allow_lists(required, [*all_node_labels(), GPU_CLIQUE_LABEL]),
             "objects": _watched_object_kinds(required, dashboards=dashboards),
         },
+        "inference": settings.inference.model_dump(include={"enabled", "namespace_label", "pod_label"}),
         "kube_prometheus_stack": parameters.kube_prometheus_stack.model_dump(),
         "system_nodes": dict(parameters.system_nodes),
         "versions": yaml.safe_load(VERSIONS.read_text(encoding="utf-8")),

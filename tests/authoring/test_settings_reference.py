@@ -9,6 +9,8 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DecimalSchema
 
 from authoring.reference.settings import example_texts, sections, settings_page, unit
 from gpucost.core.errors import SettingsError
@@ -201,6 +203,33 @@ def test_command_prints_the_schema_of_the_installed_version() -> None:
     assert printed.exit_code == 0
     assert printed.output == settings_schema_text()
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_schema_does_not_depend_on_the_version_of_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = GenerateJsonSchema.decimal_schema
+
+    def decimal_schema_of_2_14(self: GenerateJsonSchema, schema: DecimalSchema) -> dict[str, Any]:
+        number, _ = original(self, schema)["anyOf"]
+        return {"anyOf": [number, {"type": "string"}]}
+
+    printed = settings_schema_text()
+    monkeypatch.setattr(GenerateJsonSchema, "decimal_schema", decimal_schema_of_2_14)
+    assert settings_schema_text() == printed
+
+
+@pytest.mark.parametrize("price", ['"abc"', '"4,5"', '"."', '""'])
+def test_schema_refuses_text_that_is_no_number(price: str) -> None:
+    document = MINIMAL.replace("gpu_hourly_usd: 1", f"gpu_hourly_usd: {price}")
+    assert errors_of_schema(document)
+    with pytest.raises(SettingsError):
+        parse_settings(document)
+
+
+@pytest.mark.parametrize("price", ['"4.5"', '"4."', '".5"', '"+4"'])
+def test_schema_accepts_numbers_in_quotes(price: str) -> None:
+    document = MINIMAL.replace("gpu_hourly_usd: 1", f"gpu_hourly_usd: {price}")
+    assert errors_of_schema(document) == []
+    parse_settings(document)
 
 
 def test_schema_has_no_reference_to_a_missing_definition() -> None:

@@ -44,6 +44,12 @@ MANIFEST_FAULTS = tuple(
             '".*"',
         ),
         (
+            "inference servers name their own pods",
+            RULES,
+            "honor_labels: false\n",
+            "honor_labels: true\n",
+        ),
+        (
             "two exporters run on nodes that share GPUs",
             "gpucost_cli/manifests/gpu_exporters.py",
             '*({**label, "operator": "NotIn"} for label in shared)',

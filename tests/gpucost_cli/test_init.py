@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
@@ -281,8 +282,12 @@ def test_prometheus_that_does_not_answer_is_named(tmp_path: Path, refused_url: s
 def test_prometheus_without_gpu_metrics_is_refused(tmp_path: Path) -> None:
     with running_prometheus() as url:
         result = init(tmp_path, *ANSWERS, "--prometheus-url", url, "--yes")
-    assert (result.returncode, files(tmp_path)) == (1, [])
-    assert_sentence(result.stderr, url, "no GPU metrics", "gpucost doctor")
+        assert (result.returncode, files(tmp_path)) == (1, [])
+        assert_sentence(result.stderr, url, "no GPU metrics", "docs/how-to/existing-cluster.md", "gpucost doctor")
+        (settings,) = re.findall(r"of this line: (clusters: .*); then gpucost doctor", result.stderr)
+        (tmp_path / "settings.yaml").write_text(settings)
+        done = gpucost("doctor", "--settings", str(tmp_path / "settings.yaml"))
+    assert "gpucost manifests render" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.system.test_cli import in_this_process
 
 CLUSTER = 'clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9"}}]\n'
@@ -19,7 +21,7 @@ def test_every_fault_is_listed(tmp_path: Path) -> None:
     status, out, faults = check(tmp_path, text)
     assert (status, out) == (2, "")
     assert len(faults) == 4
-    assert faults.pop().startswith("note: receivers, time zones and placeholders are checked after that")
+    assert faults.pop().startswith("note: time zones and placeholders are checked after that")
     for part in ("unknown key 'busines_units'", "pricing.split", "cost_labels"):
         assert [fault.startswith(f"gpucost: settings: {part}") for fault in faults].count(True) == 1, part
 
@@ -56,7 +58,10 @@ alerts:
     status, out, faults = check(tmp_path, text)
     assert (status, faults) == (0, [])
     notes = [line for line in out.splitlines() if "is no business unit" in line]
-    assert [note.split("'")[1] for note in notes] == ["reserch", "asistant"]
+    assert [(note.split(": ")[1], note.split("'")[1]) for note in notes] == [
+        ("access[0].roles", "reserch"),
+        ("alerts.rules[0].overrides[1].business_unit", "asistant"),
+    ]
 
 
 def test_placeholder_is_refused(tmp_path: Path) -> None:
@@ -110,7 +115,7 @@ def test_ineffective_entries_are_noted(tmp_path: Path) -> None:
     assert (status, faults) == (0, [])
     notes = [line.removeprefix("note: ") for line in out.splitlines()[1:]]
     assert [note.partition(" ")[0] for note in notes] == [
-        "'audio'",
+        "alerts.rules[0].scope.business_units:",
         "business_units[0]",
         "business_units[1].pod_labels.team:",
         "pricing.rates[0].cluster:",
@@ -122,6 +127,99 @@ def test_ineffective_entries_are_noted(tmp_path: Path) -> None:
     ]
     assert notes[1].endswith("so these own none: vision. Move everyone to the end")
     assert notes[7].endswith("0.05 means 0.05%. If 5% is meant, write 5")
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "note"),
+    [
+        ("{url: 'https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1a2b'}",
+         "answers only signed queries. Set auth: sigv4 and region: eu-central-1"),
+        ("{url: 'http://prometheus:9090/graph'}", "Write the base URL, probably http://prometheus:9090"),
+        ("{url: 'http://prometheus:9090/graph?g0.expr=up'}", "Write the base URL, probably http://prometheus:9090"),
+        ("{url: 'http://mimir/prometheus/api/v1/labels'}", "Write the base URL, probably http://mimir/prometheus"),
+        ("{url: 'http://mimir/api/v1/label/job/values'}", "Write the base URL, probably http://mimir"),
+    ],
+)  # fmt: skip
+def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, prometheus: str, note: str) -> None:
+    status, out, faults = check(tmp_path, f"clusters: [{{name: demo, prometheus: {prometheus}}}]\n")
+    assert (status, faults) == (0, [])
+    (line,) = out.splitlines()[1:]
+    assert line.startswith("note: clusters[0].prometheus")
+    assert line.endswith(note)
+
+
+@pytest.mark.parametrize(
+    ("section", "note"),
+    [
+        ("pricing: {source: override}", "pricing: the only source is override, the prices of gpucost prices set."),
+        ("pricing: {sources: [override]}", "pricing: the only source is override, the prices of gpucost prices set."),
+        ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
+    ],
+)
+def test_sections_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, section: str, note: str) -> None:
+    _, out, _ = check(tmp_path, CLUSTER + section + "\n")
+    (line,) = out.splitlines()[1:]
+    assert line.startswith(f"note: {note}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLUSTER + "inference: {enabled: false, weights: {generated: 4}}\n",
+        CLUSTER + "inference: {enabled: true}\n",
+        CLUSTER + "pricing: {sources: [override, on-demand]}\n",
+        CLUSTER.replace("127.0.0.1:9", "mimir.internal/prometheus"),
+        CLUSTER.replace("127.0.0.1:9", "kubernetes/api/v1/namespaces/m/services/prometheus:9090/proxy"),
+        CLUSTER.replace("127.0.0.1:9", "gateway/select/0/prometheus/"),
+    ],
+)
+def test_sections_with_an_effect_have_no_notes(tmp_path: Path, text: str) -> None:
+    status, out, _ = check(tmp_path, text)
+    assert (status, out.splitlines()[1:]) == (0, [])
+
+
+def test_unknown_receiver_names_the_line_of_its_rule(tmp_path: Path) -> None:
+    text = (
+        CLUSTER
+        + """
+alerts:
+  receivers: [{type: slack, secret: gpucost/a}]
+  rules:
+  - {rule: data}
+  - rule: waste
+    waste_percent: 30
+    waste_usd_per_hour: 2
+    receivers: [email]
+"""
+    )
+    status, _, faults = check(tmp_path, text)
+    assert status == 2
+    assert faults[0] == (
+        "gpucost: settings: alerts.rules[1].receivers: unknown receiver 'email'; allowed: slack (line 10)"
+    )
+    assert faults[1:] == ["note: time zones and placeholders are checked after that; check again"]
+
+
+def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
+    _, _, faults = check(tmp_path, CLUSTER + "alerts: {repeat_hours: -1, rules: [{rule: data, receivers: [email]}]}\n")
+    assert faults[1:] == ["note: receivers, time zones and placeholders are checked after that; check again"]
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("pricing: {source: rates, rates: [{gpu_hourly_usd: 4,5}]}",
+         "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write decimal numbers with a point, "
+         "such as 4.5"),
+        ("budget: {monthly_usd: 1000}",
+         ". Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"),
+        ("pricing: {override: [{gpu_hourly_usd: 4}]}",
+         ". Prices set by hand are rates (pricing.rates), or, for some time, those of gpucost prices set"),
+    ],
+)  # fmt: skip
+def test_faults_name_the_right_key(tmp_path: Path, section: str, says: str) -> None:
+    _, _, faults = check(tmp_path, CLUSTER + section + "\n")
+    assert any(says in fault for fault in faults), faults
 
 
 def test_rules_without_receivers_are_noted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -94,12 +94,14 @@ class Pod:
     ports: Sequence[tuple[str, int]]
     phase: str = "Running"
     namespace: str = "somewhere"
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def targets(self) -> Iterator[Any]:
         """Yield a target for every declared container port, as Prometheus' role `pod` does."""
         pod_labels = {
-            f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": label_value
-            for key, label_value in self.labels.items()
+            f"__meta_kubernetes_pod_{kind}_{re.sub('[^a-zA-Z0-9_]', '_', key)}": text
+            for kind, texts in (("label", self.labels), ("annotation", self.annotations))
+            for key, text in texts.items()
         }
         for port, number in self.ports:
             yield {
@@ -130,9 +132,9 @@ def running_cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]
     """
     with ExitStack() as running:
         telemetry = running.enter_context(running_server(lambda _: b"telemetry 1\n"))
-        key, value, _ = LABELS["kube-state-metrics"]
+        key, name, _ = LABELS["kube-state-metrics"]
         pods = [
-            Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded", "kube-system"),
+            Pod("gone", "system-1", {key: name}, [("http", telemetry)], "Succeeded", "kube-system"),
             *(
                 Pod(f"forged-{exporter}", "general-1", {label: name}, [(port, telemetry)], namespace="tenant")
                 for exporter, (label, name, port) in LABELS.items()
@@ -140,11 +142,11 @@ def running_cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]
             Pod("web", "general-1", {"app": "web"}, [("metrics", telemetry)]),
         ]
         for number, (exporter, node, answer) in enumerate(exporters):
-            key, value, port = LABELS[exporter]
+            key, name, port = LABELS[exporter]
             exporter_port = running.enter_context(running_server(answer))
             telemetry_ports = [("metrics", telemetry)] if exporter == "kube-state-metrics" else []  # its telemetry port
             ports = [(port, exporter_port), *telemetry_ports]
-            pods.append(Pod(f"{exporter}-{number}", node, {key: value}, ports, namespace=NAMESPACES[exporter]))
+            pods.append(Pod(f"{exporter}-{number}", node, {key: name}, ports, namespace=NAMESPACES[exporter]))
         body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
         discovery_port = running.enter_context(running_server(lambda _: body, "application/json"))
         yield f"http://127.0.0.1:{discovery_port}"

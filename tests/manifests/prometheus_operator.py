@@ -74,16 +74,18 @@ def _service_monitor(values: Mapping[str, Any]) -> dict[str, Any]:
 def _pod_monitor(values: Mapping[str, Any]) -> dict[str, Any]:
     (endpoint,) = values["podMetricsEndpoints"]
     assert values["selector"] == {}
+    namespaces = values["namespaceSelector"]
     return {
         "job_name": f"podMonitor/monitoring/{values['name']}/0",
         "honor_labels": endpoint["honorLabels"],
         "relabel_configs": [
             _RUNNING,
-            _keep(["__meta_kubernetes_namespace"], "|".join(values["namespaceSelector"]["matchNames"])),
+            _keep(["__meta_kubernetes_namespace"], ".*" if "any" in namespaces else "|".join(namespaces["matchNames"])),
             *_target_labels(),
             {"target_label": "job", "replacement": f"monitoring/{values['name']}"},
             *(_snake_case(rule) for rule in endpoint["relabelings"]),
         ],
+        "metric_relabel_configs": [_snake_case(rule) for rule in endpoint.get("metricRelabelings", ())],
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 from gpucost.core.metering.energy import ENERGY_COUNTER
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
+from gpucost_devstack.template import REPOSITORY
 from tests.prometheus_clients import SentQuery, recording_client
 from tests.system.doctor_cluster import KSM, Recent, bare, healthy, pod
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
@@ -45,9 +46,16 @@ def test_empty_prometheus_makes_attribution_impossible(examined: Examine) -> Non
     assert "it is unknown which pods hold GPUs" in (faults(report)["kube-state-metrics"].finding or "")
     change = faults(report)["kube-state-metrics"].change or ""
     assert "regex: up|kube_pod_" in change
-    assert "--metric-labels-allowlist=nodes=[node.kubernetes.io/instance-type," in change
-    assert "helm install dcgm-exporter" in (faults(report)["utilization signal"].change or "")
+    assert "gpucost manifests render --for prometheus --settings settings.yaml --out manifests && " in change
+    assert "-f manifests/helm/kube-state-metrics.yaml" in change
+    assert "-f manifests/helm/dcgm-exporter.yaml" in (faults(report)["utilization signal"].change or "")
     assert named(report, "node label node.kubernetes.io/instance-type").status == "unknown"
+
+
+def test_pages_show_the_findings_of_an_empty_workspace(examined: Examine) -> None:
+    findings = "\n".join(f"{check.severity}: {check.finding}" for check in faults(examined(Recent())).values())
+    for page in ("kube-prometheus-stack", "amp-scraper", "opentelemetry"):
+        assert findings in (REPOSITORY / "docs" / "how-to" / "clusters" / f"{page}.md").read_text()
 
 
 def test_missing_requests_make_attribution_impossible(examined: Examine) -> None:

@@ -1,15 +1,19 @@
 """`gpucost doctor` through the command line."""
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from gpucost_devstack.template import REPOSITORY
 from tests.system.doctor_cluster import Recent, healthy, shared
 from tests.system.doctor_findings import GR, document
-from tests.system.test_cli import gpucost
+from tests.system.test_cli import GPUCOST, gpucost
 
 
 def write(tmp_path: Path, text: str) -> str:
@@ -87,6 +91,34 @@ def test_empty_prometheus_exits_with_status_1(tmp_path: Path, prometheus: Callab
     assert len(done.stderr.splitlines()) == 1
     assert "there are no series of kube-state-metrics" in done.stdout
     assert done.stderr == "gpucost: attribution is impossible for cluster demo\n"
+
+
+@pytest.mark.parametrize("clusters", [["demo"], ["demo", "other"]])
+def test_commands_that_install_exporters_can_be_pasted(
+    tmp_path: Path, prometheus: Callable[[str], str], clusters: list[str]
+) -> None:
+    url = prometheus(Recent().text())
+    entries = ", ".join(f'{{name: {name}, prometheus: {{url: "{url}"}}}}' for name in clusters)
+    done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=f"[{entries}]")))
+    commands = re.findall(r"    → .*?: (gpucost manifests render .*)", done.stdout)
+    assert len(commands) == 2 * len(clusters)
+    helm = tmp_path / "helm"
+    helm.write_text('#!/bin/sh\necho "$@"\n')
+    helm.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), str(Path(GPUCOST).parent), os.environ["PATH"]])
+    charts = yaml.safe_load((REPOSITORY / "cluster" / "versions.yaml").read_text())["charts"]
+    for command in commands:
+        pasted = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert pasted.returncode == 0, pasted.stderr
+        arguments = pasted.stdout.split()
+        chart = charts[arguments[3].replace("-", "_")]
+        assert arguments[arguments.index("--repo") + 1] == chart["repository"]
+        assert arguments[arguments.index("--version") + 1] == chart["version"]
+        values = yaml.safe_load((tmp_path / arguments[-1]).read_text())
+        assert "metricLabelsAllowlist" in values or "affinity" in values
 
 
 @pytest.mark.parametrize(

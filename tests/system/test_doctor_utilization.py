@@ -20,7 +20,7 @@ def test_missing_signal_and_its_fallback_are_findings(examined: Examine) -> None
     check = only(
         report, "utilization signal", says="no GPU's utilization is measured", change=f"{GR}, gauge", status="missing"
     )
-    assert "helm install dcgm-exporter" in (check.change or "")
+    assert "-f manifests/helm/dcgm-exporter.yaml" in (check.change or "")
     assert sources(report) == [(None, "none", Decimal(2))]
 
     device = healthy()

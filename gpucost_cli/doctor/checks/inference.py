@@ -22,8 +22,9 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
     if not seen:
         fault = Fault(
             "no inference server's counters have series: tokens are unknown",
-            "scrape port and path of the servers' metrics with a PodMonitor (SGLang: --enable-metrics), or name other "
-            "servers' counters in inference.servers of the settings",
+            "annotate the servers' pods with prometheus.io/scrape and prometheus.io/port, and render the manifests "
+            "again; or scrape them with a PodMonitor (SGLang: --enable-metrics); name other servers' counters in "
+            "inference.servers of the settings",
         )
         yield context.check(
             "inference servers", _metric(settings.all_servers()[0]), "recommended", fault, status="missing", series=0

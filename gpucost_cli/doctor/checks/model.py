@@ -14,6 +14,11 @@ from gpucost_cli.doctor.signals import Signal
 Status = Literal["found", "missing", "faulty", "not needed", "unknown"]
 Severity = Literal["required", "recommended", "optional"]
 _MAX_NAMES_LISTED = 3
+CHART_REPOSITORIES = {
+    "kube-state-metrics": "https://prometheus-community.github.io/helm-charts",
+    "dcgm-exporter": "https://nvidia.github.io/dcgm-exporter/helm-charts",
+}
+"""Helm repositories of the exporters' charts, as in `cluster/versions.yaml`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,21 @@ class CheckContext:
         profiles = sorted({profile for node in self.facts.nodes.values() for profile in shared_mig_profiles(node)})
         mig_labels = (mig_replicas(profile) for profile in profiles)
         return allow_list_flag(self.required_labels, [*NODE_LABELS, *self.required_labels.of_nodes, *mig_labels])
+
+    def install_command(self, chart: str, namespace: str) -> str:
+        """The command that renders the values of an exporter's chart and installs it.
+
+        Args:
+            chart: the name of the chart, its release and its rendered values, one of `CHART_REPOSITORIES`.
+            namespace: the namespace of the release.
+        """
+        version = f"{chart.replace('-', '_').upper()}_VERSION"
+        cluster = f" --params <(echo 'cluster: {self.cluster.name}')" if len(self.settings.clusters) > 1 else ""
+        return (
+            f"gpucost manifests render --for prometheus --settings settings.yaml{cluster} --out manifests && "
+            f". manifests/env.sh && helm upgrade --install {chart} {chart} --repo {CHART_REPOSITORIES[chart]} "
+            f'--version "${version}" -n {namespace} --create-namespace -f manifests/helm/{chart}.yaml'
+        )
 
     @property
     def status_without_need(self) -> Status:

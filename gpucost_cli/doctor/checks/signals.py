@@ -30,7 +30,7 @@ def check_signals(context: CheckContext) -> Iterable[Check]:
         # A selector that matches no kube-state-metrics says nothing about GPUs, and its check has the finding.
         is_unknown = not facts.has_kube_state_metrics and not facts.labels_outside_selector
         may_have_gpus = facts.uses_gpus or is_unknown
-        fault = _missing_signal(configured, fallbacks) if may_have_gpus else None
+        fault = _missing_signal(context, configured, fallbacks) if may_have_gpus else None
         status: Status = "missing" if fault else "not needed"
         yield context.check("utilization signal", configured.name, "recommended", fault, status=status, series=0)
     for family, signals in signals_by_family().items():
@@ -114,14 +114,13 @@ def check_energy(context: CheckContext) -> Iterable[Check]:
     yield context.check("energy", metric, "optional", note=note)
 
 
-def _missing_signal(configured: Signal, fallbacks: list[Signal]) -> Fault:
+def _missing_signal(context: CheckContext, configured: Signal, fallbacks: list[Signal]) -> Fault:
     """The fault of a configured signal without series."""
     change = f"dcgm-exporter: {_counter(configured.name, configured.family)}"
     if not fallbacks:
-        install = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter"
         return Fault(
             f"{configured.name} and all other signals have no series: no GPU's utilization is measured",
-            f"{change}; if it is not installed: {install}",
+            f"{change}; if it is not installed: {context.install_command('dcgm-exporter', 'gpu-operator')}",
         )
     overstates = fallbacks[0].family == "device"
     caveat = "; it overstates utilization, because it only shows that something ran" if overstates else ""

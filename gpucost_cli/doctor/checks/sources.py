@@ -15,6 +15,7 @@ from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
 from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
+from gpucost_cli.documentation import page_path
 
 _KUBE_STATE_METRICS = "kube-state-metrics"
 _MIN_INSTANCES_TO_COMPARE = 2
@@ -78,12 +79,11 @@ def check_kube_state_metrics(context: CheckContext) -> Iterable[Check]:
         series = len({_process_of_target(target) for target in facts.exporters})
         yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", note=_describe_instances(facts), series=series)
         return
-    install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
     fault = Fault(
         "there are no series of kube-state-metrics: it is unknown which pods hold GPUs",
-        f"{install}, with its flag {context.allow_list}, and with --set prometheus.monitor.enabled=true for a "
-        "Prometheus operator; if it runs already, keep its series: "
-        f"write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…",
+        f"if it runs already, keep its series: write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…; otherwise install "
+        f"it, and scrape it as {page_path('docs/how-to/existing-cluster.md')} says: "
+        f"{context.install_command(_KUBE_STATE_METRICS, 'kube-system')}",
     )
     if facts.labels_outside_selector.get(REQUESTS):  # the check of the selector has the finding
         yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", status="missing", series=0)

@@ -1,6 +1,7 @@
 """Reads YAML and JSON documents into their models, with error messages in terms of the document."""
 
 import json
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
@@ -231,8 +232,7 @@ def _error_messages(error: ValidationError, model: type[Section], text: str) -> 
     for details in errors:
         path = [part for index, part in enumerate(details["loc"]) if not _is_tag(details["loc"], index, model)]
         message = _error_message(details, path, model)
-        section = message.partition(":")[0]  # a rule that concerns several keys names the section
-        messages.setdefault(message, lines.line_of(path or [section]))
+        messages.setdefault(message, lines.line_of([*path, *_keys_below(_key(path), message)]))
     for message, line in messages.items():
         yield message if line is None else f"{message} (line {line})"
 
@@ -264,18 +264,39 @@ class _Lines:
         return line
 
 
+def _key(path: list[int | str]) -> str:
+    """Write a path as in messages: `alerts.rules[0].name`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def _keys_below(where: str, message: str) -> list[int | str]:
+    """The keys below a section that a message begins with, because its rule concerns several keys."""
+    named = re.match(r"[a-z][\w.\[\]]*(?=: )", message)
+    if named is None or not named[0].startswith(where):
+        return []
+    return [int(part) if part.isdigit() else part for part in re.findall(r"\w+", named[0].removeprefix(where))]
+
+
 def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Section]) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    where = _key(path)
     if finding["type"] == "extra_forbidden":
-        allowed = _fields_at(finding["loc"][:-1], model)
+        section = _section_at(finding["loc"][:-1], model)
+        allowed = _keys_of(section)
         similar = get_close_matches(str(path[-1]), allowed, n=1)
         meant = f". Did you mean {similar[0]!r}?" if similar else ""
         if ":" in str(path[-1]):
             meant = ". Put a space after the colon"
+        if path[-1] in section.misplaced_keys:
+            meant = f". {section.misplaced_keys[path[-1]]}"
         return f"unknown key {where!r}; allowed there: {', '.join(allowed)}{meant}"
     if finding["type"] == "literal_error" and path == ["pricing", "split"]:
         expected = finding["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
+    if finding["type"] == "invalid_key":
+        return (
+            f"{_key(path[:-1])}: the key {path[-1]} must be text. A comma begins the next key: write decimal numbers "
+            "with a point, such as 4.5"
+        )
     if finding["type"].startswith("union_tag"):
         key, tags = next(tagged for name, tagged in model.tagged_lists.items() if name in path)
         *first_tags, last_tag = tags
@@ -288,7 +309,9 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
         message = message(finding)
     if finding["type"] == "literal_error" and isinstance(finding["input"], str):
         message += f", but is {finding['input'][:_MAX_SHOWN_CHARACTERS]!r}"
-    return f"{where}: {message}" if where else message
+    if not where:
+        return message
+    return f"{where}.{message}" if _keys_below("", message) else f"{where}: {message}"
 
 
 def _is_tag(path: tuple[int | str, ...], index: int, model: type[Section]) -> bool:
@@ -300,8 +323,8 @@ def _is_tag(path: tuple[int | str, ...], index: int, model: type[Section]) -> bo
     return after_index and any(part in tags for _, tags in model.tagged_lists.values())
 
 
-def _fields_at(path: tuple[int | str, ...], model: type[Section]) -> list[str]:
-    """The keys that are allowed in the section at a path."""
+def _section_at(path: tuple[int | str, ...], model: type[Section]) -> Any:
+    """The model of the section at a path."""
     sections: list[Any] = [model]
     for index, part in enumerate(path):
         if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
@@ -310,7 +333,7 @@ def _fields_at(path: tuple[int | str, ...], model: type[Section]) -> list[str]:
             sections = [section for section in sections if part in _discriminator_values(section)]
         else:
             sections = _sections_of(sections[0].model_fields[part].annotation)
-    return _keys_of(sections[0])
+    return sections[0]
 
 
 def _keys_of(section: Any) -> list[str]:

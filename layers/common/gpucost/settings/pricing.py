@@ -1,8 +1,9 @@
 """Section `pricing`: price sources in order of preference, and the part of a node's price that its GPUs bear."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -143,6 +144,10 @@ class OnDemandSettings(Section):
 class PricingSettings(Section):
     """Where prices come from."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("override", "overrides"),
+        "Prices set by hand are rates (pricing.rates), or, for some time, those of gpucost prices set",
+    )
     source: Literal[PriceSource, "auto"] | None = None
     """A single source, instead of `sources`. `auto`, the default without `sources`: the best source that has a price
     for a node. In order: the bill, Capacity Blocks, `rates`, spot prices, AWS's on-demand prices, and the built-in list

@@ -89,6 +89,8 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     former_names: ClassVar[Mapping[str, str]] = {}
     """Current names of keys by their former names, which are read until the next release."""
+    misplaced_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys that do not exist but are often expected here, with a sentence about where the setting is."""
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
     """Lists whose entries are one of several models: the key that selects the model, and its values."""
 

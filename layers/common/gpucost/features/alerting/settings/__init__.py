@@ -55,9 +55,10 @@ class AlertSettings(Section):
     @model_validator(mode="after")
     def _receivers_exist(self) -> Self:
         names = {receiver.name or receiver.type for receiver in self.receivers}
-        for rule in self.rules:
+        for index, rule in enumerate(self.rules):
             if unknown := sorted(set(rule.receivers or ()) - names):
-                raise ValueError(f"rules: unknown receiver {unknown[0]!r}; allowed: {', '.join(sorted(names))}")
+                allowed = ", ".join(sorted(names)) or "none, because alerts.receivers is empty"
+                raise ValueError(f"rules[{index}].receivers: unknown receiver {unknown[0]!r}; allowed: {allowed}")
         return self
 
     def rules_by_name(self) -> dict[str, "RuleSettings"]:
@@ -92,6 +93,9 @@ class SettingsWithAlerts(CoreSettings):
         "rules": ("rule", RULE_KINDS),
         "receivers": ("type", RECEIVER_TYPES),
     }
+    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("budget", "budgets"), "Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"
+    )
     alerts: AlertSettings = AlertSettings()
     """Alert rules and the receivers of their notifications."""
 

@@ -1,0 +1,146 @@
+"""The rendered scrape of inference servers: which pods, which counters, and whose labels they get."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from gpucost.settings_document import parse_settings
+from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
+from gpucost_cli.manifests.rendering import render_files
+from gpucost_cli.manifests.targets import TARGETS
+from gpucost_cli.manifests.values import existing_cluster_values
+from tests.manifests import prometheus_operator
+from tests.manifests.cluster import (
+    Pod,
+    local_configuration,
+    query_instant,
+    running_prometheus,
+    running_server,
+    wait_until,
+)
+from tests.manifests.rendered import ACCOUNT, COLLECTORS, configuration, settings_text
+from tests.manifests.test_targets import unknown_fields
+
+ADDED_SERVER = "{name: added, prompt_tokens: my_prompt_total, generated_tokens: my_generated_total}"
+INFERENCE = f"inference: {{enabled: true, servers: [{ADDED_SERVER}]}}\n"
+STACK = "kube-prometheus-stack"
+VLLM = (
+    b'vllm:prompt_tokens_total{model_name="chat",namespace="victim",pod="other"} 7\n'
+    b'vllm:num_requests_running{model_name="chat"} 1\nkube_node_info{node="n1"} 1\nmy_prompt_total 5\n'
+    b'vllm:e2e_request_latency_seconds_bucket{le="1.0"} 2\nvllm:e2e_request_latency_seconds_bucket{le="+Inf"} 3\n'
+    b"vllm:e2e_request_latency_seconds_count 3\nvllm:e2e_request_latency_seconds_sum 4\n"
+)
+TGI = (
+    b"# TYPE tgi_request_input_length histogram\n"
+    b'tgi_request_input_length_bucket{le="1"} 1\ntgi_request_input_length_bucket{le="+Inf"} 2\n'
+    b"tgi_request_input_length_sum 30\ntgi_request_input_length_count 2\ntgi_request_success 2\n"
+)
+
+
+def files(target: str, inference: str = INFERENCE, parameters: str = "") -> Mapping[str, str]:
+    settings = parse_settings(settings_text() + inference)
+    read = parse_existing_cluster_parameters(f'account_id: "{ACCOUNT}"\n{parameters}')
+    return dict(render_files(existing_cluster_values(settings, read, target), target=target))
+
+
+def scrape_configs(target: str, inference: str = INFERENCE) -> list[Any]:
+    """The jobs of a collector, wherever its file has them."""
+    rendered = files(target, inference)
+    (name,) = [name for name in rendered if name.startswith("collection/") and "access" not in name]
+    document = configuration(rendered, name) if name in COLLECTORS else yaml.safe_load(rendered[name])
+    if target == "otel-collector":
+        document = document["receivers"]["prometheus"]["config"]
+    jobs: list[Any] = document["scrape_configs"]
+    return jobs
+
+
+@contextmanager
+def discovered() -> Iterator[tuple[str, int]]:
+    """The address at which pods are discovered, and the number of those to scrape."""
+    with ExitStack() as running:
+        paths = {"/metrics": VLLM, "/v1/metrics": TGI}
+        server = running.enter_context(running_server(lambda path: paths[path]))
+        closed = 9
+        scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(server)}
+        pods = [
+            # Ports that are declared need not be those of the metrics.
+            Pod("chat-0", "n1", {}, [("http", closed), ("grpc", closed + 1)], namespace="ml", annotations=scraped),
+            Pod("tgi-0", "n1", {}, [("http", server)], namespace="search",
+                annotations={**scraped, "prometheus.io/path": "/v1/metrics"}),
+            Pod("batch-0", "n1", {}, [("http", server)], "Succeeded", "ml", scraped),
+            Pod("web-0", "n1", {}, [("http", server)], namespace="ml"),
+            Pod("quiet-0", "n1", {}, [("http", server)], namespace="ml",
+                annotations={**scraped, "prometheus.io/scrape": "false"}),
+        ]  # fmt: skip
+        body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
+        port = running.enter_context(running_server(lambda _: body, "application/json"))
+        yield f"http://127.0.0.1:{port}", 2
+
+
+@pytest.mark.parametrize("target", ["prometheus", STACK])
+def test_counters_have_the_namespace_and_pod_of_the_scraped_server(target: str) -> None:
+    with discovered() as (discovery, servers):
+        if target == STACK:
+            values = yaml.safe_load(files(STACK)["helm/kube-prometheus-stack.yaml"])
+            assert unknown_fields(values) == []
+            changed = prometheus_operator.configuration(values, discovery, "http://127.0.0.1:9", seconds=1)
+            (rule,) = changed.pop("remote_write")[0]["write_relabel_configs"]
+        else:
+            changed = local_configuration({"scrape_configs": scrape_configs(target)}, discovery, seconds=1)
+        with running_prometheus(changed) as url:
+            job = '{job="inference-servers"}'
+            wait_until(lambda: query_instant(url, f"count(up{job} == 1) == {servers}"), "the servers to be scraped")
+            kept = {
+                (labels["namespace"], labels["pod"], labels["__name__"], labels.get("le", ""), sample)
+                for labels, sample in query_instant(url, '{job="inference-servers",__name__=~"(vllm|tgi|my|kube).*"}')
+            }
+            assert len(query_instant(url, f"up{job}")) == servers
+    assert kept == {
+        ("ml", "chat-0", "vllm:prompt_tokens_total", "", 7),
+        ("ml", "chat-0", "my_prompt_total", "", 5),
+        ("ml", "chat-0", "vllm:e2e_request_latency_seconds_bucket", "1.0", 2),
+        ("ml", "chat-0", "vllm:e2e_request_latency_seconds_bucket", "+Inf", 3),
+        ("ml", "chat-0", "vllm:e2e_request_latency_seconds_count", "", 3),
+        ("search", "tgi-0", "tgi_request_input_length_sum", "", 30),
+        ("search", "tgi-0", "tgi_request_input_length_count", "", 2),
+        ("search", "tgi-0", "tgi_request_input_length_bucket", "+Inf", 2),
+        ("search", "tgi-0", "tgi_request_success", "", 2),
+    }
+    if target == STACK:
+        written = re.compile(rule["regex"])
+        assert written.fullmatch("inference-servers;vllm:prompt_tokens_total;;;")
+        assert written.fullmatch("inference-servers;up;;;")
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != STACK])
+def test_every_collector_scrapes_inference_servers_if_the_settings_enable_it(target: str) -> None:
+    (job,) = [job for job in scrape_configs(target) if job["job_name"] == "inference-servers"]
+    assert {"target_label": "namespace", "source_labels": ["__meta_kubernetes_namespace"]} in job["relabel_configs"]
+    assert "my_generated_total" in job["metric_relabel_configs"][0]["regex"]
+    assert "$" not in json.dumps(job)
+    assert not [job for job in scrape_configs(target, "") if job["job_name"] == "inference-servers"]
+
+
+def test_labels_are_those_that_the_settings_read() -> None:
+    inference = "inference: {enabled: true, namespace_label: kubernetes_namespace, pod_label: kubernetes_pod}\n"
+    (job,) = [job for job in scrape_configs("prometheus", inference) if job["job_name"] == "inference-servers"]
+    targets = {rule.get("target_label") for rule in job["relabel_configs"]}
+    assert {"kubernetes_namespace", "kubernetes_pod"} <= targets
+    assert not {"namespace", "pod"} & targets
+
+
+def test_namespaces_of_inference_servers_can_be_limited() -> None:
+    parameters = "collection: {inference_namespaces: [ml, search]}\n"
+    scraped = yaml.safe_load(files("prometheus", parameters=parameters)["collection/scrape-configs.yaml"])
+    assert {"source_labels": ["__meta_kubernetes_namespace"], "regex": "ml|search", "action": "keep"} in (
+        scraped["scrape_configs"][-1]["relabel_configs"]
+    )
+    values = yaml.safe_load(files(STACK, parameters=parameters)["helm/kube-prometheus-stack.yaml"])
+    assert values["prometheus"]["additionalPodMonitors"][-1]["namespaceSelector"] == {"matchNames": ["ml", "search"]}
+    values = yaml.safe_load(files(STACK)["helm/kube-prometheus-stack.yaml"])
+    assert values["prometheus"]["additionalPodMonitors"][-1]["namespaceSelector"] == {"any": True}
