@@ -125,8 +125,8 @@ def karpenter_pattern() -> str:
 def inference_pattern(metrics: Iterable[str]) -> str:
     """Return the regular expression over `__name__;le` that keeps the counters and latencies of inference servers.
 
-    Some counters are sums of histograms. The OpenTelemetry collector drops a histogram without its count, and in older versions
-    without the bucket +Inf (receiver/prometheusreceiver/internal/metricfamily.go, toDistributionPoint).
+    Some counters are sums of histograms. The OpenTelemetry collector drops a histogram without its count, and in older
+    versions without the bucket +Inf (receiver/prometheusreceiver/internal/metricfamily.go, toDistributionPoint).
     """
     names = [*metrics]
     histograms = [re.escape(name.removesuffix("_sum")) for name in names if name.endswith("_sum")]
