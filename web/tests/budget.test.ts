@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { burnOf, type Month } from "../src/views/budget";
+import { budgetNote, burnOf, type Month } from "../src/views/budget";
 
 const HOURS = 24 * 4;
 const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour)).toISOString().replace(".000Z", "Z");
@@ -49,4 +49,12 @@ test("costs without a price are not zero", () => {
   const { points, gaps } = burnOf(month([day(0, null, 24), day(1, 6, 12), day(2, 7), day(3, 1)], 0, null));
   expect(gaps.map(({ coverage }) => coverage)).toEqual([0, 0.5]);
   expect(points.map(({ spent }) => spent)).toEqual([6, 13, 14]);
+});
+
+test("a share of the budget without a projection names the hours that it is known for", () => {
+  const forecast = { spent_usd: 117, budget_usd: 1000, run_rate_usd: null, currency: "USD", hours_known: 71 };
+  const note = (fields: object) => budgetNote({ ...forecast, ...fields } as Month["forecast"]);
+  expect(note({ hours_unknown: 527 })).toBe("11.7% spent in the 71 of 598 hours known");
+  expect(note({ hours_unknown: 0 })).toBe("11.7% spent");
+  expect(note({ hours_unknown: 527, run_rate_usd: 900 })).toBe("11.7% spent; the projection is $100.00 under");
 });

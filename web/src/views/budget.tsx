@@ -53,10 +53,15 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
   return burn;
 }
 
-/** Spend, and what the projection exceeds or leaves. */
-function budgetNote({ spent_usd: spent, budget_usd: budget, run_rate_usd: projected, currency }: Forecast): string {
+/** Spend, and what the projection exceeds or leaves. Without a projection, the hours that the spend is known for. */
+export function budgetNote(forecast: Forecast): string {
+  const { spent_usd: spent, budget_usd: budget, run_rate_usd: projected, currency } = forecast;
+  const { hours_known: known, hours_unknown: unknown } = forecast;
   const share = `${percent(ratio(spent, budget))} spent`;
-  if (projected === null || budget === null) return share;
+  if (projected === null || budget === null)
+    return unknown === 0
+      ? share
+      : `${share} in the ${gpuHours(known, 0)} of ${gpuHours(known + unknown, 0)} hours known`;
   const over = projected - budget;
   return `${share}; the projection is ${money(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
 }
