@@ -187,7 +187,7 @@ function Worked({ fleet }: AnswersData) {
       title="How much of it worked"
       figure={percent(ratio(totals.effective_usd, cost))}
       testId="worked"
-      note={`${money(totals.effective_usd, currency)} of ${money(cost, currency)} paid for GPUs in use`}
+      note={`${money(totals.effective_usd, currency)} of the ${money(cost, currency)} spent was effective`}
     >
       <div
         class="split"
