@@ -426,6 +426,8 @@ def test_savings_are_filtered_by_kind_and_unit(visit: Callable[..., Page], site:
 def test_savings_without_recommendations_name_the_next_step(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?cluster=east")
     expect(page.locator("main .empty")).to_contain_text("gpucost recommendations run --stack NAME")
+    assert page.get_by_test_id("on-offer").inner_text() == page.get_by_test_id("added").inner_text() == "–"
+    expect(page.locator(".stats").first).to_contain_text("Reviews run every night at 04:10 UTC and need a week")
     page = visit(site, "savings?state=applied&kind=mig-slice")
     expect(page.locator("main .empty")).to_contain_text("No recommendation is applied. Select another state.")
 

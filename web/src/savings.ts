@@ -12,6 +12,14 @@ export const STATES: readonly { state: State; name: string; meaning: string }[] 
   { state: "withdrawn", name: "Withdrawn", meaning: "Newer figures no longer support it." },
 ];
 
+/** Hours with figures that a recommendation needs: a week, as in the API's findings. */
+export const HOURS_NEEDED = 168;
+
+/** Hours with figures of the newest reviews; of several clusters, the largest number. 0 without a review. */
+export function hoursReviewed({ reviews }: Pick<RecommendationsResponse, "reviews">): number {
+  return Math.max(0, ...reviews.map((review) => review.hours_known));
+}
+
 /** The recommendations of the total on offer: open savings that no other includes, and no commitments. */
 export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "part_of" | "saving">>(
   rows: readonly Row[],

@@ -2,10 +2,10 @@
 
 import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
-import { money, moment, type Zone } from "../format";
+import { counted, money, moment, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
-import { KINDS } from "../savings";
+import { HOURS_NEEDED, hoursReviewed, KINDS } from "../savings";
 
 const MOST = 5;
 
@@ -87,8 +87,11 @@ export function Recommendations({ response }: { response: RecommendationsRespons
 export function noneText(response: RecommendationsResponse | null, zone: Zone): string {
   if (response === null) return "Your role may not see recommendations.";
   const reviewed = reviewedAt(response);
-  return reviewed === undefined
-    ? "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours."
+  if (reviewed === undefined)
+    return "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours.";
+  const hours = hoursReviewed(response);
+  return hours < HOURS_NEEDED
+    ? `The review of ${moment(reviewed, zone)} had figures for ${counted(hours, "hour")}. A recommendation needs ${HOURS_NEEDED}.`
     : `No open recommendations after the review of ${moment(reviewed, zone)}. Reviews run every night at 04:10 UTC.`;
 }
 

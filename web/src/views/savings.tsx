@@ -10,6 +10,8 @@ import {
   commandsOf,
   countsText,
   grouped,
+  HOURS_NEEDED,
+  hoursReviewed,
   KINDS,
   onOffer,
   type Section as SectionName,
@@ -19,7 +21,7 @@ import {
   STATES,
   verifiedTotal,
 } from "../savings";
-import { reviewedAt, saved, savedRange } from "./recommendations";
+import { noneText, reviewedAt, saved, savedRange } from "./recommendations";
 
 interface ViewData {
   /** All states, kinds and units. */
@@ -64,13 +66,15 @@ function Shown({ all, open }: ViewData) {
   const reviewed = reviewedAt(all);
   const verified = verifiedTotal(rows);
   const openRows = rows.filter((row) => row.state === "open");
+  // Before a review had enough hours, savings are unknown and not zero.
+  const isKnown = all.rows.length > 0 || hoursReviewed(all) >= HOURS_NEEDED;
   return (
     <>
       <dl class="stats">
         <Stat
           name="On offer"
-          value={money(savings.usd, currency)}
-          note={`a month, from ${plural(onOffer(rows).length, "saving")}`}
+          value={money(isKnown ? savings.usd : null, currency)}
+          note={isKnown ? `a month, from ${plural(onOffer(rows).length, "saving")}` : noneText(all, zone)}
           testId="on-offer"
         />
         <Stat
@@ -83,7 +87,7 @@ function Shown({ all, open }: ViewData) {
         />
         <Stat
           name="Cost of added GPUs"
-          value={money(costs.usd, currency)}
+          value={money(isKnown ? costs.usd : null, currency)}
           note="a month, where work waits for GPUs"
           testId="added"
         />
@@ -92,7 +96,7 @@ function Shown({ all, open }: ViewData) {
           value={reviewed === undefined ? "–" : moment(reviewed, zone)}
           note={
             <>
-              reviews <Help term="review" /> run every night at 04:10 UTC
+              Reviews <Help term="review" /> run every night at 04:10 UTC
             </>
           }
         />
@@ -118,7 +122,7 @@ function Shown({ all, open }: ViewData) {
           ))}
         </nav>
         {shown.length === 0 ? (
-          <Nothing state={state} isReviewed={reviewed !== undefined} hasOthers={rows.length > 0} />
+          <Nothing state={state} all={all} hasOthers={rows.length > 0} />
         ) : (
           SECTIONS.map(({ section, title, meaning }) => (
             <Part
@@ -219,17 +223,19 @@ function Amount({ usd, currency }: { usd: number; currency: string }) {
   );
 }
 
-function Nothing({ state, isReviewed, hasOthers }: { state: string; isReviewed: boolean; hasOthers: boolean }) {
+function Nothing({ state, all, hasOthers }: { state: string; all: RecommendationsResponse; hasOthers: boolean }) {
   const route = useRoute();
+  const zone = useZone();
   const { kind, unit } = route.query;
   if (hasOthers) return <Empty>No recommendation is {state}. Select another state.</Empty>;
-  if (!isReviewed)
+  if (reviewedAt(all) === undefined)
     return (
       <Empty>
         No review has run yet. Reviews run every night at 04:10 UTC and need a week of hours. To run one now:{" "}
         <code>gpucost recommendations run --stack NAME</code>
       </Empty>
     );
+  if (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED) return <Empty>{noneText(all, zone)}</Empty>;
   return (
     <Empty>
       The last review recommends nothing.{" "}
