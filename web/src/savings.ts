@@ -149,6 +149,12 @@ export function findingFor(
   return `${found.finding === "unknown" ? "Too little is known" : "No safe change found"}: ${reason}`;
 }
 
+/** The finding that several workloads share, to be shown once; null if they differ. */
+export function commonFinding(findings: readonly (string | null)[]): string | null {
+  const [first = null] = findings;
+  return findings.length > 1 && findings.every((finding) => finding === first) ? first : null;
+}
+
 /** The open recommendation of a workload or node pool with the largest saving. */
 export function openFor(
   rows: readonly Recommendation[],

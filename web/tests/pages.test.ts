@@ -7,6 +7,7 @@ import { freeReason, removalGroups, removalsOf, shortened, strandedReason } from
 import {
   commandsOf,
   countsText,
+  commonFinding,
   findingFor,
   grouped,
   onOffer,
@@ -113,6 +114,11 @@ test("a workload without a recommendation has the finding as reason", () => {
     "No safe change found: utilization 55% on average, 80% in the busiest hour",
   );
   expect(findingFor(findings, { workload: "app", cluster: "east" })).toBeNull();
+});
+
+test("a finding that all workloads share is shown once", () => {
+  expect(commonFinding(["a", "a"])).toBe("a");
+  for (const findings of [["a"], ["a", "b"], ["a", null], [null, null], []]) expect(commonFinding(findings)).toBeNull();
 });
 
 function hour(number: number, fields: Partial<HourRow> = {}): HourRow {

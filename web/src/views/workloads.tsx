@@ -6,7 +6,7 @@ import { isMeasured, money } from "../format";
 import { useRoute } from "../hooks";
 import { Name, Table } from "../parts";
 import { linkTo } from "../route";
-import { findingFor, KINDS, openFor } from "../savings";
+import { commonFinding, findingFor, KINDS, openFor } from "../savings";
 import { pricedShare } from "../series";
 import { hoursByCluster, monthlyWaste } from "../waste";
 import { saved } from "./recommendations";
@@ -42,7 +42,9 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
     workload: group["workload"] ?? "",
   });
   const recommendationOf = (row: CostRow) => openFor(recommendations?.rows ?? [], subjectOf(row));
-  return (
+  const findings = new Map(rows.map((row) => [row, findingFor(recommendations?.findings ?? [], subjectOf(row))]));
+  const common = rows.some(recommendationOf) ? null : commonFinding([...findings.values()]);
+  const table = (
     <Table
       name="workloads"
       caption="Workloads by waste. Waste per month: at this period's rate, for 730 hours"
@@ -98,7 +100,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           cell: (row) => {
             const top = recommendationOf(row);
             return top === undefined ? (
-              <span class="wrapped unknown">{findingFor(recommendations?.findings ?? [], subjectOf(row)) ?? "–"}</span>
+              <span class="wrapped unknown">{(common === null && findings.get(row)) || "–"}</span>
             ) : (
               <a class="wrapped" href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
                 {KINDS[top.kind]}, {saved(top.saving.usd, top.currency)}
@@ -123,5 +125,15 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
         gpuHoursColumn(),
       ]}
     />
+  );
+  return (
+    <>
+      {common !== null && (
+        <p class="note" data-testid="common-finding">
+          No workload has a recommendation. {common}.
+        </p>
+      )}
+      {table}
+    </>
   );
 }
