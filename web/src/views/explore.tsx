@@ -271,7 +271,7 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
-      <Section title={`${MEASURES[measure]} over time`}>
+      <Section title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${chart.response.step}` : ""}`}>
         <Optional side={chart}>
           {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
         </Optional>

@@ -39,7 +39,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
     return { ...period, ...rows[index], coverage: coverage[index] };
   });
   return (
-    <Section title="Cost over time">
+    <Section title={`Cost over time, by ${grain}`}>
       <StackedChart
         label="Cost over time by part of the node cost"
         buckets={buckets}

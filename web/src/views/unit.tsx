@@ -293,7 +293,7 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
   const rows = list.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
   return (
-    <Section title="Cost over time">
+    <Section title={`Cost over time, by ${grain}`}>
       <StackedChart
         label="Cost of this business unit over time: effective, waste, unmeasured"
         buckets={buckets}
