@@ -14,7 +14,11 @@ export function Scale({ kind = "utilization", children }: { kind?: string; child
           <rect key={step} x={index} width="1.02" height="1" fill={useColor(step)} />
         ))}
       </svg>
-      100% {kind}; <HatchSwatch /> missing or unmeasured {children}
+      <span>100% {kind}</span>
+      <span>
+        <HatchSwatch /> missing or unmeasured
+      </span>
+      {children}
     </p>
   );
 }

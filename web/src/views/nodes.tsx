@@ -443,7 +443,13 @@ function Strips({ rows, start, end, hours }: ViewData) {
   return (
     <>
       <Scale>
-        <Swatch color={FREE} /> unallocated <Swatch color={PART_COLORS.stranded_usd} /> stranded; empty: no such node
+        <span>
+          <Swatch color={FREE} /> unallocated
+        </span>
+        <span>
+          <Swatch color={PART_COLORS.stranded_usd} /> stranded
+        </span>
+        <span>empty: the node did not exist</span>
       </Scale>
       <p class="note">
         Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
@@ -555,7 +561,7 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
     );
   }
   const words = {
-    absent: "no such node",
+    absent: "the node did not exist",
     missing: "missing or incomplete hour: unknown",
     free: "unallocated",
     stranded: "stranded",
