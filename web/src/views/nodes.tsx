@@ -496,7 +496,8 @@ function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; 
         </a>
         <span>
           {" "}
-          {node.instance_type} · {node.gpu_model} · {node.capacity_type} · pool <Name>{node.node_pool}</Name>
+          {[node.instance_type, node.gpu_model, node.capacity_type].filter(Boolean).join(" · ")} · pool{" "}
+          <Name>{node.node_pool}</Name>
         </span>
       </h3>
       <Stranded rows={rows} />
