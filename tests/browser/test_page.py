@@ -421,7 +421,7 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
     lines = demo.ask(f"/v1/lines?start={at}&end={day_after(at)}&business_unit=data-science")["rows"]
     rows = cells(page, "figure-pods")
     wasted = sorted((line["waste_usd"] for line in lines if line["waste_usd"]), reverse=True)
-    assert [row["waste"] for row in rows] == [usd(amount) for amount in wasted[:8]]
+    assert [row["Waste"] for row in rows] == [usd(amount) for amount in wasted[:8]]
     notebooks = [line for line in lines if line["node_pool"] == "notebooks"]
     held = rounded(sum(line["allocated_gpu_hours"] for line in notebooks), 3)
     expect(panel.get_by_test_id("figure-prices")).to_contain_text(

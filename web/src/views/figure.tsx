@@ -27,7 +27,19 @@ import {
   pricesOf,
 } from "../explain";
 import { joinPriced } from "../health";
-import { counted, exactMoney, gpuHours, HOUR, roundHours, instant, money, moment, percent, utcDay } from "../format";
+import {
+  capitalized,
+  counted,
+  exactMoney,
+  gpuHours,
+  HOUR,
+  roundHours,
+  instant,
+  money,
+  moment,
+  percent,
+  utcDay,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
@@ -265,7 +277,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
                 (line: Line) => changed(route, { "why-pod": podKey(line) }),
               ),
               ...clusterColumns(shown, (line: Line) => line.cluster),
-              moneyColumn(figure as "waste_usd", nameOf(figure), currency),
+              moneyColumn(figure as "waste_usd", capitalized(nameOf(figure)), currency),
               figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, roundHours),
               figureColumn(
                 "price",
@@ -287,7 +299,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
             columns={[
               nodeColumn(route),
               nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
-              moneyColumn(figure as "node_cost_usd", nameOf(figure), currency),
+              moneyColumn(figure as "node_cost_usd", capitalized(nameOf(figure)), currency),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
             ]}
           />
