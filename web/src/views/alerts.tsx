@@ -32,6 +32,9 @@ function conditionOf({ notification, phase }: Alert): string {
   return phase === "firing" ? "no notification was sent" : "its condition holds, but not for long enough to notify";
 }
 
+/** The phase of an alert without a notification. */
+const severityOf = ({ notification, phase }: Alert): string => notification?.severity ?? phase;
+
 export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   const route = useRoute();
   const zone = useZone();
@@ -61,8 +64,8 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
     {
       key: "severity",
       title: "Severity",
-      cell: (alert) => <span class={`phase ${alert.phase}`}>{alert.notification?.severity ?? alert.phase}</span>,
-      by: (alert) => alert.notification?.severity ?? alert.phase,
+      cell: (alert) => <span class={`phase ${alert.phase} ${severityOf(alert)}`}>{severityOf(alert)}</span>,
+      by: severityOf,
     },
     {
       key: "cost",
