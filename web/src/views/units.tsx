@@ -3,7 +3,7 @@
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, measuredColumn, moneyColumn } from "../columns";
 import { type Compared, comparisonOf, relativeChange } from "../compare";
-import { change, type Figure, isRepresentative, percent, ratio } from "../format";
+import { change, type Figure, isMeasured, isRepresentative, percent, ratio, UNKNOWN } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
@@ -32,7 +32,10 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   // A cut day would look like a drop.
   const trend = (row: CostRow) =>
     align(buckets, series.get(unitOf(row)) ?? [])
-      .map((bucket, index) => (bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd))
+      .map((bucket, index) => {
+        if (bucket === undefined) return coverage[index] === 1 ? 0 : null;
+        return isMeasured(bucket) ? bucket.waste_usd : null; // unmeasured waste is unknown, not zero
+      })
       .filter((_, index) => buckets.starts.length < 3 || cutOf(buckets, index) === null);
   if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   return (
@@ -55,7 +58,8 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
         {
           key: "trend",
           title: "Waste trend",
-          cell: (row) => <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} />,
+          cell: (row) =>
+            isMeasured(row) ? <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} /> : UNKNOWN,
         },
         moneyColumn("allocated_usd", "Allocated", currency),
         measuredColumn("effective_usd", "Effective", currency),
