@@ -432,6 +432,59 @@ def test_savings_without_recommendations_name_the_next_step(visit: Callable[...,
     expect(page.locator("main .empty")).to_contain_text("No recommendation is applied. Select another state.")
 
 
+def test_savings_are_unknown_after_a_review_of_too_few_hours(visit: Callable[..., Page], site: Site) -> None:
+    response = site.ask("recommendations?cluster=east")
+    reviewed = {"cluster": "east", "start": at(END), "end": at(END), "reviewed_at": at(END), "workloads": {}}
+
+    def review(route: Route, hours: int) -> None:
+        body = {**response, "reviews": [{**reviewed, "hours_known": hours}]}
+        route.fulfill(body=simplejson.dumps(body), content_type="application/json")
+
+    def savings(hours: int) -> tuple[str, str]:
+        page.unroute_all()
+        page.route("**/v1/recommendations*", lambda route: review(route, hours))
+        page.reload()
+        settled(page)
+        return page.get_by_test_id("on-offer").inner_text(), page.locator("main .empty").inner_text()
+
+    page = visit(site, "savings?cluster=east&zone=utc")
+    offer, reason = savings(53)
+    assert offer == "–"
+    assert reason.endswith(" had figures for 53 hours. A recommendation needs 168.")
+    expect(page.locator(".stats")).to_contain_text(reason)
+    offer, reason = savings(168)
+    assert offer == "$0.00"
+    assert reason.startswith("The last review recommends nothing.")
+
+
+def test_reason_that_all_workloads_share_is_shown_once(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "unit/research?window=48h&zone=utc")
+    groups = "window=48h&granularity=total&business_unit=research&group_by=cluster,namespace,workload"
+    subjects = [row["group"] for row in site.ask(f"costs?{groups}")["rows"]]
+    reasons = ["observed for 53 hours; a recommendation needs 168"] * len(subjects)
+    assert len(reasons) > 1
+
+    def shown() -> list[str]:
+        findings = [
+            {"subject": subject, "finding": "unknown", "reason": reason}
+            for subject, reason in zip(subjects, reasons, strict=True)
+        ]
+        body = simplejson.dumps({**site.ask("recommendations?cluster=east"), "findings": findings})
+        page.unroute_all()
+        page.route("**/v1/recommendations*", lambda route: route.fulfill(body=body, content_type="application/json"))
+        page.reload()
+        settled(page)
+        return page.get_by_test_id("workloads").locator(".wrapped").all_inner_texts()
+
+    assert set(shown()) == {"–"}
+    expect(page.get_by_test_id("common-finding")).to_have_text(
+        f"No workload has a recommendation. Too little is known: {reasons[0]}."
+    )
+    reasons[0] = "observed for 20 hours; a recommendation needs 168"
+    assert sorted(shown()) == sorted(f"Too little is known: {reason}" for reason in reasons)
+    expect(page.get_by_test_id("common-finding")).to_have_count(0)
+
+
 def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
     period = f"start={at(END - 40 * HOUR)}&end={at(END)}"
     page = visit(site, f"health?{period}&zone=utc")
