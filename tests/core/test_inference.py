@@ -231,6 +231,18 @@ def test_unpriced_lines_have_tokens_and_no_money() -> None:
     assert (figures["allocated_usd"], figures["usd_per_million_tokens"], figures["prompt_tokens"]) == (None, None, 100)
 
 
+def test_tokens_of_hours_without_a_price_make_the_others_no_cheaper() -> None:
+    nothing = dict.fromkeys(("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"))
+    processed, rules = served("p", ("m", 900_000, 100_000, 0, 10)), InferenceRules()
+    rows = [
+        *costs_by_model([line(usd="4")], processed, rules),
+        *costs_by_model([line()._replace(**nothing)], processed, rules),  # type: ignore[arg-type]
+    ]
+    figures = ModelSum.of(rows).figures(TokenWeights())
+    assert (figures["prompt_tokens"], figures["requests"]) == (1_800_000, 20)
+    assert (figures["usd_per_million_tokens"], figures["usd_per_request"]) == (4, Decimal("0.4"))
+
+
 counts = st.none() | st.integers(0, 10**12)
 money = st.integers(0, 10**18)
 

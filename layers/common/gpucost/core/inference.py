@@ -265,10 +265,13 @@ class ModelSum(NamedTuple):
     cached_tokens: int | None
     """None if those of any row with tokens are unknown."""
     requests: int | None
+    priced: "ModelSum | None" = None
+    """Of rows whose GPUs all have a price, where others have none: only these have unit costs."""
 
     @classmethod
     def of(cls, hours: Sequence[ModelHour]) -> "ModelSum":
         """Add up rows."""
+        priced = [hour for hour in hours if not hour.costs.unpriced_gpu_hours]
         with_tokens = [hour for hour in hours if hour.prompt_tokens is not None]
         with_requests = [hour for hour in hours if hour.requests is not None]
         prompt, generated, cached = (
@@ -283,6 +286,7 @@ class ModelSum(NamedTuple):
             generated,
             cached,
             sum(hour.requests or 0 for hour in with_requests) if with_requests else None,
+            cls.of(priced) if len(priced) < len(hours) else None,
         )
 
     def weighted_tokens(self, weights: TokenWeights) -> Fraction:
@@ -294,30 +298,19 @@ class ModelSum(NamedTuple):
     def figures(self, weights: TokenWeights) -> dict[str, Decimal | int | None]:
         """Return the costs, tokens and unit costs as published.
 
-        Unit costs are of allocated GPUs, as it was; those at full use leave out the time in which the GPUs waited. They
-        are None without tokens or prices.
+        Unit costs are of allocated GPUs with a price, as it was; those at full use leave out the time in which the GPUs
+        waited. They are None without tokens or prices.
         """
-        count, weighted = (self.prompt_tokens or 0) + (self.generated_tokens or 0), self.weighted_tokens(weights)
-        per_token = _per(self.token_costs, Fraction(count, MILLION))
-        per_weight = _per(self.token_costs, weighted / MILLION)
         figures: dict[str, Decimal | int | None] = {
             **self.costs.figures(),
-            **{name: getattr(self, name) for name in self._fields[3:]},
+            "prompt_tokens": self.prompt_tokens,
+            "generated_tokens": self.generated_tokens,
+            "cached_tokens": self.cached_tokens,
+            "requests": self.requests,
             "unknown_tokens_usd": _amount(self.costs, self.costs.allocated_usd - self.token_costs.allocated_usd),
+            **(self.priced or self)._unit_costs(weights),
         }
-        for suffix, full_use in (("", False), ("_at_full_use", True)):
-            factor = full_use_share(self.token_costs) if full_use else Fraction(1)
-            request_factor = full_use_share(self.request_costs) if full_use else Fraction(1)
-            per_request = _per(self.request_costs, Fraction(self.requests or 0))
-            figures |= {
-                f"usd_per_million_tokens{suffix}": _product(per_token, factor),
-                f"usd_per_million_prompt_tokens{suffix}": _product(per_weight, factor, Fraction(weights.prompt)),
-                f"usd_per_million_generated_tokens{suffix}": _product(per_weight, factor, Fraction(weights.generated)),
-                f"usd_per_million_cached_tokens{suffix}": _product(per_weight, factor, Fraction(weights.cached))
-                if self.cached_tokens is not None
-                else None,
-                f"usd_per_request{suffix}": _product(per_request, request_factor),
-            }
+        count = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
         gpu_hours, energy_hours = self.token_costs.allocated_gpu_hours, self.token_costs.energy_gpu_hours
         has_energy = bool(energy_hours and self.token_costs.energy_kwh)
         return figures | {
@@ -327,6 +320,26 @@ class ModelSum(NamedTuple):
             if gpu_hours and has_energy
             else None,
         }
+
+    def _unit_costs(self, weights: TokenWeights) -> dict[str, Decimal | None]:
+        count = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
+        per_token = _per(self.token_costs, Fraction(count, MILLION))
+        per_weight = _per(self.token_costs, self.weighted_tokens(weights) / MILLION)
+        per_request = _per(self.request_costs, Fraction(self.requests or 0))
+        unit_costs: dict[str, Decimal | None] = {}
+        for suffix, full_use in (("", False), ("_at_full_use", True)):
+            factor = full_use_share(self.token_costs) if full_use else Fraction(1)
+            request_factor = full_use_share(self.request_costs) if full_use else Fraction(1)
+            unit_costs |= {
+                f"usd_per_million_tokens{suffix}": _product(per_token, factor),
+                f"usd_per_million_prompt_tokens{suffix}": _product(per_weight, factor, Fraction(weights.prompt)),
+                f"usd_per_million_generated_tokens{suffix}": _product(per_weight, factor, Fraction(weights.generated)),
+                f"usd_per_million_cached_tokens{suffix}": _product(per_weight, factor, Fraction(weights.cached))
+                if self.cached_tokens is not None
+                else None,
+                f"usd_per_request{suffix}": _product(per_request, request_factor),
+            }
+        return unit_costs
 
 
 class TokenLoad(NamedTuple):
