@@ -41,6 +41,7 @@ The schema of this version is [settings.schema.json](settings.schema.json). It c
 Settings have no section for exports, which are parameters of the [template](template.md), and none for quotas, which are Kubernetes' own (`ResourceQuota`): reports show them, and the rule [`external`](../how-to/alerts.md#rules) forwards alerts on them. Business units cannot own nodes: group by `node_pool` instead. `secret` and `secret_headers` are read from AWS Secrets Manager, so they need AWS credentials, also for a command on your machine.
 """  # noqa: E501 - one line for each paragraph
 _UNITS = (
+    (r"^usd_per_million_tokens$", "USD per million tokens"),
     (r"(^|_)usd_per_hour$", "USD per hour"),
     (r"^gpu_hourly_usd$", "USD per GPU-hour"),
     (r"^node_hourly_usd$", "USD per node-hour"),
