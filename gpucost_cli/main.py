@@ -42,7 +42,7 @@ COMMANDS = {
     "prices": ("price_commands", "List, set and refresh the prices of a deployment."),
     "recommendations": (
         "recommendation_commands",
-        "List, show and dismiss recommendations, and analyze moves to MIG slices.",
+        "List, show and dismiss recommendations, and analyze moves to MIG slices, APIs or other GPUs.",
     ),
     "report": ("report_command", "Report costs by business unit, or by other dimensions."),
     "settings": ("settings_commands", "Check, push, show and roll back the settings document of a deployment."),
