@@ -28,7 +28,7 @@ def doctor(path: Path, output_format: str) -> None:
     from gpucost_cli.doctor import examine_clusters, render
 
     settings = parse_settings(read_settings_file(path))
-    reports = examine_clusters(settings, datetime.now(UTC))
+    reports = examine_clusters(settings, datetime.now(UTC), str(path))
     if output_format == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:

@@ -63,8 +63,15 @@ class ClusterReport:
         return len(self.checks) == 1 and not self.possible
 
 
-def examine_clusters(settings: CoreSettings, now: datetime) -> list[ClusterReport]:
+def examine_clusters(
+    settings: CoreSettings, now: datetime, settings_file: str = "settings.yaml"
+) -> list[ClusterReport]:
     """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
+
+    Args:
+        settings: the settings.
+        now: the end of the window that is examined.
+        settings_file: the settings' path, for commands to paste.
 
     Raises:
         InvalidInputError: the settings contain a placeholder of an example.
@@ -77,7 +84,7 @@ def examine_clusters(settings: CoreSettings, now: datetime) -> list[ClusterRepor
         if key in unreachable:
             reports.append(ClusterReport(cluster.name, unreachable[key], []))
             continue
-        report = examine_cluster(cluster, settings, now)
+        report = examine_cluster(cluster, settings, now, settings_file=settings_file)
         reports.append(report)
         if report.is_unreachable:
             unreachable[key] = report.checks
@@ -90,6 +97,7 @@ def examine_cluster(
     now: datetime,
     *,
     client: Callable[..., PrometheusClient] = PrometheusClient,
+    settings_file: str = "settings.yaml",
 ) -> ClusterReport:
     """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
@@ -113,7 +121,7 @@ def examine_cluster(
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
         change = _NAME_TENANT if "no org id" in finding else _check_access(cluster.prometheus)
         return ClusterReport(cluster.name, [_unreachable(finding, change)], [])
-    context = CheckContext(facts, cluster, settings, required_labels, ranks)
+    context = CheckContext(facts, cluster, settings, required_labels, ranks, settings_file)
     return ClusterReport(
         cluster.name,
         [Check("Prometheus", "", "found", "required"), *run_checks(context)],

@@ -99,7 +99,9 @@ def test_commands_that_install_exporters_can_be_pasted(
 ) -> None:
     url = prometheus(Recent().text())
     entries = ", ".join(f'{{name: {name}, prometheus: {{url: "{url}"}}}}' for name in clusters)
-    done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=f"[{entries}]")))
+    settings = tmp_path / "my cluster.yaml"
+    settings.write_text(document("", clusters=f"[{entries}]"))
+    done = gpucost("doctor", "--settings", str(settings))
     commands = re.findall(r"    → .*?: (gpucost manifests render .*)", done.stdout)
     assert len(commands) == 2 * len(clusters)
     helm = tmp_path / "helm"

@@ -1,5 +1,6 @@
 """The input and the result of checks."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -58,6 +59,8 @@ class CheckContext:
     required_labels: RequiredLabels
     ranks: Sequence[Sequence[Signal]]
     """Signals that attribution would read, best first."""
+    settings_file: str = "settings.yaml"
+    """The settings' path, for commands to paste."""
 
     @property
     def allow_list(self) -> str:
@@ -75,8 +78,9 @@ class CheckContext:
         """
         version = f"{chart.replace('-', '_').upper()}_VERSION"
         cluster = f" --params <(echo 'cluster: {self.cluster.name}')" if len(self.settings.clusters) > 1 else ""
+        settings = shlex.quote(self.settings_file)
         return (
-            f"gpucost manifests render --for prometheus --settings settings.yaml{cluster} --out manifests && "
+            f"gpucost manifests render --for prometheus --settings {settings}{cluster} --out manifests && "
             f". manifests/env.sh && helm upgrade --install {chart} {chart} --repo {CHART_REPOSITORIES[chart]} "
             f'--version "${version}" -n {namespace} --create-namespace -f manifests/helm/{chart}.yaml'
         )
