@@ -38,7 +38,7 @@ def samples_in(text: str) -> list[tuple[str, dict[str, str], str]]:
 def test_worked_example_of_inference_matches_attribution(tmp_path: Path) -> None:
     """The counters of the page, through Prometheus, have the costs and unit costs of its table."""
     page = (REPOSITORY / "docs" / "explanation" / "inference.md").read_text()
-    before, after = (samples_in(block) for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+    before, after = (samples_in(block) for block in re.findall(r"```text\n(vllm:.*?)```", page, re.DOTALL))
     timeline = Timeline(base=BASE)
     timeline.node(capacity={"nvidia_com_gpu": 1})
     timeline.pod("chat-0")
