@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
 from gpucost.settings.inference import InferenceSettings
-from gpucost.sources.prometheus.inference import SCRAPE_LABELS
-from gpucost.sources.prometheus.queries import STATISTIC_LABEL, Queries
+from gpucost.sources.prometheus.inference import COPY_LABELS
+from gpucost.sources.prometheus.queries import Queries
 from gpucost_cli.rules.promql import (
     Rule,
     equals,
@@ -26,8 +26,6 @@ TOKENS, REQUESTS = "pod_model:gpucost_tokens:rate5m", "pod_model:gpucost_request
 _WEIGHT, _SHARE = "pod_model:gpucost_weight:rate5m", "pod_model:gpucost_share:ratio"
 _TOKEN_KINDS: tuple[CounterKind, ...] = ("prompt", "generated", "cached")
 _BY = "namespace, pod, server, model"
-_COPIES = ", ".join(sorted(SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
-"""Labels in which the series of several jobs that scrape one server differ."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class ModelRules:
     def _rate(self, server: InferenceServer, kind: CounterKind) -> str:
         """Return the rate of a counter by pod and model. Copies of a series count once, and the others are added up."""
         counter = self.queries.series_selector(server.counters[kind])
-        rates = f"max without ({_COPIES}) (rate({counter}[5m]))"
+        rates = f"max without ({COPY_LABELS}) (rate({counter}[5m]))"
         for label, name in (
             ("namespace", self.settings.namespace_label),
             ("pod", self.settings.pod_label),

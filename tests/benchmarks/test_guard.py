@@ -19,6 +19,8 @@ from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, s
 PODS, UNITS = 200, 20
 INSTRUCTIONS = {(3, 11): 6_520, (3, 13): 5_450}
 """Instructions of the core per pod, for 100 pods, by Python version. Other versions may use the largest."""
+TOKENS = {(3, 11): 1.068, (3, 13): 1.058}
+"""Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""
 MARGIN = 1.02
 QUERIES = 7
 SAMPLES_A_POD = 286
@@ -62,4 +64,4 @@ def test_tokens_of_models_cost_another_query_and_few_instructions() -> None:
         executed, without = (
             instructions(partial(attribute, url, hour, units=UNITS, inference=enabled)) for enabled in (True, False)
         )
-    assert executed <= 1.07 * without, "1.05 for 10,000 pods (benchmarks.inference)"
+    assert executed <= TOKENS.get(sys.version_info[:2], max(TOKENS.values())) * without

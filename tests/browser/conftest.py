@@ -1,11 +1,13 @@
 """A browser per module, because Playwright's event loop would disturb other modules."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.tabs import running_chromium
+from tests.browser.site import Site
+from tests.browser.tabs import Tabs, running_chromium, settled
 
 expect.set_options(timeout=20_000)  # generous, because the machine may be busy
 
@@ -14,3 +16,24 @@ expect.set_options(timeout=20_000)  # generous, because the machine may be busy
 def chromium() -> Iterator[Browser]:
     with running_chromium() as browser:
         yield browser
+
+
+@pytest.fixture
+def tabs(chromium: Browser) -> Iterator[Tabs]:
+    """Tabs that may only send requests to sites that were visited."""
+    opened = Tabs(chromium, set())
+    yield opened
+    opened.check()
+
+
+@pytest.fixture
+def visit(tabs: Tabs) -> Callable[..., Page]:
+    """Open a view of a site and wait for it."""
+
+    def open_view(site: Site, view: str, **options: Any) -> Page:
+        tabs.hosts.add(site.address.removeprefix("http://"))
+        page = tabs.open(f"{site.address}/#/{view}", **options)
+        settled(page)
+        return page
+
+    return open_view

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 import simplejson
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour
@@ -47,24 +47,6 @@ UNPRICED = END - 15 * HOUR
 def site(dynamodb_url: str) -> Iterator[Site]:
     with deployment(dynamodb_url, SETTINGS, records()) as deployed:
         yield deployed
-
-
-@pytest.fixture
-def tabs(chromium: Browser) -> Iterator[Tabs]:
-    opened = Tabs(chromium, set())
-    yield opened
-    opened.check()
-
-
-@pytest.fixture
-def visit(tabs: Tabs) -> Callable[..., Page]:
-    def open_view(site: Site, view: str, **options: Any) -> Page:
-        tabs.hosts.add(site.address.removeprefix("http://"))
-        page = tabs.open(f"{site.address}/#/{view}", **options)
-        settled(page)
-        return page
-
-    return open_view
 
 
 def records() -> Iterator[HourRecord]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import simplejson
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour
@@ -139,24 +139,6 @@ def closed(content: RecommendationContent, **fields: Any) -> Recommendation:
     about = content.subject._replace(workload=f"was-{fields['state']}-{fields.get('verified_usd', '')}")
     content = replace(content, subject=about, summary=f"Scale {about.workload} to none")
     return Recommendation(content, since=END, first_recommended=END, last_recommended=END, **fields)
-
-
-@pytest.fixture
-def tabs(chromium: Browser) -> Iterator[Tabs]:
-    opened = Tabs(chromium, set())
-    yield opened
-    opened.check()
-
-
-@pytest.fixture
-def visit(tabs: Tabs) -> Callable[..., Page]:
-    def open_view(site: Site, view: str, **options: Any) -> Page:
-        tabs.hosts.add(site.address.removeprefix("http://"))
-        page = tabs.open(f"{site.address}/#/{view}", **options)
-        settled(page)
-        return page
-
-    return open_view
 
 
 @pytest.mark.heavy

@@ -193,6 +193,18 @@ def test_prompt_tokens_of_a_split_count_once(side: str, prompt: int) -> None:
     assert total.costs.allocated_usd == amount(6)
 
 
+def test_decode_side_of_a_leader_worker_set_is_that_of_its_leader() -> None:
+    """The worker, whose workload is the leader's pod, comes first."""
+    lines = [
+        line(pod="llama-decode-0-1", usd="3")._replace(workload_kind="StatefulSet", workload="llama-decode-0"),
+        line(pod="llama-decode-0", usd="3")._replace(workload_kind="StatefulSet", workload="llama-decode"),
+        line(pod="llama-prefill-0", usd="3")._replace(workload="llama-prefill"),
+    ]
+    tokens = [*served("llama-prefill-0", ("m", 1010, 7, 300, 7)), *served("llama-decode-0", ("m", 1000, 500, 990, 6))]
+    total = ModelSum.of(costs_by_model(lines, tokens, InferenceRules()))
+    assert (total.prompt_tokens, total.generated_tokens, total.cached_tokens, total.requests) == (1000, 500, 300, 6)
+
+
 def test_decode_workload_without_a_prefill_side_counts_its_prompts() -> None:
     lines = [line()._replace(workload="llama-decode")]
     (row,) = costs_by_model(lines, served("p", ("m", 1000, 500, 10, 6)), InferenceRules())

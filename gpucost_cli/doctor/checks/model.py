@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+import yaml
+
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS, mig_replicas
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
 from gpucost_cli.doctor.signals import Signal
+from gpucost_devstack.template import REPOSITORY
 
 Status = Literal["found", "missing", "faulty", "not needed", "unknown"]
 Severity = Literal["required", "recommended", "optional"]
 _MAX_NAMES_LISTED = 3
-CHART_REPOSITORIES = {
-    "kube-state-metrics": "https://prometheus-community.github.io/helm-charts",
-    "dcgm-exporter": "https://nvidia.github.io/dcgm-exporter/helm-charts",
-}
-"""Helm repositories of the exporters' charts, as in `cluster/versions.yaml`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +71,18 @@ class CheckContext:
         """The command that renders the values of an exporter's chart and installs it.
 
         Args:
-            chart: the name of the chart, its release and its rendered values, one of `CHART_REPOSITORIES`.
+            chart: the name of the chart, its release and its rendered values.
             namespace: the namespace of the release.
         """
-        version = f"{chart.replace('-', '_').upper()}_VERSION"
+        key = chart.replace("-", "_")
+        versions = yaml.safe_load((REPOSITORY / "cluster" / "versions.yaml").read_text(encoding="utf-8"))
+        repository = versions["charts"][key]["repository"]
         cluster = f" --params <(echo 'cluster: {self.cluster.name}')" if len(self.settings.clusters) > 1 else ""
         settings = shlex.quote(self.settings_file)
         return (
             f"gpucost manifests render --for prometheus --settings {settings}{cluster} --out manifests && "
-            f". manifests/env.sh && helm upgrade --install {chart} {chart} --repo {CHART_REPOSITORIES[chart]} "
-            f'--version "${version}" -n {namespace} --create-namespace -f manifests/helm/{chart}.yaml'
+            f". manifests/env.sh && helm upgrade --install {chart} {chart} --repo {repository} "
+            f'--version "${key.upper()}_VERSION" -n {namespace} --create-namespace -f manifests/helm/{chart}.yaml'
         )
 
     @property

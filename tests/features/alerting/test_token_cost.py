@@ -122,6 +122,16 @@ def test_unknown_price_leaves_the_alert_as_it_is(table: DynamoTable) -> None:
     assert fleet.publish_and_close(4, CHAT, served=[served(4_000_000)]) == ["resolved token-cost research llama"]
 
 
+def test_price_that_is_not_there_yet_may_be_low(table: DynamoTable) -> None:
+    fleet = fleet_with(table, RULE)
+    unpriced = CHAT._replace(
+        allocated_usd=None, effective_usd=None, waste_usd=None, unmeasured_usd=None, gpu_hourly_usd=None
+    )
+    assert fleet.publish_and_close(0, unpriced, served=[served(4_000_000)]) == []
+    # $12 ÷ 2 million is above the budget, but the other 4 million tokens may have been cheap: at least $2.
+    assert fleet.publish_and_close(1, CHAT, served=[served(2_000_000)]) == []
+
+
 def test_models_scopes_and_overrides(table: DynamoTable) -> None:
     fleet = fleet_with(
         table,

@@ -15,6 +15,8 @@ from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_d
 from gpucost.core.hour_record import Line, ModelHour, ModelKey
 from gpucost.core.metering.usage import ServedTokens
 
+Side = Literal["prefill", "decode", ""]
+"""The side of a split of prefill and decode; "" of servers that do both."""
 _PodName = tuple[str, str]
 """Namespace and name."""
 _Workload = tuple[str, str, str]
@@ -56,7 +58,7 @@ class InferenceRules:
     prompt_side: Literal["prefill", "decode"] = "decode"
     """The side that counts prompt tokens. Generated tokens and requests count on the decode side."""
 
-    def side_of(self, workload: str) -> Literal["prefill", "decode", ""]:
+    def side_of(self, workload: str) -> Side:
         """Return the side of a split to which a workload belongs."""
         if any(fnmatchcase(workload, pattern) for pattern in self.prefill_workloads):
             return "prefill"
@@ -83,10 +85,11 @@ def costs_by_model(lines: Sequence[Line], served: Iterable[ServedTokens], rules:
     other_costs: dict[ModelKey, list[Costs]] = {}
     for line in other_lines:
         other_costs.setdefault(_key(line, "", ""), []).append(line.costs())
-    split_models = _models_on_both_sides(groups, rules)
+    sides = [_side(group, rules) for group in groups]
+    split_models = _models_on_both_sides(groups, sides)
     rows: dict[tuple[ModelKey, bool, bool], list[ModelHour]] = {}
-    for group in groups:
-        for hour in _group_rows(group, rules, split_models):
+    for group, side in zip(groups, sides, strict=True):
+        for hour in _group_rows(group, rules, side, split_models):
             rows.setdefault((hour.key, hour.prompt_tokens is not None, hour.requests is not None), []).append(hour)
     of_servers = (_total(rows[key]) for key in sorted(rows))
     others = (ModelHour(key, Costs.total(costs)) for key, costs in other_costs.items())
@@ -141,18 +144,27 @@ def _workload(line: Line) -> _Workload:
     return line.namespace, line.workload_kind, line.workload
 
 
-def _models_on_both_sides(groups: Iterable[_Group], rules: InferenceRules) -> set[tuple[str, str]]:
+def _side(group: _Group, rules: InferenceRules) -> Side:
+    """Return the group's side of a split. Its leader's workload may have it, and those of its workers not."""
+    for line in group.lines:
+        if side := rules.side_of(line.workload):
+            return side
+    return ""
+
+
+def _models_on_both_sides(groups: Sequence[_Group], sides: Sequence[Side]) -> set[tuple[str, str]]:
     """Return the models, with their namespaces, that both prefill and decode servers processed tokens for."""
-    sides: dict[tuple[str, str], set[str]] = {}
-    for group in groups:
-        side = rules.side_of(group.lines[0].workload)
+    sides_of_model: dict[tuple[str, str], set[Side]] = {}
+    for group, side in zip(groups, sides, strict=True):
         for tokens in group.served if side else ():
             if tokens.prompt:
-                sides.setdefault((tokens.namespace, tokens.model), set()).add(side)
-    return {model for model, of_model in sides.items() if len(of_model) > 1}
+                sides_of_model.setdefault((tokens.namespace, tokens.model), set()).add(side)
+    return {model for model, of_model in sides_of_model.items() if len(of_model) > 1}
 
 
-def _group_rows(group: _Group, rules: InferenceRules, split_models: set[tuple[str, str]]) -> Iterable[ModelHour]:
+def _group_rows(
+    group: _Group, rules: InferenceRules, side: Side, split_models: set[tuple[str, str]]
+) -> Iterable[ModelHour]:
     """Yield the row of each line of a group and of each of its models."""
     servers = {tokens.server for tokens in group.served}
     has_tokens = all(tokens.has_tokens for tokens in group.served)
@@ -161,7 +173,6 @@ def _group_rows(group: _Group, rules: InferenceRules, split_models: set[tuple[st
         for line in group.lines:
             yield ModelHour(_key(line, server, ""), line.costs())
         return
-    side = rules.side_of(group.lines[0].workload)
     counts = [
         _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=has_tokens)
         for tokens in group.served
@@ -182,9 +193,7 @@ def _group_rows(group: _Group, rules: InferenceRules, split_models: set[tuple[st
             yield ModelHour(_key(line, tokens.server, model), costs, *(part[position] for part in parts))
 
 
-def _counts(
-    tokens: ServedTokens, side: Literal["prefill", "decode", ""], rules: InferenceRules, *, has_tokens: bool
-) -> list[int | None]:
+def _counts(tokens: ServedTokens, side: Side, rules: InferenceRules, *, has_tokens: bool) -> list[int | None]:
     """Return what counts of a server's tokens and requests: on each side of a split, what the other does not count."""
     counts = {kind: getattr(tokens, kind) if has_tokens or kind == "requests" else None for kind in _COUNTS}
     if side:
@@ -308,7 +317,7 @@ class ModelSum(NamedTuple):
             "cached_tokens": self.cached_tokens,
             "requests": self.requests,
             "unknown_tokens_usd": _amount(self.costs, self.costs.allocated_usd - self.token_costs.allocated_usd),
-            **(self.priced or self)._unit_costs(weights),
+            **(self.priced or self).least_unit_costs(weights),  # of GPUs with a price, the only ones
         }
         count = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
         gpu_hours, energy_hours = self.token_costs.allocated_gpu_hours, self.token_costs.energy_gpu_hours
@@ -321,7 +330,8 @@ class ModelSum(NamedTuple):
             else None,
         }
 
-    def _unit_costs(self, weights: TokenWeights) -> dict[str, Decimal | None]:
+    def least_unit_costs(self, weights: TokenWeights) -> dict[str, Decimal | None]:
+        """Return the lowest unit costs that are possible: GPUs without a price add tokens, and no cost."""
         count = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
         per_token = _per(self.token_costs, Fraction(count, MILLION))
         per_weight = _per(self.token_costs, self.weighted_tokens(weights) / MILLION)

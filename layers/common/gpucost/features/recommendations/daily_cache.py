@@ -1,7 +1,7 @@
-"""Caches metrics that the ledger does not hold, by whole UTC days: GPU memory of pods, pods that
-waited for GPUs, and the latency of requests.
+"""Caches metrics that the ledger does not hold, by whole UTC days.
 
-Each day is queried once and stored. Recommendations do without days that are not available.
+These are GPU memory of pods, pods that waited for GPUs, and the latency of inference servers' requests. Each day is
+queried once and stored. Recommendations do without days that are not available.
 """
 
 from collections.abc import Callable, Sized

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from gpucost.core.amounts import SCALE, Costs, quantize, to_decimal
 from gpucost.core.hour_record import ModelHour
 from gpucost.core.inference import MILLION, ModelSum, TokenWeights, full_use_share
-from gpucost.core.metering.usage import ServedTokens
 from gpucost.features.recommendations.what_if import is_named_gpu
 
 
@@ -34,13 +33,8 @@ class ApiPrice(NamedTuple):
         """
         if total.prompt_tokens is None or total.generated_tokens is None:
             return None
-        cached = min(total.cached_tokens or 0, total.prompt_tokens)
-        usd = (
-            Fraction(self.prompt) * (total.prompt_tokens - cached)
-            + Fraction(self.cached) * cached
-            + Fraction(self.generated) * total.generated_tokens
-        )
-        return quantize(usd / MILLION)
+        prices = TokenWeights(prompt=self.prompt, generated=self.generated, cached=self.cached)
+        return quantize(total.weighted_tokens(prices) / MILLION)
 
 
 class CostPair(NamedTuple):
@@ -135,7 +129,7 @@ def compare_models(
 
 
 def _other_gpu(moved: ModelSum, there: ModelSum, weights: TokenWeights) -> OtherGpuOutcome:
-    moved_tokens, tokens_there = _weighted(moved, weights), _weighted(there, weights)
+    moved_tokens, tokens_there = moved.weighted_tokens(weights), there.weighted_tokens(weights)
     ratio = moved_tokens / tokens_there if tokens_there else None
     pair, hours = _cost_pair(there.token_costs), there.token_costs.allocated_gpu_hours
     speed = there.figures(weights)["tokens_per_gpu_second"] if tokens_there else None
@@ -146,10 +140,6 @@ def _other_gpu(moved: ModelSum, there: ModelSum, weights: TokenWeights) -> Other
         to_decimal(hours),
         None if speed is None else Decimal(speed),
     )
-
-
-def _weighted(total: ModelSum, weights: TokenWeights) -> Fraction:
-    return weights.weigh(ServedTokens("", "", "", "", total.prompt_tokens, total.generated_tokens, total.cached_tokens))
 
 
 def _cost_pair(costs: Costs) -> CostPair:

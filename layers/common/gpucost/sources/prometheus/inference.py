@@ -9,13 +9,15 @@ from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import PARTIAL, STATISTIC_LABEL, InferenceLabels
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target
 
-SCRAPE_LABELS = frozenset(
+_SCRAPE_LABELS = frozenset(
     {
         "__name__", STATISTIC_LABEL, "job", "instance", "endpoint", "service", "container", "node", "prometheus",
         "prometheus_replica", "__replica__",
     }
 )  # fmt: skip
 """Labels of how a process is scraped, which differ if several jobs scrape it."""
+COPY_LABELS = ", ".join(sorted(_SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
+"""For `max without`: labels in which the copies of a process' series differ. Other processes have another instance."""
 _PodName = tuple[str, str]
 
 
@@ -33,7 +35,7 @@ class CounterTable:
             metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
         }
         self._ignored_labels = {
-            server.name: {*SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
+            server.name: {*_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
             for server in inference.servers
         }
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}

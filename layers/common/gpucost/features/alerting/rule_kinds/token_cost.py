@@ -48,11 +48,10 @@ class TokenBudget:
         """
         if not window.tokens:
             return None if window.has_unknown_tokens else False
-        unit_cost = window.total.figures(weights)[UNIT_COST_NAMES[self.tokens]]
-        if unit_cost is not None and unit_cost > self.usd_per_million_tokens:
+        least = window.total.least_unit_costs(weights)[UNIT_COST_NAMES[self.tokens]]
+        if least is not None and least > self.usd_per_million_tokens:
             return True
-        # Hours without a price add tokens and no cost, so that the unit cost is a lower bound.
-        return None if unit_cost is None or window.total.token_costs.unpriced_gpu_hours else False
+        return None if least is None or window.total.token_costs.unpriced_gpu_hours else False
 
     def describe(self, currency: str) -> str:
         """Describe the condition in plain text."""

@@ -14,12 +14,11 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
 from gpucost.settings.inference import InferenceSettings
 from gpucost.sources.prometheus.connection import ClusterReader
+from gpucost.sources.prometheus.inference import COPY_LABELS
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL, union
 from gpucost.sources.prometheus.tables import parse_number
 
 _DAY = timedelta(days=1)
-_SCRAPE_LABELS = "job, endpoint, service, container, node, prometheus, prometheus_replica, __replica__"
-"""Labels in which copies of a series differ if several jobs or replicas of Prometheus scrape a server."""
 
 
 class PrometheusRequestLatency(ClusterReader):
@@ -58,7 +57,7 @@ class PrometheusRequestLatency(ClusterReader):
 
         def increase(suffix: str, by: str) -> str:
             return " or ".join(
-                f"sum by ({by}) (max without ({_SCRAPE_LABELS}) "
+                f"sum by ({by}) (max without ({COPY_LABELS}) "
                 f"(increase({self._queries.series_selector(histogram + suffix)}[1h] offset 1ms)))"
                 for histogram in histograms
             )
