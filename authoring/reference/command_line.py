@@ -1,5 +1,6 @@
 """The reference of the command line: every command with its options, defaults and example, from click."""
 
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -17,7 +18,7 @@ def command_line_page() -> str:
     """Render the page."""
     parts = [INTRODUCTION]
     for path, command in commands(cli, "gpucost"):
-        parts += [f"## {code(path)}", *_paragraphs(command), _usage(command, path), _parameters(command)]
+        parts += [f"## {code(path)}", *paragraphs(command), _usage(command, path), _parameters(command)]
     return page("Command line", "the commands", *parts)
 
 
@@ -35,9 +36,9 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
             yield f"{path} {name}", command
 
 
-def _paragraphs(command: click.Command) -> Iterator[str]:
+def paragraphs(command: click.Command) -> Iterator[str]:
     """The command's help; a paragraph after a backspace character is an example or a list, and keeps its lines."""
-    for paragraph in re.split(r"\n\s*\n", (command.help or "").strip()):
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
         text = paragraph.strip("\n")
         if text.startswith("\b"):
             title, *lines = text.removeprefix("\b\n").split("\n")

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from click import Context, Group
+from click import Command, Context, Group
 from samtranslator.yaml_helper import yaml_parse
 
 from authoring.reference import __main__ as reference
-from authoring.reference.command_line import commands
+from authoring.reference.command_line import commands, paragraphs
 from authoring.reference.metrics import MEANINGS, emitted_metrics, metrics_page, recorded_series
 from authoring.reference.template import RUNBOOK, anchor, runbook_section
 from gpucost.sources.prometheus import queries
@@ -55,6 +55,11 @@ def test_every_command_has_an_example_or_commands() -> None:
         expected = "Commands: " if isinstance(command, Group) else "Example:"
         assert expected in section, path
     assert cli.list_commands(Context(cli))
+
+
+def test_indented_help_is_rendered_as_python_3_13_stores_it() -> None:
+    command = Command("list", help="List alerts.\n\n    \b\n    Example:\n      gpucost alerts list\n    ")
+    assert list(paragraphs(command)) == ["List alerts.", "Example:", "```sh\ngpucost alerts list\n```"]
 
 
 def test_every_parameter_output_and_alarm_is_on_the_page() -> None:
