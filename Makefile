@@ -6,6 +6,8 @@ SHELL := /usr/bin/env bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export SAM_CLI_TELEMETRY := 0
+# Without bytecode, each of the many processes of the tests and the demo compiles all of its modules.
+unexport PYTHONDONTWRITEBYTECODE
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
 
