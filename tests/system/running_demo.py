@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import requests
 import simplejson
 
+from gpucost.core.hours import HOUR, hours_between
+from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.prometheus import free_port
 from gpucost_devstack.template import REPOSITORY
@@ -52,9 +55,22 @@ class Demo:
         return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
 
 
-def is_scraped(scenario: Scenario, number: int) -> bool:
-    """Whether kube-state-metrics was scraped in an hour of a scenario. The demo has an outage every Wednesday."""
-    return any(source.scraping.successful_times(60 * number, 60 * (number + 1)) for source in scenario.ksm)
+@cache
+def true_hours(start: datetime, end: datetime) -> dict[str, list[truth.TrueHour | None]]:
+    """The true figures of every hour, by cluster; None where nothing was scraped.
+
+    They are computed hour by hour, which is faster. The fleet's own tests show that the range does not matter.
+    """
+    hours: dict[str, list[truth.TrueHour | None]] = {name: [] for name in demo.CLUSTERS}
+    for hour in hours_between(start, end):
+        for scenario in demo.scenarios(hour, hour + HOUR):
+            hours[scenario.name].append(truth.true_hour(scenario, 0) if _is_scraped(scenario) else None)
+    return hours
+
+
+def _is_scraped(scenario: Scenario) -> bool:
+    """Whether kube-state-metrics was scraped. The demo has an outage every Wednesday."""
+    return any(source.scraping.successful_times(scenario.start, scenario.end) for source in scenario.ksm)
 
 
 @contextmanager

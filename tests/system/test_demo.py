@@ -30,7 +30,7 @@ from tests.documentation.shell_commands import PAGES, script, tokens
 from tests.documentation.test_commands import HOST
 from tests.listening_addresses import listening_addresses
 from tests.system.documented_stack_commands import check_run, runs_for_demo, write_settings_files
-from tests.system.running_demo import GPUCOST, Demo, is_scraped, running_demo
+from tests.system.running_demo import GPUCOST, Demo, running_demo, true_hours
 from tests.system.test_demo_records import another_demo
 
 
@@ -45,20 +45,11 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
 
 
-@cache
-def true_hours(end: datetime) -> dict[str, list[truth.TrueHour | None]]:
-    """The true figures of every hour, by cluster; None where nothing was scraped."""
-    return {
-        scenario.name: [
-            truth.true_hour(scenario, number) if is_scraped(scenario, number) else None for number in range(24 * DAYS)
-        ]
-        for scenario in demo.scenarios(end - timedelta(days=DAYS), end)
-    }
-
-
 def every_hour(end: datetime) -> list[truth.TrueHour]:
     """The true figures of all clusters' hours in which something was scraped."""
-    return [hour for hours in true_hours(end).values() for hour in hours if hour is not None]
+    return [
+        hour for hours in true_hours(end - timedelta(days=DAYS), end).values() for hour in hours if hour is not None
+    ]
 
 
 def unit_of(pod: Pod) -> str:
@@ -122,7 +113,7 @@ def test_printed_summary_fits_a_screen_and_matches_api(running: Demo) -> None:
 def idle_workloads(end: datetime, number: int) -> set[tuple[str, str]]:
     """(cluster, workload) of those that hold a GPU and use less than 2% of what is measured, in an hour."""
     idle = set()
-    for cluster, hours in true_hours(end).items():
+    for cluster, hours in true_hours(end - timedelta(days=DAYS), end).items():
         lines_by_workload: dict[str, list[truth.TrueLine]] = defaultdict(list)
         hour = hours[number]
         for line in () if hour is None else hour.lines:

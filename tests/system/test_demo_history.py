@@ -15,10 +15,9 @@ import pytest
 
 from gpucost.core.hours import HOUR, format_timestamp, hours_between
 from gpucost_devstack.fleet import demo as fleet
-from gpucost_devstack.fleet import truth
 from gpucost_devstack.metrics_segment import segments_of
 from tests.listening_addresses import process_tree
-from tests.system.running_demo import Demo, is_scraped, running_demo
+from tests.system.running_demo import Demo, running_demo, true_hours
 
 FLAGS = ("--history", "1")
 COMPLETE = " is there; the next start reuses it "
@@ -87,13 +86,11 @@ def check_against_scenario(demo: Demo, start: datetime, end: datetime) -> None:
     """Compare the GPU-hours of every hour and cluster with the truth of the simulated clusters."""
     query = f"start={format_timestamp(start)}&end={format_timestamp(end)}&granularity=hour&group_by=cluster"
     rows = {(row["group"]["cluster"], row["start"]): row for row in demo.ask(f"/v1/costs?{query}&limit=1000")["rows"]}
-    for scenario in fleet.scenarios(start, end):
-        for number in range((end - start) // HOUR):
-            hour = start + number * HOUR
-            if not is_scraped(scenario, number):
-                assert (scenario.name, format_timestamp(hour)) not in rows
+    for cluster, hours in true_hours(start, end).items():
+        for hour, true_hour in zip(hours_between(start, end), hours, strict=True):
+            if true_hour is None:
+                assert (cluster, format_timestamp(hour)) not in rows
                 continue
-            lines = truth.true_hour(scenario, number).lines
-            allocated = sum((line.allocated_gpu_hours.value for line in lines), Fraction(0))
-            row = rows[scenario.name, format_timestamp(hour)]
-            assert float(row["allocated_gpu_hours"]) == pytest.approx(float(allocated), rel=1e-9), (scenario.name, hour)
+            allocated = sum((line.allocated_gpu_hours.value for line in true_hour.lines), Fraction(0))
+            row = rows[cluster, format_timestamp(hour)]
+            assert float(row["allocated_gpu_hours"]) == pytest.approx(float(allocated), rel=1e-9), (cluster, hour)
