@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 
-from gpucost_devstack.fleet.scenario import FOREVER, InferenceServer, Interval, Minutes, ModelLoad, Pod, Scenario
+from gpucost_devstack.fleet.scenario import InferenceServer, Interval, ModelLoad, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.fleet.truth import ToleratedAmount, true_hour
 
 KINDS = ("prompt", "generated", "cached", "requests")
-_METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fraction]]]] = {
+_METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fraction | int]]]] = {
     "vllm": {
-        "prompt": [("vllm:prompt_tokens_total", {"engine": "0"}, Fraction(1))],
-        "generated": [("vllm:generation_tokens_total", {"engine": "0"}, Fraction(1))],
-        "cached": [("vllm:prompt_tokens_cached_total", {"engine": "0"}, Fraction(1))],
+        "prompt": [("vllm:prompt_tokens_total", {"engine": "0"}, 1)],
+        "generated": [("vllm:generation_tokens_total", {"engine": "0"}, 1)],
+        "cached": [("vllm:prompt_tokens_cached_total", {"engine": "0"}, 1)],
         "requests": [
             ("vllm:request_success_total", {"engine": "0", "finished_reason": reason}, part)
             for reason, part in {"stop": Fraction(3, 4), "length": Fraction(1, 4), "abort": Fraction(0)}.items()
@@ -30,23 +30,23 @@ _METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fract
         "prompt": [
             ("sglang:prompt_tokens_total", {"is_streaming": text}, Fraction(1, 2)) for text in ("true", "false")
         ],
-        "generated": [("sglang:generation_tokens_total", {"is_streaming": "true"}, Fraction(1))],
+        "generated": [("sglang:generation_tokens_total", {"is_streaming": "true"}, 1)],
         "cached": [
             ("sglang:cached_tokens_total", {"cache_source": source}, Fraction(1, 2)) for source in ("device", "host")
         ],
-        "requests": [("sglang:num_requests_total", {"is_streaming": "true"}, Fraction(1))],
+        "requests": [("sglang:num_requests_total", {"is_streaming": "true"}, 1)],
     },
     "tgi": {
-        "prompt": [("tgi_request_input_length_sum", {}, Fraction(1))],
-        "generated": [("tgi_request_generated_tokens_sum", {}, Fraction(1))],
-        "requests": [("tgi_request_success", {}, Fraction(1))],
+        "prompt": [("tgi_request_input_length_sum", {}, 1)],
+        "generated": [("tgi_request_generated_tokens_sum", {}, 1)],
+        "requests": [("tgi_request_success", {}, 1)],
     },
     "nim": {
-        "prompt": [("prompt_tokens_total", {}, Fraction(1))],
-        "generated": [("generation_tokens_total", {}, Fraction(1))],
-        "requests": [("request_success_total", {}, Fraction(1))],
+        "prompt": [("prompt_tokens_total", {}, 1)],
+        "generated": [("generation_tokens_total", {}, 1)],
+        "requests": [("request_success_total", {}, 1)],
     },
-    "triton": {"requests": [("nv_inference_request_success", {"version": "1"}, Fraction(1))]},
+    "triton": {"requests": [("nv_inference_request_success", {"version": "1"}, 1)]},
 }
 _MODEL_LABELS = {"vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model"}
 _APPEARS_WITH_FIRST_REQUEST = {"tgi"}
@@ -64,7 +64,7 @@ def targets(scenario: Scenario) -> Iterator[tuple[InferenceServer, Scraping]]:
                 replace(
                     server.scraping,
                     job=job,
-                    instance=f"10.1.0.{number}:{server.port}",
+                    instance=server.scraping.instance or f"10.1.0.{number}:{server.port}",
                     offset_seconds=Fraction(server.scraping.offset_seconds) + offset,
                     lifetime=(server.scraped_from, server.pod.released_at),
                 ),
@@ -83,39 +83,26 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
             "endpoint": scraping.job[-4:],
         }
         attempts = scraping.times(scenario.start, scenario.end)
-        times = [at for at in attempts if scraping.succeeds(at) and server.process_at(Fraction(at, MINUTE_MS))]
-        yield SimulatedSeries("up", target_labels, [(at, "1" if at in set(times) else "0") for at in attempts])
+        minutes = {at: Fraction(at, MINUTE_MS) if at % MINUTE_MS else at // MINUTE_MS for at in attempts}
+        processes = {at: server.process_at(minutes[at]) for at in attempts if scraping.succeeds(at)}
+        starts = {at: process[0] for at, process in processes.items() if process}
+        yield SimulatedSeries("up", target_labels, [(at, "1" if at in starts else "0") for at in attempts])
         for load in server.loads:
             for kind, metrics in _METRICS[server.kind].items():
                 of_model = {_MODEL_LABELS[server.kind]: load.model} if server.kind in _MODEL_LABELS else {}
-                for metric, labels, part in metrics if metric_is_kept(server, kind) else ():
-                    samples = []
-                    for at in times:
-                        count = _counter(server, load, kind, Fraction(at, MINUTE_MS)) * part
-                        if count or server.kind not in _APPEARS_WITH_FIRST_REQUEST:
-                            samples.append((at, str(int(count))))
+                if not metric_is_kept(server, kind):
+                    continue
+                counts = [(at, load.served(kind, (start, minutes[at]))) for at, start in starts.items()]
+                if server.kind in _APPEARS_WITH_FIRST_REQUEST:
+                    counts = [(at, count) for at, count in counts if count]
+                for metric, labels, part in metrics:
+                    samples = [(at, str(int(count * part))) for at, count in counts]
                     yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
 
 
 def metric_is_kept(server: InferenceServer, kind: str) -> bool:
     """Whether a kind of counter is exposed and stored."""
     return kind not in server.missing_kinds
-
-
-def _counter(server: InferenceServer, load: ModelLoad, kind: str, minute: Minutes) -> Fraction:
-    process = server.process_at(minute)
-    return _served(load, kind, (process[0], minute)) if process else Fraction(0)
-
-
-def _served(load: ModelLoad, kind: str, time: Interval) -> Fraction:
-    """What is served in an interval."""
-    ends = [*(since for since, _ in load.steps[1:]), FOREVER[1]]
-    total = Fraction(0)
-    for (since, rates), until in zip(load.steps, ends, strict=True):
-        start, end = max(Fraction(since), Fraction(time[0])), min(Fraction(until), Fraction(time[1]))
-        if end > start:
-            total += (end - start) * rates.get(kind, 0)
-    return total
 
 
 @dataclass
@@ -220,14 +207,14 @@ def _true_count(server: InferenceServer, load: ModelLoad, kind: str, hour: Inter
     for start, end in server.processes:
         during = (max(start, hour[0]), min(end, hour[1]))
         if during[1] > during[0]:
-            served += _served(load, kind, during)
+            served += load.served(kind, during)
         if hour[0] < end <= hour[1]:
-            lost += _served(load, kind, (max(start, end - interval), end))
+            lost += load.served(kind, (max(start, end - interval), end))
     # A counter is read at the last scrape before each edge of the hour, in a process that runs across it.
     at_edges = []
     for edge in hour:
         process = server.process_at(edge)
         age = next(age for age in count() if not any(start <= edge - age < end for start, end in server.scraping.gaps))
         since = edge - max(interval, Fraction(age))
-        at_edges.append(_served(load, kind, (max(process[0], since), edge)) if process else Fraction(0))
+        at_edges.append(Fraction(load.served(kind, (max(process[0], since), edge)) if process else 0))
     return ToleratedAmount(served, lost + abs(at_edges[0] - at_edges[1]) + len(_METRICS[server.kind].get(kind, ())))

@@ -3,9 +3,12 @@
 Times are minutes from the scenario's base, a full UTC hour. They may be fractional and negative.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 
 from gpucost_devstack.fleet.scraping import Scraping
 
@@ -289,6 +292,11 @@ class AcceleratorExporter:
     """Whether AMD's exporter knows them. In virtual machines it does not."""
 
 
+def _exact(minute: Minutes) -> Fraction | int:
+    """A time for exact arithmetic, which is much faster with integers."""
+    return minute if isinstance(minute, int) else Fraction(minute)
+
+
 @dataclass(frozen=True)
 class ModelLoad:
     """What a server processes for one model."""
@@ -296,6 +304,32 @@ class ModelLoad:
     model: str
     steps: Sequence[tuple[Minutes, Mapping[str, int]]]
     """Steps of (from minute, tokens or requests per minute by kind): `prompt`, `generated`, `cached`, `requests`."""
+
+    def served(self, kind: str, time: Interval) -> Fraction | int:
+        """What is served in an interval."""
+        return self._served_until(kind, time[1]) - self._served_until(kind, time[0])
+
+    def _served_until(self, kind: str, minute: Minutes) -> Fraction | int:
+        """What is served from the first step until a time."""
+        number = bisect_right(self._starts, minute) - 1
+        if number < 0:
+            return 0
+        since, rates = self.steps[number]
+        return self._totals[number].get(kind, 0) + rates.get(kind, 0) * (_exact(minute) - _exact(since))
+
+    @cached_property
+    def _starts(self) -> Sequence[Minutes]:
+        return [since for since, _ in self.steps]
+
+    @cached_property
+    def _totals(self) -> Sequence[Mapping[str, Fraction | int]]:
+        """What is served before each step."""
+        totals: list[dict[str, Fraction | int]] = [{}]
+        for (since, rates), (until, _) in pairwise(self.steps):
+            minutes = _exact(until) - _exact(since)
+            kinds = {**totals[-1], **rates}
+            totals.append({kind: totals[-1].get(kind, 0) + rates.get(kind, 0) * minutes for kind in kinds})
+        return totals
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ ID = re.compile(r"ID|([a-z-]+-)?[0-9a-f]{12}")
 REFUSALS = {
     "prices refresh --stack local --source spot": "spot is not fetched by this deployment",
     "prices refresh --stack local --month": "cur is not fetched by this deployment",
-    "recommendations what-if-models --stack local": "no model like '*' was served on these days",
 }
-"""What the demo answers about price sources and inference servers that it does not have."""
+"""What the demo answers about price sources that it does not have."""
 
 
 def stack_commands() -> Iterator[tuple[str, str]]:

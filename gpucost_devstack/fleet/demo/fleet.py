@@ -23,8 +23,10 @@ from gpucost_devstack.fleet.demo.pools import Pool, interval_from
 from gpucost_devstack.fleet.demo.units import Copy, copies_of
 from gpucost_devstack.fleet.demo.workloads import (
     Job,
+    Serving,
     Slot,
     Workload,
+    inference_server,
     job_pods,
     queued_jobs,
     service,
@@ -32,7 +34,7 @@ from gpucost_devstack.fleet.demo.workloads import (
     stateful_set,
 )
 from gpucost_devstack.fleet.hardware import resource_of_profile
-from gpucost_devstack.fleet.scenario import Exporter, KubeStateMetrics, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import Exporter, InferenceServer, KubeStateMetrics, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import Scraping
 
 PRODUCTION, RESEARCH, BATCH = "prod-us-east-1", "research-us-east-1", "batch-us-east-1"
@@ -51,6 +53,17 @@ A100_LAYOUTS = (
     (),
 )
 """The MIG slices of each GPU of a node. Where they leave a part of a GPU, the part is stranded."""
+CHAT = Serving(
+    "vllm",
+    {
+        "meta-llama/Llama-3.3-70B-Instruct": {"prompt": 150_000, "cached": 60_000, "generated": 30_000, "requests": 90},
+        "support-lora": {"prompt": 40_000, "cached": 26_000, "generated": 6_000, "requests": 40},
+    },
+)
+"""Two H100s: 600 generated tokens a second, of the model and of a LoRA adapter for support."""
+EMBEDDINGS = Serving("vllm", {"BAAI/bge-m3": {"prompt": 900_000, "cached": 0, "generated": 0, "requests": 3_600}})
+RERANKER = Serving("triton", {"bge-reranker-v2-m3": {"requests": 2_400}})
+"""Triton counts requests, and no tokens."""
 
 
 @dataclass
@@ -58,15 +71,26 @@ class _Cluster:
     period: Period
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+    servers: list[InferenceServer] = field(default_factory=list)
     quotas: Counter[str] = field(default_factory=Counter)
     """GPUs by namespace. Copies of a region add to the same namespaces."""
     exporter_by_node: dict[str, Scraping] = field(default_factory=dict)
 
     def service(
-        self, workload: Workload, slots: list[Slot], replicas: Callable[[int], int], use: Callable[[int], float]
+        self,
+        workload: Workload,
+        slots: list[Slot],
+        replicas: Callable[[int], int],
+        use: Callable[[int], float],
+        serving: Serving | None = None,
     ) -> None:
-        """Add a Deployment."""
-        self.pods += service(self.period, workload, slots, replicas, use)
+        """Add a Deployment, and the models that its pods serve."""
+        pods = list(service(self.period, workload, slots, replicas, use))
+        self.pods += pods
+        if serving:
+            self.servers += [
+                inference_server(self.period, pod, serving, use, interval_seconds=SCRAPE_SECONDS) for pod in pods
+            ]
 
     def add(self, *nodes: Node) -> None:
         """Add nodes."""
@@ -116,6 +140,7 @@ def _scenario(
         dcgm=Exporter(
             scraping=Scraping("dcgm-exporter", "", SCRAPE_SECONDS), scraping_by_node=cluster.exporter_by_node
         ),
+        servers=cluster.servers,
         start=0,
         end=length,
         hours=range(length // HOUR),
@@ -149,6 +174,7 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
         [slot for node in chat_nodes for slot in slots_of(node, 2)],
         lambda at: 3 + round(5 * traffic(chat.namespace, at)),
         lambda at: 0.18 + 0.66 * traffic(chat.namespace, at),
+        CHAT,
     )
     embeddings = Workload(copy.workload("embeddings"), copy.namespace("search"))
     cluster.service(
@@ -156,9 +182,16 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
         slots_of(l4_nodes[0]),
         lambda at: 1 + round(3 * traffic("search", at)),
         lambda at: 0.3 + 0.45 * traffic("search", at),
+        EMBEDDINGS,
     )
     reranker = Workload(copy.workload("reranker"), copy.namespace("search"))
-    cluster.service(reranker, slots_of(l4_nodes[1])[:2], lambda _: 2, lambda at: 0.35 + 0.3 * traffic("rerank", at))
+    cluster.service(
+        reranker,
+        slots_of(l4_nodes[1])[:2],
+        lambda _: 2,
+        lambda at: 0.35 + 0.3 * traffic("rerank", at),
+        RERANKER,
+    )
     ranker = Workload(copy.workload("ranker"), copy.namespace("ads-ranking"))
     cluster.service(ranker, slots_of(l4_nodes[2]), lambda _: 4, lambda at: 0.42 + 0.3 * traffic("ads", at))
     # No pod ever runs on the fourth L4 node: it can be removed.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpucost_devstack.fleet.demo.clock import DAY, HOUR, WEEK, Period, draw, is_weekend, suffix
-from gpucost_devstack.fleet.scenario import GPU, Node, Pod, Use
+from gpucost_devstack.fleet.scenario import GPU, InferenceServer, ModelLoad, Node, Pod, Use
+from gpucost_devstack.fleet.scraping import Scraping
 
 Slot = tuple[Node, Sequence[int]]
 """A node, and the devices of it that a pod holds."""
@@ -76,6 +77,40 @@ def service(
                         owners=(("ReplicaSet", replica_set), ("Deployment", workload.name)),
                         labels=workload.pod_labels,
                     )
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What each pod of a service serves at full use, per minute and model."""
+
+    server: str
+    rates_by_model: Mapping[str, Mapping[str, int]]
+
+
+def inference_server(
+    period: Period, pod: Pod, serving: Serving, use: UseOfHour, *, interval_seconds: int
+) -> InferenceServer:
+    """A pod's server, whose load follows the pod's use.
+
+    Its counters begin at 0 when the pod starts, which may be before the period.
+    """
+    begin = int(pod.bound_at + period.start) // HOUR * HOUR
+    hours = range(begin, min(period.end, int(pod.deleted_at + period.start)), HOUR)
+    address = f"10.{'.'.join(str(int(256 * draw('address', pod.id, part))) for part in range(3))}:8000"
+    return InferenceServer(
+        pod,
+        serving.server,
+        [
+            ModelLoad(
+                model,
+                [(at - period.start, {kind: round(rate * use(at)) for kind, rate in rates.items()}) for at in hours],
+            )
+            for model, rates in serving.rates_by_model.items()
+        ],
+        processes=(pod.run_interval,),
+        scraping=Scraping("", address, interval_seconds),
+        scraped_from=pod.bound_at,
+    )
 
 
 def stateful_set(
