@@ -6,10 +6,12 @@ as `python -m gpucost_devstack.metrics_segment FOLDER START END SCALE PERIOD`. T
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -72,6 +74,11 @@ class SegmentProcess:
             start_new_session=True,  # Ctrl-C ends the demo, which ends this process
         )
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
     def is_done(self) -> bool:
         """Whether the process has ended."""
         return self._process.poll() is not None
@@ -88,8 +95,9 @@ class SegmentProcess:
             raise GpuCostError(f"simulating the metrics of {self.segment.name} failed: {reason[-300:]}")
 
     def stop(self) -> None:
-        """End the process."""
-        self._process.terminate()
+        """End the process and its promtool. Nothing of an incomplete segment remains."""
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(self._process.pid, signal.SIGTERM)
         self._end()
 
     def _end(self) -> str:
@@ -129,6 +137,7 @@ def _link(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the incomplete folder is removed
     os.nice(10 if sys.argv[5] == HISTORY else 0)
     first, last = (datetime.fromisoformat(text).astimezone(UTC) for text in sys.argv[2:4])
     write_segment(Path(sys.argv[1]), Segment(first, last), int(sys.argv[4]))
