@@ -163,6 +163,22 @@ def test_sections_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, secti
 
 
 @pytest.mark.parametrize(
+    ("pattern", "note"),
+    [
+        ("research-.*", "no namespace contains '.'. Write a shell pattern, probably 'research-*'"),
+        ("^research$", "no namespace contains '^'. Write a shell pattern, probably 'research'"),
+        ("Research", "no namespace contains 'R'. Write a shell pattern, probably 'research'"),
+        ("(a|b)-x", "no namespace contains '('. Write a shell pattern, such as team-*"),
+    ],
+)
+def test_patterns_that_match_no_namespace_are_noted(tmp_path: Path, pattern: str, note: str) -> None:
+    text = CLUSTER + f"business_units: [{{name: research, namespaces: ['team-[ab]?-*', '{pattern}']}}]\n"
+    _, out, _ = check(tmp_path, text)
+    (line,) = out.splitlines()[1:]
+    assert line == f"note: business_units[0].namespaces: {pattern!r} matches no namespace, because {note}"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         CLUSTER + "inference: {enabled: false, weights: {generated: 4}}\n",
