@@ -227,6 +227,10 @@ def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
         ("pricing: {source: rates, rates: [{gpu_hourly_usd: 4,5}]}",
          "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write decimal numbers with a point, "
          "such as 4.5"),
+        ("business_units: [{name: a, pod_labels: {team: [assistant, chat]}}]",
+         "business_units[0].pod_labels: team has a list, but a unit takes one value of a label. Write a unit for each"),
+        ("business_units: [{name: a, pod_labels: {team: x}}, {name: a, pod_labels: {team: y}}]",
+         "business_units: 'a' is named twice. Write one entry for each name"),
         ("budget: {monthly_usd: 1000}",
          ". Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"),
         ("pricing: {override: [{gpu_hourly_usd: 4}]}",
