@@ -31,11 +31,13 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
         *_unknown_business_units(settings),
         *_units_without_pods(settings),
         *_impossible_namespaces(settings),
+        *_covered_namespaces(settings),
         *_patterns_of_labels(settings),
         *_unknown_clusters(settings),
         *_unknown_capacity_types(settings),
         *_small_percents(settings),
         *_prices_by_hand_only(settings),
+        *_sources_after_constant(settings),
         *_disabled_inference(settings),
         *_receivers(settings),
     ]
@@ -109,6 +111,31 @@ def _units_without_pods(settings: "SettingsDocument") -> Iterator[str]:
                 f"matches owns a pod, so these own none: {', '.join(later)}. Move {unit.name} to the end"
             )
             return
+
+
+def _covered_namespaces(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on namespaces that an earlier unit owns already. Units with several entries change over time."""
+    names = [unit.name for unit in settings.business_units]
+    earlier: list[tuple[str, str]] = []
+    for index, unit in enumerate(settings.business_units):
+        for namespace in unit.namespaces:
+            for owner, pattern in earlier:
+                if _covers(pattern, namespace):
+                    yield (
+                        f"business_units[{index}].namespaces: {namespace!r} has no effect: {owner} comes before and owns "
+                        f"these pods by {pattern!r}, and the first unit that matches owns a pod. Move {unit.name} "
+                        f"before {owner}"
+                    )
+                    break
+        if names.count(unit.name) == 1 and unit.since is None:
+            earlier += [(unit.name, pattern) for pattern in unit.namespaces if pattern != "*"]
+
+
+def _covers(pattern: str, other: str) -> bool:
+    """Whether a pattern matches all names that another one matches; False where that is not certain."""
+    if not _WILDCARDS.search(other):
+        return fnmatchcase(other, pattern)
+    return pattern == other or (not re.search(r"[?\[]", pattern) and fnmatchcase(other, pattern))
 
 
 def _impossible_namespaces(settings: "SettingsDocument") -> Iterator[str]:
@@ -193,6 +220,16 @@ def _prices_by_hand_only(settings: "SettingsDocument") -> Iterator[str]:
         yield (
             "pricing: the only source is override, the prices of gpucost prices set. Nodes without one have no cost; "
             "leave out the source for AWS's prices"
+        )
+
+
+def _sources_after_constant(settings: "SettingsDocument") -> Iterator[str]:
+    sources = settings.pricing.ordered_sources
+    if "constant" in sources[:-1]:
+        ineffective = sources[sources.index("constant") + 1 :]
+        yield (
+            f"pricing.sources: {', '.join(ineffective)} never apply, because constant comes before and prices every "
+            "node. Move constant to the end"
         )
 
 

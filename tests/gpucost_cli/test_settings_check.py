@@ -153,6 +153,18 @@ def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, 
     [
         ("pricing: {source: override}", "pricing: the only source is override, the prices of gpucost prices set."),
         ("pricing: {sources: [override]}", "pricing: the only source is override, the prices of gpucost prices set."),
+        (
+            "pricing: {sources: [constant, rates, on-demand], gpu_hourly_usd: 3, rates: [{gpu_hourly_usd: 2}]}",
+            "pricing.sources: rates, on-demand never apply, because constant comes before",
+        ),
+        (
+            "business_units: [{name: a, namespaces: ['r-*']}, {name: b, namespaces: [r-x, s]}]",
+            "business_units[1].namespaces: 'r-x' has no effect: a comes before and owns these pods by 'r-*'",
+        ),
+        (
+            "business_units: [{name: a, namespaces: ['r*']}, {name: b, namespaces: ['r-*', 's*']}]",
+            "business_units[1].namespaces: 'r-*' has no effect",
+        ),
         ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
     ],
 )
@@ -183,6 +195,10 @@ def test_patterns_that_match_no_namespace_are_noted(tmp_path: Path, pattern: str
     [
         CLUSTER + "inference: {enabled: false, weights: {generated: 4}}\n",
         CLUSTER + "inference: {enabled: true}\n",
+        CLUSTER + "pricing: {sources: [rates, constant], gpu_hourly_usd: 3, rates: [{gpu_hourly_usd: 2}]}\n",
+        CLUSTER + "business_units: [{name: a, namespaces: [r-x]}, {name: b, namespaces: ['r-*']}]\n",
+        CLUSTER + "business_units: [{name: a, namespaces: ['r-?']}, {name: b, namespaces: ['r-*']}]\n",
+        CLUSTER + "business_units: [{name: a, namespaces: ['r-*'], from: 2026-01-01}, {name: b, namespaces: [r-x]}]\n",
         CLUSTER + "pricing: {sources: [override, on-demand]}\n",
         CLUSTER.replace("127.0.0.1:9", "mimir.internal/prometheus"),
         CLUSTER.replace("127.0.0.1:9", "kubernetes/api/v1/namespaces/m/services/prometheus:9090/proxy"),
