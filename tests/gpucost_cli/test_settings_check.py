@@ -70,8 +70,9 @@ def test_placeholder_is_refused(tmp_path: Path) -> None:
         "auth: sigv4, region: us-east-1}}]\n"
     )
     status, _, faults = check(tmp_path, text)
-    assert status == 2
+    assert (status, len(faults)) == (2, 1)
     assert "placeholder" in faults[0]
+    assert "the ID of your workspace" in faults[0]
 
 
 def test_placeholders_are_listed_with_the_requirements_of_new_settings(tmp_path: Path) -> None:
