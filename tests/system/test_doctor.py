@@ -232,7 +232,7 @@ def test_exporters_without_recent_series_are_findings(examined: Examine) -> None
     check = only(
         examined(cluster),
         "kube-state-metrics now",
-        says="the last samples of kube-state-metrics are from",
+        says=f"the last samples of kube-state-metrics are from {cluster.base:%Y-%m-%dT%H}:19:00Z",
         change="remote_write",
     )
     assert check.severity == "required"
