@@ -122,8 +122,8 @@ def _covered_namespaces(settings: "SettingsDocument") -> Iterator[str]:
             for owner, pattern in earlier:
                 if _covers(pattern, namespace):
                     yield (
-                        f"business_units[{index}].namespaces: {namespace!r} has no effect: {owner} comes before and owns "
-                        f"these pods by {pattern!r}, and the first unit that matches owns a pod. Move {unit.name} "
+                        f"business_units[{index}].namespaces: {namespace!r} has no effect: {owner} comes before and "
+                        f"owns these pods by {pattern!r}, and the first unit that matches owns a pod. Move {unit.name} "
                         f"before {owner}"
                     )
                     break

@@ -149,8 +149,8 @@ def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
         )
     if "TLS failed" in finding and prometheus.url.startswith("https:"):
         return (
-            "settings, prometheus.url: the server did not answer in TLS. If it has none, write http://; otherwise check "
-            "the port"
+            "settings, prometheus.url: the server did not answer in TLS. If it has none, write http://; otherwise "
+            "check the port"
         )
     return _check_access(prometheus)
 

@@ -141,7 +141,7 @@ def test_replay_reads_rules_from_a_file(stack: Stack, tmp_path: Path) -> None:
     assert [row[1] for row in rows("alerts", "list")] == ["firing", "pending"], "a replay changed alerts"
 
 
-def test_replay_names_what_has_no_hours(stack: Stack, tmp_path: Path) -> None:
+def test_replay_names_clusters_without_hours(stack: Stack, tmp_path: Path) -> None:
     period = ("--from", format_timestamp(START), "--to", format_timestamp(START + 3 * HOUR))
     path = tmp_path / "new.yaml"
     document = yaml.safe_load(settings_with_rules(WASTE))

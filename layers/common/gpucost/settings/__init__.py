@@ -233,7 +233,7 @@ class BusinessUnitSettings(Section):
 
     @field_validator("namespace_labels", "pod_labels", mode="before", json_schema_input_type=dict[Name, str])
     @classmethod
-    def _labels_have_one_value(cls, labels: object) -> object:
+    def _labels_have_single_values(cls, labels: object) -> object:
         if isinstance(labels, dict) and (several := [key for key, value in labels.items() if isinstance(value, list)]):
             raise ValueError(
                 f"{several[0]} has a list, but a unit takes one value of a label. Write a unit for each value, with "
@@ -279,8 +279,8 @@ class EnergySettings(Section):
 
 
 _HOW_TO_NAME = {
-    "business_units": ". Write one entry for each name, with all of its namespaces and labels, or another name. An entry "
-    "that replaces an earlier one needs from"
+    "business_units": ". Write one entry for each name, with all of its namespaces and labels, or another name. An "
+    "entry that replaces an earlier one needs from"
 }
 
 
