@@ -18,6 +18,7 @@ from gpucost_cli.options import (
     settings_store,
     stack_option,
 )
+from gpucost_cli.settings_notes import notes_on
 from gpucost_devstack.demo_records import is_demo
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.muting import Silence
     from gpucost.features.alerting.ports import RuleInputs
     from gpucost.features.alerting.queries import AlertQueries
+    from gpucost.settings_document import SettingsDocument
 
 MAX_COLUMN_LENGTH = 1000
 
@@ -178,13 +180,15 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None, output
     from gpucost.settings_document import parse_settings
     from gpucost.storage.ports import StoredSettings
 
-    stored = settings_store(stack).current()
+    stored = deployed = settings_store(stack).current()
     if path is not None:
         text = read_settings_file(path)
         settings = parse_settings(text)
         settings.check_new_document()
         stored = StoredSettings(stored.version, text, settings, current_user(), datetime.now(UTC))
-    notifications = list(replay_rules(_rule_inputs(stack), stored, start, end))
+    inputs = _rule_inputs(stack)
+    notifications = list(replay_rules(inputs, stored, start, end))
+    _check_replayed_clusters(inputs, stored.settings, deployed.settings, start, end)
     if output_format == "json":
         _print_json([alert_event(notification) for notification in notifications])
     else:
@@ -213,6 +217,35 @@ def amp_definition(stack: str) -> None:
     topic = deployment.find_deployment(stack).events_topic_arn
     region = topic.split(":")[3]
     sys.stdout.write(text.replace("EVENTS_TOPIC_ARN", topic).replace("REGION", region))
+
+
+def _check_replayed_clusters(
+    inputs: "RuleInputs", settings: "SettingsDocument", deployed: "SettingsDocument", start: datetime, end: datetime
+) -> None:
+    """Note clusters without hours in a period, and patterns in rules that match nothing.
+
+    Raises:
+        InvalidInputError: no cluster has hours, so that no rule could fire.
+    """
+    names = [cluster.name for cluster in settings.clusters]
+    deployed_names = [cluster.name for cluster in deployed.clusters]
+    without_hours = [name for name in names if not inputs.ledger.manifests(name, start, end)]
+    faults = []
+    if unknown := [name for name in without_hours if name not in deployed_names]:
+        faults.append(
+            f"{', '.join(unknown)}: not in the settings of the stack, whose clusters are {', '.join(deployed_names)}. "
+            "Correct clusters[].name"
+        )
+    if unpublished := [name for name in without_hours if name in deployed_names]:
+        period = f"from {format_timestamp(start)} to {format_timestamp(end)}"
+        faults.append(f"{', '.join(unpublished)}: the ledger has no hours {period}. Pass another period")
+    if len(without_hours) == len(names):
+        raise InvalidInputError(f"no rule was tried. {'; '.join(faults)}")
+    for fault in faults:
+        click.echo(f"note: no rule was tried on {fault}", err=True)
+    for note in notes_on(settings):
+        if note.startswith("alerts.rules"):
+            click.echo(f"note: {note}", err=True)
 
 
 def _describe_subject(subject: "Subject") -> str:

@@ -13,6 +13,7 @@ from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import HourOption, format_option, read_settings_file, settings_option
+from gpucost_cli.settings_notes import units_without_namespace
 
 if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
@@ -82,6 +83,11 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
         )
     if absences := list(_absent_labels(settings, records)):
         _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor --settings {path}")
+    if absent_units := _absent_units(settings, records):
+        _warn(
+            f"no pod with GPUs is in the namespaces of the business units {', '.join(absent_units)}. If there are such "
+            f"pods, correct the shell patterns; gpucost settings check {path} notes some mistakes"
+        )
     if problems:
         sys.stdout.flush()
         message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor --settings {path}"
@@ -143,6 +149,17 @@ def _absent_labels(settings: "CoreSettings", records: Sequence["HourRecord"]) ->
     labels = {name for line in lines for name in line.labels}
     if absent_labels := [name for name in settings.cost_labels if name not in labels]:
         yield f"no pod has the cost labels {', '.join(absent_labels)}"
+
+
+def _absent_units(settings: "CoreSettings", records: Sequence["HourRecord"]) -> list[str]:
+    """Return the business units with patterns of namespaces of which none matches a pod's, with these patterns."""
+    namespaces = {line.namespace for record in records for line in record.lines}
+    if not namespaces:
+        return []
+    return [
+        f"{unit.name} ({', '.join(unit.namespaces)})"
+        for unit in units_without_namespace(settings, namespaces, records[-1].hour)
+    ]
 
 
 def _price_fetcher(settings: "CoreSettings", since: datetime, now: datetime) -> "NodePriceFetcher | None":

@@ -140,11 +140,11 @@ def init(
       gpucost init --region eu-central-1 --cluster prod --prometheus-url http://127.0.0.1:9090 --yes
     """
     settings_path, samconfig_path = folder / SETTINGS_NAME, folder / FILE_NAME
-    _refuse_existing(settings_path)
+    _refuse_existing(settings_path, environment)
     if has_environment(samconfig_path, environment):
         raise InvalidInputError(
             f"{samconfig_path} has a stack for the environment {environment} already, and init overwrites nothing. "
-            "Pass another folder as --out, or edit the file"
+            f"To deploy it: make deploy ENV={environment}. For another stack, pass another --environment and --out"
         )
     region = _ask_region()
     name = answer("cluster", "Name of the EKS cluster")
@@ -195,10 +195,11 @@ def _is_reachable_from_lambda(url: str) -> bool:
     return not is_local
 
 
-def _refuse_existing(path: Path) -> None:
+def _refuse_existing(path: Path, environment: str) -> None:
     if path.exists() or path.is_symlink():
         raise InvalidInputError(
-            f"{path} exists already, and init overwrites no file. Pass another folder as --out, or edit the file"
+            f"{path} exists already, and init overwrites no file. To add a stack with these settings, run make deploy "
+            f"ENV={environment}, which asks for what the stack needs. For other settings, pass another folder as --out"
         )
 
 
@@ -519,7 +520,8 @@ def _write_both(settings_path: Path, settings_text: str, samconfig_path: Path, s
                 settings_path.unlink()
                 raise
     except FileExistsError:
-        _refuse_existing(settings_path)
-        raise
+        raise InvalidInputError(
+            f"{settings_path} exists already: it was created meanwhile. Nothing was written; run the command again"
+        ) from None
     except OSError as error:
         raise GpuCostError(f"{error.filename or folder} cannot be written: {error.strerror}") from error

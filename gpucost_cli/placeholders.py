@@ -43,6 +43,7 @@ def placeholder_faults(document: Section, name: str) -> Iterator[str]:
             if match := pattern.search(value):
                 shown = "" if match[0] == value else f" in {value!r}"
                 yield f"{name}: {key}: {match[0]!r}{shown} is an example's placeholder. Replace it with {replacement}"
+                break  # several patterns can match the same fault
 
 
 def _strings(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:

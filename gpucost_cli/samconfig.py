@@ -174,11 +174,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         complete_samconfig.main(args=arguments, standalone_mode=False)
     except click.ClickException as error:
-        sys.exit(f"make deploy: {error.format_message()}")
+        sys.exit(f"make deploy: {_with_make_form(error.format_message())}")
     except (GpuCostError, OSError) as error:
-        sys.exit(f"make deploy: {error}")
+        sys.exit(f"make deploy: {_with_make_form(str(error))}")
     except (KeyboardInterrupt, click.exceptions.Abort):
         sys.exit("make deploy: interrupted")
+
+
+def _with_make_form(message: str) -> str:
+    """Append how make takes options, which it would read as its own, to a message that names some."""
+    if "--" not in message:
+        return message
+    return f'{message.rstrip(".")}. make takes options as MORE, for example: make deploy MORE="--region REGION --yes"'
 
 
 if __name__ == "__main__":

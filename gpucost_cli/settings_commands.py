@@ -27,7 +27,7 @@ def settings() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @stack_option
 def push(path: Path, stack: str) -> None:
-    """Validate a settings document and put it in force.
+    """Validate a settings document and put it in force. Notes are those of gpucost settings check.
 
     \b
     Example:
@@ -41,6 +41,8 @@ def push(path: Path, stack: str) -> None:
         refuse_placeholders(settings, "settings")
     stored = settings_store(stack).push(text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
+    for note in notes_on(settings):
+        click.echo(f"note: {note}", err=True)
 
 
 @settings.command()

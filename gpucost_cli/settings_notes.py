@@ -1,13 +1,15 @@
 """What `gpucost settings check` notes about valid settings: entries that have another effect than they seem to."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from gpucost.settings import BusinessUnitSettings, CoreSettings
     from gpucost.settings_document import SettingsDocument
 
 _PERCENT_KEYS = ("waste_percent", "utilization_percent", "percent")
@@ -17,6 +19,9 @@ _PAGE_OR_ENDPOINT = re.compile(
 )
 """Pages and endpoints of Prometheus' API that people copy. Those of queries are refused."""
 _WILDCARDS = re.compile(r"[*?\[]")
+_WILDCARD_PARTS = re.compile(r"[*?]|\[[^]]*\]")
+_NO_NAMESPACE = re.compile(r"[^a-z0-9-]")
+"""Characters that no namespace has: its name is an RFC 1123 label."""
 
 
 def notes_on(settings: "SettingsDocument") -> list[str]:
@@ -25,13 +30,34 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
         *_prometheus_addresses(settings),
         *_unknown_business_units(settings),
         *_units_without_pods(settings),
+        *_impossible_namespaces(settings),
+        *_covered_namespaces(settings),
         *_patterns_of_labels(settings),
         *_unknown_clusters(settings),
         *_unknown_capacity_types(settings),
         *_small_percents(settings),
         *_prices_by_hand_only(settings),
+        *_sources_after_constant(settings),
         *_disabled_inference(settings),
         *_receivers(settings),
+    ]
+
+
+def units_without_namespace(
+    settings: "CoreSettings", namespaces: Collection[str], hour: datetime
+) -> list["BusinessUnitSettings"]:
+    """Return the units in force that own namespaces only by patterns, of which none matches any of the namespaces."""
+    latest = {
+        unit.name: unit
+        for unit in sorted(settings.business_units, key=lambda unit: unit.since.timestamp() if unit.since else 0)
+        if unit.since is None or unit.since <= hour
+    }
+    return [
+        unit
+        for unit in settings.business_units
+        if latest.get(unit.name) is unit
+        and not (unit.namespace_labels or unit.pod_labels)
+        and not any(matching_names(namespaces, pattern) for pattern in unit.namespaces)
     ]
 
 
@@ -85,6 +111,51 @@ def _units_without_pods(settings: "SettingsDocument") -> Iterator[str]:
                 f"matches owns a pod, so these own none: {', '.join(later)}. Move {unit.name} to the end"
             )
             return
+
+
+def _covered_namespaces(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on namespaces that an earlier unit owns already. Units with several entries change over time."""
+    names = [unit.name for unit in settings.business_units]
+    earlier: list[tuple[str, str]] = []
+    for index, unit in enumerate(settings.business_units):
+        for namespace in unit.namespaces:
+            for owner, pattern in earlier:
+                if _covers(pattern, namespace):
+                    yield (
+                        f"business_units[{index}].namespaces: {namespace!r} has no effect: {owner} comes before and "
+                        f"owns these pods by {pattern!r}, and the first unit that matches owns a pod. Move {unit.name} "
+                        f"before {owner}"
+                    )
+                    break
+        if names.count(unit.name) == 1 and unit.since is None:
+            earlier += [(unit.name, pattern) for pattern in unit.namespaces if pattern != "*"]
+
+
+def _covers(pattern: str, other: str) -> bool:
+    """Whether a pattern matches all names that another one matches; False where that is not certain."""
+    if not _WILDCARDS.search(other):
+        return fnmatchcase(other, pattern)
+    return pattern == other or (not re.search(r"[?\[]", pattern) and fnmatchcase(other, pattern))
+
+
+def _impossible_namespaces(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on patterns that can match no namespace, such as regular expressions."""
+    patterns = [
+        (f"business_units[{index}].namespaces", pattern)
+        for index, unit in enumerate(settings.business_units)
+        for pattern in unit.namespaces
+    ]
+    for key, rule in _rules(settings):
+        patterns += [(f"{key}.scope.namespaces", pattern) for pattern in rule.scope.namespaces]
+    for key, pattern in patterns:
+        if character := _NO_NAMESPACE.search(_WILDCARD_PARTS.sub("", pattern)):
+            shell_pattern = pattern.strip("^$").replace(".*", "*").replace(".+", "?*").lower()
+            is_valid = not _NO_NAMESPACE.search(_WILDCARD_PARTS.sub("", shell_pattern))
+            probably = f", probably {shell_pattern!r}" if is_valid else ", such as team-*"
+            yield (
+                f"{key}: {pattern!r} matches no namespace, because no namespace contains {character[0]!r}. "
+                f"Write a shell pattern{probably}"
+            )
 
 
 def _patterns_of_labels(settings: "SettingsDocument") -> Iterator[str]:
@@ -149,6 +220,16 @@ def _prices_by_hand_only(settings: "SettingsDocument") -> Iterator[str]:
         yield (
             "pricing: the only source is override, the prices of gpucost prices set. Nodes without one have no cost; "
             "leave out the source for AWS's prices"
+        )
+
+
+def _sources_after_constant(settings: "SettingsDocument") -> Iterator[str]:
+    sources = settings.pricing.ordered_sources
+    if "constant" in sources[:-1]:
+        ineffective = sources[sources.index("constant") + 1 :]
+        yield (
+            f"pricing.sources: {', '.join(ineffective)} never apply, because constant comes before and prices every "
+            "node. Move constant to the end"
         )
 
 

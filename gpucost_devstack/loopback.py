@@ -25,7 +25,7 @@ def listen(port: int) -> socket.socket:
         return socket.create_server((HOST, port), backlog=128)
     except OSError as error:
         reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({os.strerror(error.errno or 0)})"
-        raise GpuCostError(f"port {port} {reason}; choose another with --port") from error
+        raise GpuCostError(f"port {port} {reason}; choose another with --port, or with PORT of make demo") from error
 
 
 class LoopbackServer(ThreadingHTTPServer):

@@ -119,7 +119,7 @@ def examine_cluster(
         return ClusterReport(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
-        change = _NAME_TENANT if "no org id" in finding else _check_access(cluster.prometheus)
+        change = _NAME_TENANT if "no org id" in finding else _check_address(finding, cluster.prometheus)
         return ClusterReport(cluster.name, [_unreachable(finding, change)], [])
     context = CheckContext(facts, cluster, settings, required_labels, ranks, settings_file)
     return ClusterReport(
@@ -138,6 +138,21 @@ _GIVE_CREDENTIALS = (
     "provide AWS credentials and a region as for the AWS CLI: AWS_PROFILE and AWS_REGION, aws configure or "
     "aws sso login; aws sts get-caller-identity shows the identity in use"
 )
+
+
+def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
+    """The change for a server that refuses queries: the part of the address that is probably wrong."""
+    if "answered 404" in finding or "in a format that is not Prometheus'" in finding:
+        return (
+            f"settings, prometheus.url: queries append /api/v1/query to {prometheus.url}, where no Prometheus answers. "
+            "Write its base URL, without a page such as /graph, and check the port: another service may listen there"
+        )
+    if "TLS failed" in finding and prometheus.url.startswith("https:"):
+        return (
+            "settings, prometheus.url: the server did not answer in TLS. If it has none, write http://; otherwise "
+            "check the port"
+        )
+    return _check_access(prometheus)
 
 
 def _check_access(prometheus: PrometheusSettings) -> str:

@@ -120,6 +120,7 @@ class FactsCollector:
                 for target, times in scrapes.items()
                 if (interval := _scrape_interval_seconds(times)) is not None
             },
+            last_scrapes={target: max(times) for target, times in scrapes.items() if times},
             jobs_with_up=self._with_up,
             labels_outside_selector=self._labels_outside_selector(series, names, first, now),
             accepts_long_queries=self._accepts_long_queries(now),

@@ -143,6 +143,8 @@ class Facts:
     finished_pods: int = 0
     intervals: Mapping[Target, Decimal] = field(default_factory=dict)
     """Scrape interval in seconds, of some targets of each exporter."""
+    last_scrapes: Mapping[Target, int] = field(default_factory=dict)
+    """The time (ms) of the last successful scrape, of some targets of each exporter."""
     jobs_with_up: frozenset[str] = frozenset()
     """Jobs whose `up` is kept."""
     labels_outside_selector: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)

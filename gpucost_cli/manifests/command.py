@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from gpucost.core.errors import InvalidInputError
+from gpucost_cli.documentation import page_path
 from gpucost_cli.manifests.targets import TARGETS
 from gpucost_cli.options import read_settings_file
 from gpucost_cli.rules.command import rules
@@ -44,7 +45,8 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
     from gpucost_cli.manifests.values import existing_cluster_values, template_values
 
     if parameters_path is None and target is None:
-        raise InvalidInputError("--params: required for a new cluster. Name a file like cluster/parameters.yaml")
+        example = page_path("cluster/parameters.yaml")
+        raise InvalidInputError(f"--params: required for a new cluster. Copy {example}, edit the copy, and name it")
     settings = parse_settings(read_settings_file(settings_path))
     text = "" if parameters_path is None else _read_parameter_file(parameters_path)
     values = (

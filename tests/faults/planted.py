@@ -40,6 +40,7 @@ EXPORT_TESTS = (
     "-k",
     "model or tokens",
 )
+IDLE_TESTS = ("tests/features/alerting/test_rules.py", "-k", "mostly_unmeasured")
 TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
 MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
 REQUEST_LATENCY_TESTS = ("tests/features/recommendations/test_request_latency.py",)
@@ -256,6 +257,9 @@ FAULTS = (
     Fault("inference: tokens without a price make the others cheaper", f"{PACKAGE}/core/inference.py", 'cls.of(priced) if len(priced) < len(hours) else None', 'None', ("tests/core/test_inference.py",)),
     Fault("inference: a server that was not called costs nothing", f"{PACKAGE}/core/inference.py", 'weights = [1] * len(weights)  # servers that were not called wait for each of their models', 'weights = [1] + [0] * (len(weights) - 1)', INFERENCE_TESTS),
     Fault("inference: a bu role sees all models", f"{PACKAGE}/reports/scoped.py", 'if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))', 'if (visible := tuple(models))', ("tests/functions/test_scope.py",)),
+    Fault("idle-workload: the startup of an unmeasured pod is its whole hour", f"{PACKAGE}/features/alerting/rule_kinds/idle_workload.py", "if measured <= 0 or measured < MIN_MEASURED_SHARE * allocated:", "if measured <= 0:", IDLE_TESTS),
+    Fault("idle-workload: use in a small measured part ends no alert", f"{PACKAGE}/features/alerting/rule_kinds/idle_workload.py", "return False if is_busy else None", "return None", IDLE_TESTS),
+    Fault("off-hours: hours that are mostly unobserved are idle", f"{PACKAGE}/features/recommendations/rules/schedules_and_spot.py", "if held and (not observed or observed < MIN_OBSERVED_SHARE * held):", "if held and not observed:", ("tests/features/recommendations/rules/test_schedules.py", "-k", "unobserved")),
     Fault("token-cost: a model that was not called is unknown", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "return None if window.has_unknown_tokens else False", "return None", TOKEN_COST_TESTS),
     Fault("token-cost: unknown tokens end the alert", f"{PACKAGE}/features/alerting/rule_kinds/token_cost.py", "return None if window.has_unknown_tokens else False", "return False", TOKEN_COST_TESTS),
     Fault("token-cost: only the newest hour counts", f"{PACKAGE}/features/alerting/rule_evaluation.py", "start = self.hour - HOUR * (window_hours - 1)", "start = self.hour", TOKEN_COST_TESTS),

@@ -199,6 +199,7 @@ def test_existing_file_is_not_overwritten(fleet: str, tmp_path: Path, existing: 
     result = init(tmp_path, *ANSWERS, "--prometheus-url", fleet, "--yes")
     assert (result.returncode, (tmp_path / existing).read_text(), files(tmp_path)) == (2, text, [existing])
     assert_sentence(result.stderr, sentence, "--out")
+    assert "make deploy ENV=dev" in result.stderr
     other = tmp_path / "other"
     assert init(other, *ANSWERS, "--prometheus-url", fleet, "--yes").returncode == 0
 

@@ -70,8 +70,9 @@ def test_placeholder_is_refused(tmp_path: Path) -> None:
         "auth: sigv4, region: us-east-1}}]\n"
     )
     status, _, faults = check(tmp_path, text)
-    assert status == 2
+    assert (status, len(faults)) == (2, 1)
     assert "placeholder" in faults[0]
+    assert "the ID of your workspace" in faults[0]
 
 
 def test_placeholders_are_listed_with_the_requirements_of_new_settings(tmp_path: Path) -> None:
@@ -153,6 +154,18 @@ def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, 
     [
         ("pricing: {source: override}", "pricing: the only source is override, the prices of gpucost prices set."),
         ("pricing: {sources: [override]}", "pricing: the only source is override, the prices of gpucost prices set."),
+        (
+            "pricing: {sources: [constant, rates, on-demand], gpu_hourly_usd: 3, rates: [{gpu_hourly_usd: 2}]}",
+            "pricing.sources: rates, on-demand never apply, because constant comes before",
+        ),
+        (
+            "business_units: [{name: a, namespaces: ['r-*']}, {name: b, namespaces: [r-x, s]}]",
+            "business_units[1].namespaces: 'r-x' has no effect: a comes before and owns these pods by 'r-*'",
+        ),
+        (
+            "business_units: [{name: a, namespaces: ['r*']}, {name: b, namespaces: ['r-*', 's*']}]",
+            "business_units[1].namespaces: 'r-*' has no effect",
+        ),
         ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
     ],
 )
@@ -163,10 +176,30 @@ def test_sections_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, secti
 
 
 @pytest.mark.parametrize(
+    ("pattern", "note"),
+    [
+        ("research-.*", "no namespace contains '.'. Write a shell pattern, probably 'research-*'"),
+        ("^research$", "no namespace contains '^'. Write a shell pattern, probably 'research'"),
+        ("Research", "no namespace contains 'R'. Write a shell pattern, probably 'research'"),
+        ("(a|b)-x", "no namespace contains '('. Write a shell pattern, such as team-*"),
+    ],
+)
+def test_patterns_that_match_no_namespace_are_noted(tmp_path: Path, pattern: str, note: str) -> None:
+    text = CLUSTER + f"business_units: [{{name: research, namespaces: ['team-[ab]?-*', '{pattern}']}}]\n"
+    _, out, _ = check(tmp_path, text)
+    (line,) = out.splitlines()[1:]
+    assert line == f"note: business_units[0].namespaces: {pattern!r} matches no namespace, because {note}"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         CLUSTER + "inference: {enabled: false, weights: {generated: 4}}\n",
         CLUSTER + "inference: {enabled: true}\n",
+        CLUSTER + "pricing: {sources: [rates, constant], gpu_hourly_usd: 3, rates: [{gpu_hourly_usd: 2}]}\n",
+        CLUSTER + "business_units: [{name: a, namespaces: [r-x]}, {name: b, namespaces: ['r-*']}]\n",
+        CLUSTER + "business_units: [{name: a, namespaces: ['r-?']}, {name: b, namespaces: ['r-*']}]\n",
+        CLUSTER + "business_units: [{name: a, namespaces: ['r-*'], from: 2026-01-01}, {name: b, namespaces: [r-x]}]\n",
         CLUSTER + "pricing: {sources: [override, on-demand]}\n",
         CLUSTER.replace("127.0.0.1:9", "mimir.internal/prometheus"),
         CLUSTER.replace("127.0.0.1:9", "kubernetes/api/v1/namespaces/m/services/prometheus:9090/proxy"),
@@ -211,6 +244,10 @@ def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
         ("pricing: {source: rates, rates: [{gpu_hourly_usd: 4,5}]}",
          "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write decimal numbers with a point, "
          "such as 4.5"),
+        ("business_units: [{name: a, pod_labels: {team: [assistant, chat]}}]",
+         "business_units[0].pod_labels: team has a list, but a unit takes one value of a label. Write a unit for each"),
+        ("business_units: [{name: a, pod_labels: {team: x}}, {name: a, pod_labels: {team: y}}]",
+         "business_units: 'a' is named twice. Write one entry for each name"),
         ("budget: {monthly_usd: 1000}",
          ". Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"),
         ("pricing: {override: [{gpu_hourly_usd: 4}]}",

@@ -125,6 +125,7 @@ def test_environment_is_added_to_the_file(clone: Path) -> None:
     ("more", "sentence"),
     [
         ("", "--region is missing, and there is no terminal"),
+        ("", 'make takes options as MORE, for example: make deploy MORE="--region REGION --yes"'),
         ("--region eu-central-1", "--stack-name is missing, and there is no terminal"),
         ("--region europe", "'europe' must be an AWS region"),
         ("--region eu-central-1 --yes --jwt-issuer https://issuer.example.com", "--jwt-audience is missing"),

@@ -145,7 +145,9 @@ def test_prometheus_without_aws_needs_no_parameters(tmp_path: Path) -> None:
     assert "AMP_" not in environment
     refused = in_this_process("manifests", "render", *arguments)
     assert refused.returncode == 2
-    assert refused.stderr == "gpucost: --params: required for a new cluster. Name a file like cluster/parameters.yaml\n"
+    assert refused.stderr == (
+        "gpucost: --params: required for a new cluster. Copy cluster/parameters.yaml, edit the copy, and name it\n"
+    )
 
 
 def test_stack_without_amp_needs_only_labels_and_pod_monitors() -> None:

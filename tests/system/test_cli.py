@@ -148,6 +148,17 @@ def test_attribute_names_labels_that_no_pod_has(settings: Callable[..., str], cl
     )
 
 
+def test_attribute_names_units_whose_namespaces_no_pod_has(settings: Callable[..., str], cluster: str) -> None:
+    units = "[{name: chat, namespaces: ['*']}, {name: research, namespaces: ['research-.*', r2]}]"
+    path = settings(f"clusters: [{{name: demo, prometheus: {{url: {cluster}}}}}]\n{PRICING}business_units: {units}\n")
+    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR))
+    assert done.returncode == 0
+    assert done.stderr == (
+        "gpucost: no pod with GPUs is in the namespaces of the business units research (research-.*, r2). If there are "
+        f"such pods, correct the shell patterns; gpucost settings check {path} notes some mistakes\n"
+    )
+
+
 def test_attribute_table_ends_with_the_sum_over_the_hours_with_figures(
     settings: Callable[..., str], cluster: str
 ) -> None:

@@ -205,7 +205,7 @@ def test_demo_checks_its_port_before_it_works(running: Demo) -> None:
     began = time.monotonic()
     done = run_to_end(["demo", "--port", port], running.environment)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"gpucost: port {port} is taken; choose another with --port\n"
+    assert done.stderr == f"gpucost: port {port} is taken; choose another with --port, or with PORT of make demo\n"
     assert time.monotonic() - began < 10
 
 

@@ -130,6 +130,20 @@ def test_missing_labels_of_the_settings_are_findings(examined: Examine) -> None:
     assert named(report, "namespace label team").status == "missing"
 
 
+def test_units_without_pods_are_noted(examined: Examine) -> None:
+    name = "namespaces of business units"
+    units = "business_units: [{name: a, namespaces: ['team*']}, {name: research, namespaces: ['research-.*', b]}]\n"
+    report = examined(healthy(), more=units)
+    check = named(report, name)
+    assert (check.status, check.change) == ("unknown", None)
+    assert "no pod with GPUs is in the namespaces of the business units research (research-.*, b)." in str(
+        check.finding
+    )
+    assert faults(report) == {}
+    from_2031 = units.replace("name: research", "name: research, from: 2031-01-01")
+    assert name not in {check.name for check in examined(healthy(), more=from_2031).checks}
+
+
 def test_allow_list_contains_only_required_kinds_of_objects() -> None:
     flag = allow_list_flag(RequiredLabels((), ()), NODE_LABELS)
     assert flag.startswith(NODES)
@@ -218,7 +232,7 @@ def test_exporters_without_recent_series_are_findings(examined: Examine) -> None
     check = only(
         examined(cluster),
         "kube-state-metrics now",
-        says="the last samples of kube-state-metrics are from",
+        says=f"the last samples of kube-state-metrics are from {cluster.base:%Y-%m-%dT%H}:19:00Z",
         change="remote_write",
     )
     assert check.severity == "required"

@@ -84,6 +84,19 @@ def test_only_the_unreachable_cluster_is_impossible(
     assert "good" not in done.stderr
 
 
+def test_addresses_of_another_service_name_the_part_that_is_wrong(
+    tmp_path: Path, prometheus: Callable[[str], str]
+) -> None:
+    url = prometheus(healthy().text())
+    for wrong, change in (
+        (f"{url}/graph", "Write its base URL, without a page such as /graph, and check the port"),
+        (url.replace("http:", "https:"), "the server did not answer in TLS. If it has none, write http://"),
+    ):
+        done = gpucost("doctor", "--settings", write(tmp_path, document(wrong)), "--format", "json")
+        ((check,),) = [cluster["checks"] for cluster in json.loads(done.stdout)["clusters"]]
+        assert change in check["change"], check
+
+
 def test_empty_prometheus_exits_with_status_1(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     done = gpucost("doctor", "--settings", write(tmp_path, document(prometheus(Recent().text()))), COLUMNS="140")
     assert done.returncode == 1

@@ -83,7 +83,9 @@ def test_invalid_content_length_is_400(length: str, capfd: pytest.CaptureFixture
 def test_port_stays_reserved_until_it_is_served() -> None:
     with listen(0) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(GpuCostError, match=f"^port {port} is taken; choose another with --port$"):
+        with pytest.raises(
+            GpuCostError, match=f"^port {port} is taken; choose another with --port, or with PORT of make demo$"
+        ):
             listen(port)
         with serving_api(hello, ["GET /x"], listener):
             assert requests.get(f"http://127.0.0.1:{port}/x", timeout=10).text == "hello"

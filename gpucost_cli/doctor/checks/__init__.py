@@ -27,6 +27,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     sources.check_gpu_requests,
     allocation_metrics.check_metric_families,
     allocation_metrics.check_labels_that_settings_need,
+    allocation_metrics.check_namespaces_of_business_units,
     nodes.check_node_labels,
     nodes.check_nodes_of_pods,
     nodes.check_mig_profiles,

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS
+from gpucost_cli.settings_notes import units_without_namespace
 
 _ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
 """Metrics that kube-state-metrics exports only with a flag."""
@@ -137,3 +139,21 @@ def check_labels_that_settings_need(context: CheckContext) -> Iterable[Check]:
             )
             has_metric = context.facts.has_series_of_any(metric)  # otherwise the check of the metric has the finding
             yield context.check(name, metric, "recommended", fault if has_metric else None, status="missing", series=0)
+
+
+def check_namespaces_of_business_units(context: CheckContext) -> Iterable[Check]:
+    """Note business units whose patterns match no namespace of pods with GPUs.
+
+    With several clusters, a unit may have its pods in another one.
+    """
+    facts = context.facts
+    namespaces = {holder.namespace for holder in facts.holders}
+    if not namespaces or len(context.settings.clusters) > 1:
+        return
+    if units := units_without_namespace(context.settings, namespaces, facts.now):
+        described = ", ".join(f"{unit.name} ({', '.join(unit.namespaces)})" for unit in units)
+        note = (
+            f"at {format_timestamp(facts.evaluated_at)}, no pod with GPUs is in the namespaces of the business units "
+            f"{described}. If there are such pods, correct the shell patterns in the settings"
+        )
+        yield context.check("namespaces of business units", "", "optional", note=note, status="unknown")

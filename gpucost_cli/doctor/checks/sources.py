@@ -96,9 +96,16 @@ def check_stale_exporters(context: CheckContext) -> Iterable[Check]:
     facts = context.facts
     last = max((max(times) for times in facts.exporters.values() if times), default=None)
     if last is not None and last < to_epoch_ms(facts.now):
-        since = format_timestamp(datetime.fromtimestamp(last / 1000, UTC))
+        # Series are read every ten minutes, and remain for some minutes after their last sample. Scrapes are exact.
+        scrapes = [facts.last_scrapes[target] for target in facts.exporters if target in facts.last_scrapes]
+        since = format_timestamp(datetime.fromtimestamp(max(scrapes, default=last) / 1000, UTC))
+        finding = (
+            f"the last samples of kube-state-metrics are from {since}"
+            if scrapes
+            else f"kube-state-metrics had series at {since}, and has none now"
+        )
         fault = Fault(
-            f"the last samples of kube-state-metrics are from {since}: later hours are incomplete",
+            f"{finding}: later hours are incomplete",
             "kube-state-metrics: kubectl rollout status; Prometheus: its target, and the log of remote_write",
         )
         yield context.check(f"{_KUBE_STATE_METRICS} now", "kube_*", "required", fault, series=0)

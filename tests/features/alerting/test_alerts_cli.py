@@ -141,6 +141,36 @@ def test_replay_reads_rules_from_a_file(stack: Stack, tmp_path: Path) -> None:
     assert [row[1] for row in rows("alerts", "list")] == ["firing", "pending"], "a replay changed alerts"
 
 
+def test_replay_names_clusters_without_hours(stack: Stack, tmp_path: Path) -> None:
+    period = ("--from", format_timestamp(START), "--to", format_timestamp(START + 3 * HOUR))
+    path = tmp_path / "new.yaml"
+    document = yaml.safe_load(settings_with_rules(WASTE))
+    path.write_text(yaml.safe_dump({**document, "clusters": [{**document["clusters"][0], "name": "dmeo"}]}))
+    done = gpucost("alerts", "replay", *period, "--settings", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "gpucost: no rule was tried. dmeo: not in the settings of the stack, whose clusters are demo. "
+        "Correct clusters[].name\n"
+    )
+
+    path.write_text(yaml.safe_dump({**document, "clusters": [{**document["clusters"][0], "name": "dmeo"},
+                                                             *document["clusters"]]}))  # fmt: skip
+    done = gpucost("alerts", "replay", *period, "--settings", str(path))
+    assert done.returncode == 0
+    note, counts = done.stderr.splitlines()
+    assert note.startswith("note: no rule was tried on dmeo: not in the settings of the stack")
+    assert counts == "would have fired: team-waste 1"
+
+    path.write_text(settings_with_rules(WASTE + ", scope: {clusters: [dmeo]}"))
+    done = gpucost("alerts", "replay", *period, "--settings", str(path))
+    assert "note: alerts.rules[0].scope.clusters: 'dmeo' matches none of the clusters demo" in done.stderr
+
+    later = ("--from", "2031-01-01", "--to", "2031-01-02")
+    done = gpucost("alerts", "replay", *later)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "demo: the ledger has no hours from 2031-01-01T00:00:00Z to 2031-01-02T00:00:00Z" in done.stderr
+
+
 def test_amp_definition_has_the_topic_of_the_deployment(stack: Stack) -> None:
     done = gpucost("alerts", "amp-definition")
     assert (done.returncode, done.stderr) == (0, "")

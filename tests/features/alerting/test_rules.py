@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.hour_record import Line
 from gpucost.features.alerting.muting import Silence
+from gpucost.features.alerting.notification_text import summary
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules
 
@@ -104,6 +106,40 @@ def test_idle_workloads_are_separate_alerts_in_the_same_message(table: DynamoTab
     dark = pod(name="b", gpus=2, use="0", **unseen, **unmeasured)
     assert fleet.publish_and_close(1, dark) == ["resolved idle-workload research a"]
     assert fleet.publish_and_close(2, pod(name="b", gpus=2, use="0.5")) == ["resolved idle-workload research b"]
+
+
+def partly_measured(name: str, measured: str, used: str) -> Line:
+    """A pod that holds 4 GPUs, of which these GPU-hours were measured and used."""
+    measured_hours, used_hours = Decimal(measured), Decimal(used)
+    return pod(
+        name=name, gpus=4, use="0", effective_gpu_hours=used_hours, utilization=used_hours / measured_hours,
+        unmeasured_gpu_hours=4 - measured_hours, effective_usd=used_hours * 12,
+        waste_usd=(measured_hours - used_hours) * 12, unmeasured_usd=(4 - measured_hours) * 12,
+    )  # fmt: skip
+
+
+def test_mostly_unmeasured_hours_are_not_idle(table: DynamoTable) -> None:
+    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10"))
+    startup_only = partly_measured("physics", "0.1", "0")
+    assert fleet.publish_and_close(0, startup_only, partly_measured("edge", "1.99", "0")) == []
+    fleet.publish(1, startup_only, partly_measured("edge", "2", "0.18"))
+    fleet.close_hour(1)
+    (notification,) = fleet.email.notifications
+    assert notification.subject.workload == "edge"
+    assert notification.figures["utilization_percent"] == 9  # of the measured half
+    assert fleet.email.take() == ["firing idle-workload research edge"]
+    # Little is measured: less use leaves the alert as it is; 0.4 of 4 GPU-hours are 10%, whatever the rest was.
+    assert fleet.publish_and_close(2, partly_measured("edge", "1", "0.39")) == []
+    assert fleet.publish_and_close(3, partly_measured("edge", "1", "0.4")) == ["resolved idle-workload research edge"]
+
+
+def test_a_single_gpu_is_singular(table: DynamoTable) -> None:
+    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10"))
+    fleet.publish(0, pod(gpus=1, use="0"))
+    fleet.close_hour(0)
+    (notification,) = fleet.email.notifications
+    assert notification.threshold == "≥ 1 GPU with utilization < 10%, for 1 hour"
+    assert "is idle: 1 GPU at 0.0% utilization" in summary(notification)
 
 
 def test_unallocated_capacity_by_node_pool(table: DynamoTable) -> None:

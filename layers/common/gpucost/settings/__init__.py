@@ -222,13 +222,24 @@ class BusinessUnitSettings(Section):
     namespaces: tuple[Name, ...] = ()
     """Shell patterns such as `team-*`. The unit owns all pods of a namespace that one of them matches."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
-    """Labels with their values. The unit also owns all pods of a namespace that has all of them."""
+    """Labels with one value each. The unit also owns all pods of a namespace that has all of them."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
-    """Labels with their values. The unit also owns pods that have all of them. The values are no patterns."""
+    """Labels with one value each, which is no pattern. The unit also owns pods that have all of them. Pods with other
+    values are those of other units; `namespaces` takes several patterns."""
     since: Annotated[datetime | None, Field(alias="from", default=None)]
     """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None
     """How its cost is distributed to the other units: in proportion to their cost in the hour, or evenly."""
+
+    @field_validator("namespace_labels", "pod_labels", mode="before", json_schema_input_type=dict[Name, str])
+    @classmethod
+    def _labels_have_single_values(cls, labels: object) -> object:
+        if isinstance(labels, dict) and (several := [key for key, value in labels.items() if isinstance(value, list)]):
+            raise ValueError(
+                f"{several[0]} has a list, but a unit takes one value of a label. Write a unit for each value, with "
+                "names of their own, or match by namespaces, which takes a list of shell patterns"
+            )
+        return labels
 
     @field_validator("since", mode="before", json_schema_input_type=DayOrTime | None)
     @classmethod
@@ -265,6 +276,12 @@ class EnergySettings(Section):
     def emissions(self) -> Emissions:
         """The emission factors."""
         return Emissions(self.pue, self.co2e_kg_per_kwh, self.co2e_kg_per_kwh_of_cluster)
+
+
+_HOW_TO_NAME = {
+    "business_units": ". Write one entry for each name, with all of its namespaces and labels, or another name. An "
+    "entry that replaces an earlier one needs from"
+}
 
 
 class CoreSettings(Section):
@@ -314,7 +331,7 @@ class CoreSettings(Section):
             ("business_units", [name for name, _ in duplicates(units)]),
         ):
             if repeated:
-                raise ValueError(f"{section}: {min(repeated)!r} is named twice")
+                raise ValueError(f"{section}: {min(repeated)!r} is named twice{_HOW_TO_NAME.get(section, '')}")
         return self
 
     @model_validator(mode="after")

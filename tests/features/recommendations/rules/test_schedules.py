@@ -143,6 +143,20 @@ def test_no_schedule_without_three_weeks_of_observed_pod_utilization(change: dic
     assert not recommended([replace(load, **change)], hours)  # type: ignore[arg-type]
 
 
+def test_hours_that_are_mostly_unobserved_are_not_idle() -> None:
+    """On Mondays from 0 to 6, a tenth of each hour is observed, without use: the rest may have been busy."""
+    load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
+    records = list(sim.simulate([load], HOURS))
+    for index, record in enumerate(records):
+        if index % 168 < 6:
+            unmeasured = [
+                line._replace(unmeasured_gpu_hours=line.allocated_gpu_hours * 9 // 10) for line in record.lines
+            ]
+            records[index] = replace(record, lines=tuple(unmeasured))
+    (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
+    assert recommendation.evidence.facts["needed (UTC)"].startswith("Mon 00:00 to Mon 19:00, Tue 07:00 to Tue 19:00")
+
+
 def test_larger_saving_of_fewer_gpus_and_schedule_is_recommended() -> None:
     few = sim.Load("few", lambda hour: 0.3 if is_office(hour) else 0.0, lambda _: 8)
     short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)

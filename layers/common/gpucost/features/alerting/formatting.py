@@ -32,6 +32,11 @@ def quantized_ratio(part: Decimal, whole: Decimal) -> Decimal:
     return quantize(_DECIMAL_CONTEXT.divide(part, whole))
 
 
+def format_gpus(count: str) -> str:
+    """Append the unit to a number of GPUs: `1 GPU`, `0.5 GPUs`."""
+    return f"{count} GPU" if count in {"1", "1.0"} else f"{count} GPUs"
+
+
 def format_for_hours(hours: int) -> str:
     """Format a rule's duration: `for 3 consecutive hours`."""
     return "for 1 hour" if hours == 1 else f"for {hours} consecutive hours"

@@ -7,7 +7,7 @@ from decimal import Decimal
 from urllib.parse import quote, urlencode
 
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.formatting import format_money
+from gpucost.features.alerting.formatting import format_gpus, format_money
 from gpucost.features.alerting.model import Notification, RuleKind, Subject
 
 MAX_NAME_LENGTH = 200
@@ -83,7 +83,8 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
         )
     elif notification.rule_kind == "idle-workload":
         verb = "is no longer idle:" if is_resolved else "is idle:"
-        predicate = f"{verb} {figures.number('gpus')} GPUs at {figures.number('utilization_percent')}% utilization"
+        gpus = format_gpus(figures.number("gpus"))
+        predicate = f"{verb} {gpus} at {figures.number('utilization_percent')}% utilization"
     elif notification.rule_kind == "unallocated":
         verb = "is below its threshold again:" if is_resolved else "has"
         predicate = f"{verb} unallocated capacity of {figures.money('unallocated_usd_per_hour')} per hour"

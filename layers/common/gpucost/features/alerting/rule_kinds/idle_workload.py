@@ -1,7 +1,8 @@
 """Idle workloads: GPUs that a workload holds at almost no utilization (*LowGPUUtilization* by workload).
 
 Only measured utilization counts: lines whose utilization source is `pod`, `process` or `shared`. Utilization is
-relative to the GPU-hours that were measured, so that a gap of the exporter makes no workload idle.
+relative to the GPU-hours that were measured, so that a gap of the exporter makes no workload idle. An hour with less
+than half of them measured is unknown, unless the use of the measured part is enough for the whole hour.
 """
 
 from collections.abc import Iterable
@@ -11,10 +12,12 @@ from decimal import Decimal
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hour_record import Line
-from gpucost.features.alerting.formatting import format_for_hours, rounded_percent
+from gpucost.features.alerting.formatting import format_for_hours, format_gpus, rounded_percent
 from gpucost.features.alerting.model import Subject, WastefulWorkload
 
 MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "process", "shared"})
+MIN_MEASURED_SHARE = Decimal("0.5")
+"""Part of an hour's GPU-hours that must be measured. A pod's startup alone, which counts as measured, is less."""
 WorkloadKey = tuple[str, str, str]
 """Namespace, kind and name of a workload."""
 
@@ -27,13 +30,15 @@ class IdleThresholds:
     utilization_percent: Decimal
 
     def breached_by(self, costs: Costs) -> bool | None:
-        """Whether a workload is idle in an hour; None if its utilization was not measured."""
-        measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
-        if to_decimal(costs.allocated_gpu_hours) < self.min_gpus:
+        """Whether a workload is idle in an hour; None if less than half of its GPU-hours were measured."""
+        allocated, used = to_decimal(costs.allocated_gpu_hours), to_decimal(costs.effective_gpu_hours)
+        measured = allocated - to_decimal(costs.unmeasured_gpu_hours)
+        if allocated < self.min_gpus:
             return False
-        if measured <= 0:
-            return None
-        return to_decimal(costs.effective_gpu_hours) * 100 < self.utilization_percent * to_decimal(measured)
+        if measured <= 0 or measured < MIN_MEASURED_SHARE * allocated:
+            is_busy = measured > 0 and used * 100 >= self.utilization_percent * allocated
+            return False if is_busy else None
+        return used * 100 < self.utilization_percent * measured
 
     def can_be_breached_by(self, costs: Costs) -> bool:
         """Whether a business unit with these sums holds enough unused GPU-hours to have an idle workload."""
@@ -42,7 +47,8 @@ class IdleThresholds:
 
     def describe(self, hours: int) -> str:
         """Describe the condition in plain text."""
-        return f"≥ {self.min_gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {format_for_hours(hours)}"
+        gpus = format_gpus(f"{self.min_gpus:f}")
+        return f"≥ {gpus} with utilization < {self.utilization_percent:f}%, {format_for_hours(hours)}"
 
 
 def sum_by_workload(lines: Iterable[Line]) -> CostsByKey[WorkloadKey]:

@@ -29,6 +29,8 @@ from gpucost.features.recommendations.rules.rightsizing import (
 WEEK: Final = 168
 MIN_WEEKS: Final = 2
 """Number of times that an hour of the week must have been observed, and idle each time."""
+MIN_OBSERVED_SHARE: Final = 0.5
+"""Part of an hour's GPU-hours that must be observed for the hour to be idle."""
 MIN_HOURS_OFF: Final = 4
 """Consecutive idle hours. Shorter breaks are not worth a restart."""
 MIN_SHARE_OFF: Final = 0.25
@@ -127,7 +129,8 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
         observed = history.observed_gpu_hours[index]
         if not look_back.has_figures[index]:
             continue
-        if history.held_gpu_hours[index] and not observed:
+        held = history.held_gpu_hours[index]
+        if held and (not observed or observed < MIN_OBSERVED_SHARE * held):
             busy[slot] = True  # utilization is not known
         else:
             observations[slot] += 1
