@@ -156,6 +156,12 @@ def _disabled_inference(settings: "SettingsDocument") -> Iterator[str]:
     keys = settings.inference.model_fields_set
     if keys and "enabled" not in keys:
         yield f"inference: {', '.join(sorted(keys))} has no effect without enabled: true"
+    for unit in settings.business_units:
+        if unit.consumers and settings.inference.consumer_label is None:
+            yield (
+                f"business_units: the consumers of {unit.name} have no effect without inference.consumer_label, which "
+                "names the label of the servers' counters"
+            )
 
 
 def _receivers(settings: "SettingsDocument") -> Iterator[str]:

@@ -88,11 +88,13 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for load in server.loads:
             for kind, metrics in _METRICS[server.kind].items():
                 of_model = {_MODEL_LABELS[server.kind]: load.model} if server.kind in _MODEL_LABELS else {}
+                if server.consumer_label and load.consumer:
+                    of_model[server.consumer_label] = load.consumer
                 for metric, labels, part in metrics if metric_is_kept(server, kind) else ():
                     samples = []
                     for at in times:
                         count = _counter(server, load, kind, Fraction(at, MINUTE_MS)) * part
-                        if count or server.kind not in _APPEARS_WITH_FIRST_REQUEST:
+                        if count or not (server.kind in _APPEARS_WITH_FIRST_REQUEST or load.consumer):
                             samples.append((at, str(int(count))))
                     yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
 
@@ -126,8 +128,8 @@ class TrueModel:
     counts: dict[str, ToleratedAmount | None] = field(default_factory=dict)
 
 
-TrueKey = tuple[str, str, str, str]
-"""Namespace, workload, server and model; "" for what is unknown."""
+TrueKey = tuple[str, str, str, str, str]
+"""Namespace, workload, server, model and the business unit that used it; "" for what is unknown or does not apply."""
 
 
 def true_models(scenario: Scenario, number: int) -> dict[TrueKey, TrueModel]:
@@ -166,20 +168,20 @@ def _add_group(
     is_unknown = not servers or any(number in server.unknown_hours for server in servers)
     has_tokens = all(metric_is_kept(server, "generated") and server.kind != "triton" for server in servers)
     all_hours = sum((amount.value for amount in gpu_hours.values()), Fraction(0))
-    parts = [(server, load) for server in servers for load in server.loads]
+    parts = [(server, load) for server in servers for load in _used_loads(server, hour)]
     weights = [_weight(server, load, hour, has_tokens=has_tokens) for server, load in parts]
     if not any(weights):
         weights = [Fraction(1)] * len(parts)
     for pod_id, pod in pods.items():
         workload = pod.owners[-1][1] if pod.owners else pod.name
         if is_unknown:
-            key = (pod.namespace, workload, servers[0].kind if servers else "", "")
+            key = (pod.namespace, workload, servers[0].kind if servers else "", "", "")
             row = models.setdefault(key, TrueModel(counts=dict.fromkeys(KINDS)))
             row.gpu_hours += gpu_hours[pod_id]
             continue
         for (server, load), weight in zip(parts, weights, strict=True):
             model = load.model if server.kind in _MODEL_LABELS else workload
-            row = models.setdefault((pod.namespace, workload, server.kind, model), TrueModel())
+            row = models.setdefault((pod.namespace, workload, server.kind, model, load.used_by), TrueModel())
             part = weight / sum(weights)
             slack = server.tolerance_of_split if len(parts) > 1 else Fraction(0)
             held = gpu_hours[pod_id]
@@ -200,6 +202,18 @@ def _add_group(
                     row.counts[kind] = before + ToleratedAmount(
                         true.value * share, true.tolerance + (rounding if len(pods) > 1 else 0)
                     )
+
+
+def _used_loads(server: InferenceServer, hour: Interval) -> list[ModelLoad]:
+    """A server's loads in an hour. A model that was not called has one, of no consumer."""
+    by_model: dict[str, list[ModelLoad]] = {}
+    for load in server.loads:
+        by_model.setdefault(load.model, []).append(load)
+    loads = []
+    for of_model in by_model.values():
+        used = [load for load in of_model if any(_true_count(server, load, kind, hour).value for kind in KINDS)]
+        loads += used or [replace(of_model[0], consumer="", used_by="")]
+    return loads
 
 
 def _weight(server: InferenceServer, load: ModelLoad, hour: Interval, *, has_tokens: bool) -> Fraction:

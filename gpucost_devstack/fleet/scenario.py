@@ -296,6 +296,10 @@ class ModelLoad:
     model: str
     steps: Sequence[tuple[Minutes, Mapping[str, int]]]
     """Steps of (from minute, tokens or requests per minute by kind): `prompt`, `generated`, `cached`, `requests`."""
+    consumer: str = ""
+    """The name by which the server's counters know who sends the requests."""
+    used_by: str = ""
+    """The truth: the business unit that sends them."""
 
 
 @dataclass(frozen=True)
@@ -317,6 +321,8 @@ class InferenceServer:
     """Kinds of counters that are not stored."""
     namespace_label: str = "namespace"
     pod_label: str = "pod"
+    consumer_label: str = ""
+    """The label of its counters that names the consumer."""
     counted_kinds: Sequence[str] = ("prompt", "generated", "cached", "requests")
     """The truth: what of it counts, where two sides of a split count the same tokens."""
     unknown_hours: Sequence[int] = ()

@@ -58,7 +58,7 @@ def _expectations(scenario: Scenario) -> Iterator[dict[str, Any]]:
     tokens: dict[tuple[str, str, str], Fraction] = {}
     requests: dict[tuple[str, str], Fraction] = {}
     gpus: dict[tuple[str, str], Fraction] = {}
-    for (_, _, server, true_name), truth in true_models(scenario, 0).items():
+    for (_, _, server, true_name, _), truth in true_models(scenario, 0).items():
         if not server or not true_name:
             continue  # no model without tokens
         name = "" if server == "tgi" else true_name

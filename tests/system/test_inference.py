@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpucost_devstack.fleet import openmetrics
-from gpucost_devstack.fleet.inference_servers import KINDS, true_models
+from gpucost_devstack.fleet.inference_servers import KINDS, TrueKey, true_models
 from gpucost_devstack.fleet.scenarios.inference import scenarios
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, near
@@ -32,10 +32,10 @@ def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
 
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_models_match_the_truth(attributed: Hours, name: str, number: int) -> None:
-    rows: dict[tuple[str, str, str, str], list[Any]] = {}
+    rows: dict[TrueKey, list[Any]] = {}
     hour = attributed[name, number]
     for row in hour.get("models", []):
-        key = (row["namespace"], row["workload"], row["server"] or "", row["model"] or "")
+        key = (row["namespace"], row["workload"], row["server"] or "", row["model"] or "", row["consumer"] or "")
         rows.setdefault(key, []).append(row)
     expected = true_models(SCENARIOS[name], number)
     assert rows.keys() == expected.keys(), hour["notes"]

@@ -1,5 +1,6 @@
 """The settings of inference servers: whether their counters are read, and what a token costs relative to others."""
 
+from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -82,6 +83,9 @@ class InferenceSettings(Section):
     """By which a pod's cost goes to its models, and a model's cost to prompt and generated tokens."""
     servers: Annotated[tuple[InferenceServerSettings, ...], Field(max_length=20)] = ()
     """Servers in addition to the built-in ones."""
+    consumer_label: LabelName | None = None
+    """The label of the counters that names who sent the requests, such as a team or tenant. The costs of each model are
+    then split among them by weighted tokens. `consumers` of `business_units` says which unit a name belongs to."""
     namespace_label: LabelName = "namespace"
     """The label of the counters that names the server's namespace."""
     pod_label: LabelName = "pod"
@@ -105,7 +109,10 @@ class InferenceSettings(Section):
     def all_servers(self) -> tuple[InferenceServer, ...]:
         """The built-in servers and those of the settings."""
         added = {server.name: server.server() for server in self.servers}
-        return (*(server for server in INFERENCE_SERVERS if server.name not in added), *added.values())
+        servers = (*(server for server in INFERENCE_SERVERS if server.name not in added), *added.values())
+        if self.consumer_label is None:
+            return servers
+        return tuple(replace(server, consumer_label=self.consumer_label) for server in servers)
 
     def rules(self) -> InferenceRules:
         """The rules of attribution."""

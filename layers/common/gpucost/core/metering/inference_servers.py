@@ -36,6 +36,8 @@ class InferenceServer:
     """"" if the server does not say which model it serves: then the model is named like the workload."""
     latency: str = ""
     """The histogram of the latency of whole requests in seconds, without `_bucket`; "" if it has none."""
+    consumer_label: str = ""
+    """The label that names who sent the requests; "" if the settings name none."""
 
     def kind_of(self, metric: str) -> CounterKind | None:
         """What a metric counts; None if it is not one of the server's."""

@@ -223,6 +223,8 @@ class CounterSeries(NamedTuple):
     """The increase over the hour; None if single samples are needed."""
     samples: tuple[tuple[int, Decimal], ...] | None = None
     """Times and values, from before the hour to after it."""
+    consumer: str = ""
+    """The label of who sent the requests; "" if it is not read or not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,11 @@ class CounterTable:
             metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
         }
         self._ignored_labels = {
-            server.name: {*_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
+            server.name: {
+                *_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label, server.consumer_label,
+            }
             for server in inference.servers
-        }
+        }  # fmt: skip
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}
         """Pods whose raw samples are needed, by namespace and name."""
         self._series: list[CounterSeries] = []
@@ -94,4 +96,5 @@ class CounterTable:
             frozenset((name, labels[name]) for name in labels.keys() - self._ignored_labels[server.name]),
             increase,
             samples,
+            labels.get(server.consumer_label, "") if server.consumer_label else "",
         )
