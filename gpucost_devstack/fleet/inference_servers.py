@@ -2,7 +2,8 @@
 
 Names and labels are those of vllm-project/vllm `vllm/v1/metrics/loggers.py` (0.8 to 0.28), sgl-project/sglang 0.5
 (production metrics), huggingface/text-generation-inference 3.3.7 `router/src/server.rs`, NVIDIA NIM for LLMs 1.x
-(observability), triton-inference-server/server 2.54 `docs/user_guide/metrics.md`.
+(observability), triton-inference-server/server 2.54 `docs/user_guide/metrics.md`, NVIDIA/TensorRT-LLM 1.3.0rc
+`tensorrt_llm/metrics/collector.py`, ai-dynamo/dynamo 1.2 `lib/llm/src/http/service/metrics.rs`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,10 +48,30 @@ _METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fract
         "requests": [("request_success_total", {}, Fraction(1))],
     },
     "triton": {"requests": [("nv_inference_request_success", {"version": "1"}, Fraction(1))]},
+    "trtllm": {
+        "prompt": [("trtllm_prompt_tokens_total", {"engine_type": "trtllm"}, Fraction(1))],
+        "generated": [("trtllm_generation_tokens_total", {"engine_type": "trtllm"}, Fraction(1))],
+        "cached": [("trtllm_prompt_cached_tokens_total", {"engine_type": "trtllm"}, Fraction(1))],
+        "requests": [
+            ("trtllm_request_success_total", {"engine_type": "trtllm", "finished_reason": reason}, Fraction(1, 2))
+            for reason in ("stop", "length")
+        ],
+    },
+    "dynamo": {
+        "prompt": [("dynamo_frontend_input_sequence_tokens_sum", {}, Fraction(1))],
+        "generated": [("dynamo_frontend_output_sequence_tokens_sum", {}, Fraction(1))],
+        "cached": [("dynamo_frontend_cached_tokens_sum", {}, Fraction(1))],
+        "requests": [("dynamo_frontend_output_sequence_tokens_count", {}, Fraction(1))],
+    },
 }
-_MODEL_LABELS = {"vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model"}
-_APPEARS_WITH_FIRST_REQUEST = {"tgi"}
+_MODEL_LABELS = {
+    "vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model", "trtllm": "model_name",
+    "dynamo": "model",
+}  # fmt: skip
+_APPEARS_WITH_FIRST_REQUEST = {"tgi", "trtllm", "dynamo"}
 """Servers whose metrics do not exist before the first request."""
+_EXISTS_BEFORE = {"trtllm_prompt_cached_tokens_total"}
+"""Except these."""
 WEIGHTS = {"prompt": Fraction(1), "generated": Fraction(5), "cached": Fraction(1, 10)}
 """The truth: default weights of tokens. Cached tokens are a part of the prompt tokens."""
 
@@ -94,7 +115,8 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                     samples = []
                     for at in times:
                         count = _counter(server, load, kind, Fraction(at, MINUTE_MS)) * part
-                        if count or not (server.kind in _APPEARS_WITH_FIRST_REQUEST or load.consumer):
+                        is_late = server.kind in _APPEARS_WITH_FIRST_REQUEST and metric not in _EXISTS_BEFORE
+                        if count or not (is_late or load.consumer):
                             samples.append((at, str(int(count))))
                     yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
 
@@ -141,7 +163,8 @@ def true_models(scenario: Scenario, number: int) -> dict[TrueKey, TrueModel]:
     models: dict[TrueKey, TrueModel] = {}
     servers_of_pod: dict[str, list[InferenceServer]] = {}
     for server in scenario.servers if "enabled: true" in scenario.settings else ():
-        servers_of_pod.setdefault(server.pod.id, []).append(server)
+        if not server.counts_again:
+            servers_of_pod.setdefault(server.pod.id, []).append(server)
     lines = true_hour(scenario, number).lines
     group_of_pod = {member: name for name, members in scenario.server_groups.items() for member in members}
     groups: dict[str, list[object]] = {}

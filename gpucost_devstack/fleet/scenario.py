@@ -308,7 +308,7 @@ class InferenceServer:
 
     pod: Pod
     kind: str
-    """`vllm`, `sglang`, `tgi`, `nim` or `triton`."""
+    """`vllm`, `sglang`, `tgi`, `nim`, `triton`, `trtllm` or `dynamo` (the frontend)."""
     loads: Sequence[ModelLoad]
     port: int = 8000
     processes: Sequence[Interval] = (FOREVER,)
@@ -327,6 +327,8 @@ class InferenceServer:
     """The truth: what of it counts, where two sides of a split count the same tokens."""
     unknown_hours: Sequence[int] = ()
     """The truth: the hours whose tokens cannot be known."""
+    counts_again: bool = False
+    """The truth: whether another server of the pod counts the same tokens."""
     tolerance_of_split: Fraction = Fraction(0)
     """How much the split of costs between models may be off, where tokens are lost between scrapes."""
 

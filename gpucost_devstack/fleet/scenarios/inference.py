@@ -60,8 +60,13 @@ def scenarios() -> Iterator[Scenario]:
     yield scenario("not-called", server(a, load(factor=0)), server(b, load("x", 0), load("y", 0)))
     yield scenario("kinds", *(
         server(pod(kind, gpu), load(f"model-of-{kind}", gpu + 1), kind=kind)
-        for gpu, kind in enumerate(("vllm", "sglang", "tgi", "nim", "triton"))
+        for gpu, kind in enumerate(("vllm", "sglang", "tgi", "nim", "triton", "trtllm", "dynamo"))
     ))  # fmt: skip
+    yield scenario("frontend-and-engine", server(a, load("served")),
+                   server(a, load("served"), kind="dynamo", port=8080, counts_again=True))  # fmt: skip
+    # Before the first request, TensorRT-LLM exposes only the counter of cached tokens.
+    yield scenario("first-request-of-trtllm", server(a, load(since=17), kind="trtllm"),
+                   server(b, load(factor=0), kind="trtllm", unknown_hours=(0, 1)))  # fmt: skip
     yield scenario("restart", server(a, processes=((FOREVER[0], 20.5), (23, 1e6))))
     # The counter ends higher than it began, although it started again.
     faster = ModelLoad(LLAMA, [(FOREVER[0], RATES), (10, {kind: 20 * rate for kind, rate in RATES.items()})])

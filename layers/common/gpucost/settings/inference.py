@@ -74,7 +74,8 @@ class InferenceServerSettings(Section):
 
 
 class InferenceSettings(Section):
-    """Costs of models that inference servers serve: vLLM, SGLang, TGI, NIM, Triton, and others by their counters."""
+    """Costs of models that inference servers serve: vLLM, SGLang, TGI, NIM, Triton, TensorRT-LLM, and others by
+    their counters."""
 
     enabled: bool = False
     """Whether the counters of inference servers are read: one more query for each hour, and one for each day for

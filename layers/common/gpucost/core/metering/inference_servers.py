@@ -7,12 +7,15 @@
 | tgi | huggingface/text-generation-inference 3.3.7 `router/src/server.rs` |
 | nim | NVIDIA NIM for LLMs 1.x, observability |
 | triton | triton-inference-server/server `docs/user_guide/metrics.md`, 2.54 and later: it counts no tokens |
+| trtllm | NVIDIA/TensorRT-LLM `tensorrt_llm/metrics/collector.py`, 1.3.0rc: tokens since PR 12545 and 12636 (2026-04) |
+| dynamo | ai-dynamo/dynamo `lib/llm/src/http/service/metrics.rs`, 1.2: the frontend |
 
 The histograms of the latency of whole requests are from the same files; SGLang's is in its metrics collector
 (`python/sglang/srt/metrics/collector.py`), TGI's in `docs/source/reference/metrics.md`. They have the labels of the
 counters, and `le`.
 
-llm-d runs vLLM. The workers of NVIDIA Dynamo expose the metrics of vLLM or SGLang.
+llm-d runs vLLM. The workers of NVIDIA Dynamo expose the metrics of vLLM, SGLang or TensorRT-LLM. The frontend counts
+the same tokens again, so it counts only in pods with GPUs in which nothing else does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +39,8 @@ class InferenceServer:
     """"" if the server does not say which model it serves: then the model is named like the workload."""
     latency: str = ""
     """The histogram of the latency of whole requests in seconds, without `_bucket`; "" if it has none."""
+    is_frontend: bool = False
+    """Whether it passes requests on to other servers, whose counters say the same."""
     consumer_label: str = ""
     """The label that names who sent the requests; "" if the settings name none."""
 
@@ -44,8 +49,10 @@ class InferenceServer:
         return next((kind for kind, name in self.counters.items() if name == metric), None)
 
 
-def _server(name: str, model_label: str, latency: str = "", **counters: str) -> InferenceServer:
-    return InferenceServer(name, MappingProxyType(counters), model_label, latency)  # type: ignore[arg-type]
+def _server(
+    name: str, model_label: str, latency: str = "", *, is_frontend: bool = False, **counters: str
+) -> InferenceServer:
+    return InferenceServer(name, MappingProxyType(counters), model_label, latency, is_frontend)  # type: ignore[arg-type]
 
 
 INFERENCE_SERVERS = (
@@ -85,6 +92,27 @@ INFERENCE_SERVERS = (
         requests="request_success_total",
     ),
     _server("triton", "model", requests="nv_inference_request_success"),
+    # Its counters increase when a request ends.
+    _server(
+        "trtllm",
+        "model_name",
+        "trtllm_e2e_request_latency_seconds",
+        prompt="trtllm_prompt_tokens_total",
+        generated="trtllm_generation_tokens_total",
+        cached="trtllm_prompt_cached_tokens_total",
+        requests="trtllm_request_success_total",
+    ),
+    _server(
+        "dynamo",
+        "model",
+        "dynamo_frontend_request_duration_seconds",
+        is_frontend=True,
+        prompt="dynamo_frontend_input_sequence_tokens_sum",
+        generated="dynamo_frontend_output_sequence_tokens_sum",
+        cached="dynamo_frontend_cached_tokens_sum",
+        # Not requests_total, which counts refused requests, too.
+        requests="dynamo_frontend_output_sequence_tokens_count",
+    ),
 )
 
 

@@ -70,7 +70,15 @@ class CounterTable:
                 self._series.append(self._counter(metric, labels, None, readings))
 
     def counters(self) -> ServerCounters:
-        """The counters for metering."""
+        """The counters for metering. Frontends count only in pods in which no other server does."""
+        frontends = {server.name for server in self._inference.servers if server.is_frontend}
+        if any(series.server in frontends for series in self._series):
+            pods = {(series.namespace, series.pod) for series in self._series if series.server not in frontends}
+            self._series = [
+                series
+                for series in self._series
+                if series.server not in frontends or (series.namespace, series.pod) not in pods
+            ]
         return ServerCounters(tuple(self._series), self._scrapes)
 
     def _pod(self, labels: Labels) -> _PodName:
