@@ -110,7 +110,9 @@ def examine_cluster(
         trusted_series = TrustedSeries.from_settings(cluster.sources)
         inference = settings.inference
         servers = inference.all_servers() if inference.enabled else ()
-        counters = [*metrics_of_servers(servers), *latency_metrics(servers)]
+        gateway = inference.gateway_counters() if inference.enabled else None
+        sources = servers if gateway is None else (*servers, gateway)
+        counters = [*metrics_of_servers(sources), *latency_metrics(servers)]
         collector = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series, counters)
         facts = collector.collect(now)
     except (ValueError, ArithmeticError) as error:

@@ -3,7 +3,9 @@
 Names and labels are those of vllm-project/vllm `vllm/v1/metrics/loggers.py` (0.8 to 0.28), sgl-project/sglang 0.5
 (production metrics), huggingface/text-generation-inference 3.3.7 `router/src/server.rs`, NVIDIA NIM for LLMs 1.x
 (observability), triton-inference-server/server 2.54 `docs/user_guide/metrics.md`, NVIDIA/TensorRT-LLM 1.3.0rc
-`tensorrt_llm/metrics/collector.py`, ai-dynamo/dynamo 1.2 `lib/llm/src/http/service/metrics.rs`.
+`tensorrt_llm/metrics/collector.py`, ai-dynamo/dynamo 1.2 `lib/llm/src/http/service/metrics.rs`. Those of gateways are
+of llm-d/llm-d-router 0.9 `pkg/epp/metrics/llm_d_router_metrics.go` and
+kubernetes-sigs/gateway-api-inference-extension 1.5 `pkg/epp/metrics/metrics.go`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +66,20 @@ _METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fract
         "requests": [("dynamo_frontend_output_sequence_tokens_count", {}, Fraction(1))],
     },
 }
+_GATEWAY_METRICS: Mapping[str, Mapping[str, str]] = {
+    "llm-d-router": {
+        "prompt": "llm_d_epp_request_input_tokens_sum",
+        "generated": "llm_d_epp_request_output_tokens_sum",
+        "cached": "llm_d_epp_request_cached_tokens_sum",
+        "requests": "llm_d_epp_request_total",
+    },
+    "inference-extension": {
+        "prompt": "inference_objective_input_tokens_sum",
+        "generated": "inference_objective_output_tokens_sum",
+        "cached": "inference_objective_prompt_cached_tokens_sum",
+        "requests": "inference_objective_request_total",
+    },
+}
 _MODEL_LABELS = {
     "vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model", "trtllm": "model_name",
     "dynamo": "model",
@@ -106,19 +122,54 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         attempts = scraping.times(scenario.start, scenario.end)
         times = [at for at in attempts if scraping.succeeds(at) and server.process_at(Fraction(at, MINUTE_MS))]
         yield SimulatedSeries("up", target_labels, [(at, "1" if at in set(times) else "0") for at in attempts])
+        by_labels: dict[tuple[str, str], list[ModelLoad]] = {}
         for load in server.loads:
+            by_labels.setdefault((load.model, load.consumer if server.consumer_label else ""), []).append(load)
+        for (model, consumer), loads in by_labels.items():
             for kind, metrics in _METRICS[server.kind].items():
-                of_model = {_MODEL_LABELS[server.kind]: load.model} if server.kind in _MODEL_LABELS else {}
-                if server.consumer_label and load.consumer:
-                    of_model[server.consumer_label] = load.consumer
+                of_model = {_MODEL_LABELS[server.kind]: model} if server.kind in _MODEL_LABELS else {}
+                if consumer:
+                    of_model[server.consumer_label] = consumer
                 for metric, labels, part in metrics if metric_is_kept(server, kind) else ():
                     samples = []
                     for at in times:
-                        count = _counter(server, load, kind, Fraction(at, MINUTE_MS)) * part
+                        count = sum(_counter(server, load, kind, Fraction(at, MINUTE_MS)) for load in loads) * part
                         is_late = server.kind in _APPEARS_WITH_FIRST_REQUEST and metric not in _EXISTS_BEFORE
-                        if count or not (is_late or load.consumer):
+                        if count or not (is_late or consumer):
                             samples.append((at, str(int(count))))
                     yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
+
+
+def gateway_series(scenario: Scenario) -> Iterator[SimulatedSeries]:
+    """All series of all gateways, and `up`. Counters begin with the first request of their model and consumer."""
+    for number, gateway in enumerate(scenario.gateways):
+        lifetime = gateway.processes[0][0], gateway.processes[-1][1]
+        scraping = replace(gateway.scraping, job="gateways", instance=f"10.2.0.{number}:9090", lifetime=lifetime)
+        target_labels = {
+            "job": scraping.job, "instance": scraping.instance, "namespace": gateway.namespace, "pod": gateway.pod,
+        }  # fmt: skip
+        attempts = scraping.times(scenario.start, scenario.end)
+        running = {
+            at: process
+            for at in attempts
+            for process in gateway.processes
+            if scraping.succeeds(at) and process[0] <= Fraction(at, MINUTE_MS) < process[1]
+        }
+        yield SimulatedSeries("up", target_labels, [(at, "1" if at in running else "0") for at in attempts])
+        for load in gateway.loads:
+            labels = {"target_model_name": load.model, "model_name": load.consumer, "priority": "0"}
+            if gateway.kind == "llm-d-router":
+                labels |= {"model_name": load.model, "fairness_id": load.consumer}
+            for kind, metric in _GATEWAY_METRICS[gateway.kind].items():
+                counts = {
+                    at: _served(load, kind, (process[0], Fraction(at, MINUTE_MS))) for at, process in running.items()
+                }
+                of_kind = {name: text for name, text in labels.items() if name != "priority" or kind == "requests"}
+                yield SimulatedSeries(
+                    metric,
+                    {**target_labels, **of_kind},
+                    [(at, str(int(count))) for at, count in sorted(counts.items()) if count],
+                )
 
 
 def metric_is_kept(server: InferenceServer, kind: str) -> bool:

@@ -338,6 +338,21 @@ class InferenceServer:
 
 
 @dataclass(frozen=True)
+class InferenceGateway:
+    """A gateway in front of inference servers, in a pod without GPUs."""
+
+    kind: str
+    """`llm-d-router` or `inference-extension`."""
+    loads: Sequence[ModelLoad]
+    """What passes it, by model and consumer."""
+    pod: str = "gateway-1"
+    namespace: str = "team"
+    processes: Sequence[Interval] = (FOREVER,)
+    """When its processes answer. The counters of each begin at 0."""
+    scraping: Scraping = field(default_factory=lambda: Scraping("", ""))
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A cluster during an interval."""
 
@@ -351,6 +366,7 @@ class Scenario:
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
     servers: Sequence[InferenceServer] = ()
+    gateways: Sequence[InferenceGateway] = ()
     server_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The truth: the names of pods that are one server, by any name."""
     accelerators: AcceleratorExporter | None = field(default_factory=AcceleratorExporter)

@@ -154,7 +154,10 @@ def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, 
         ("pricing: {source: override}", "pricing: the only source is override, the prices of gpucost prices set."),
         ("pricing: {sources: [override]}", "pricing: the only source is override, the prices of gpucost prices set."),
         ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
-        ("business_units: [{name: ads, consumers: [ads-*]}]", "the consumers of ads have no effect without inference"),
+        (
+            "business_units: [{name: ads, consumers: [ads-*]}]",
+            "business_units: the consumers of ads have no effect without inference",
+        ),
     ],
 )
 def test_sections_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, section: str, note: str) -> None:

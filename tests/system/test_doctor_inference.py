@@ -69,6 +69,16 @@ def test_frontends_are_said_to_count_only_in_pods_with_gpus(examined: Examine) -
     assert "Scrape the servers behind it" in (named(report, "inference: dynamo").finding or "")
 
 
+def test_counters_of_the_gateway_are_checked(examined: Examine) -> None:
+    more = "inference: {enabled: true, gateway: {name: llm-d-router}}"
+    counters = [f"llm_d_epp_request_{name}" for name in ("input_tokens_sum", "output_tokens_sum", "total")]
+    cluster = with_counters(*VLLM, REQUESTS, *LATENCY, *counters)
+    only(examined(cluster, more=more), "gateway: llm-d-router",
+         says="llm_d_epp_request_cached_tokens_sum have no series", change="inference.gateway")  # fmt: skip
+    cluster.add("llm_d_epp_request_cached_tokens_sum", job="gateways", namespace="team", pod="g")
+    assert not faults(examined(cluster, more=more))
+
+
 def test_servers_of_the_settings_are_checked(examined: Examine) -> None:
     more = "inference: {enabled: true, servers: [{name: own, requests: own_requests_total}]}"
     assert named(examined(with_counters("own_requests_total"), more=more), "inference: own").status == "found"

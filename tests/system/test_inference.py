@@ -84,6 +84,9 @@ def test_servers_take_a_query_only_where_they_are_read(prometheus: Callable[[str
     assert queries_of(prometheus, servers) == without  # two are evaluated at once, in any order
     with_servers = queries_of(prometheus, servers, "inference: {enabled: true}")
     assert len(with_servers) == len(without) + 1
+    with_gateway = queries_of(prometheus, servers, "inference: {enabled: true, gateway: {name: llm-d-router}}")
+    assert len(with_gateway) == len(with_servers)
+    assert not any("llm_d_epp" in query for query in with_servers)
 
 
 def test_large_answers_are_read_in_parts(prometheus: Callable[[str], str]) -> None:

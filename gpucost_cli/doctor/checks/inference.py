@@ -29,6 +29,8 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
         yield context.check(
             "inference servers", _metric(settings.all_servers()[0]), "recommended", fault, status="missing", series=0
         )
+    if (gateway := settings.gateway_counters()) is not None:
+        yield _check_gateway(context, gateway)
     for server in seen:
         missing = [kind for kind in server.counters if not context.facts.has_series_of_any(server.counters[kind])]
         needed = [_KINDS[kind] for kind in missing if kind != "cached"]
@@ -56,6 +58,19 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
         )
         if server.latency and not server.is_frontend:
             yield _check_latency(context, server)
+
+
+def _check_gateway(context: CheckContext, gateway: InferenceServer) -> Check:
+    """Check the counters by which tokens are divided among consumers."""
+    fault = None
+    if missing := [metric for metric in gateway.counters.values() if not context.facts.has_series_of_any(metric)]:
+        fault = Fault(
+            f"gateway {gateway.name}: {', '.join(missing)} have no series, so that consumers are unknown",
+            "scrape the gateway's pods with the labels of the namespace and pod, and keep these counters "
+            "(inference.gateway of the settings)",
+        )
+    count = sum(context.facts.series.get(metric, 0) for metric in gateway.counters.values())
+    return context.check(f"gateway: {gateway.name}", _metric(gateway), "recommended", fault, series=count)
 
 
 def _check_latency(context: CheckContext, server: InferenceServer) -> Check:

@@ -2,10 +2,20 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from gpucost_devstack.fleet.builders import gpu_node, whole_gpus_geometry
-from gpucost_devstack.fleet.scenario import FOREVER, InferenceServer, Interval, Minutes, ModelLoad, Pod, Scenario
+from gpucost_devstack.fleet.scenario import (
+    FOREVER,
+    InferenceGateway,
+    InferenceServer,
+    Interval,
+    Minutes,
+    ModelLoad,
+    Pod,
+    Scenario,
+)
 from gpucost_devstack.fleet.scenarios.sharing import constant_use
 from gpucost_devstack.fleet.scraping import Scraping
 
@@ -97,6 +107,7 @@ def scenarios() -> Iterator[Scenario]:
                    server(b, missing_kinds=("generated", "requests"), unknown_hours=(0, 1)),
                    server(pod("c", 2), load("c"), missing_kinds=("cached",)))  # fmt: skip
     yield from _consumers(scenario, pod)
+    yield from _gateways(scenario, pod)
     for number in range(6):
         yield _random(number)
     for number in range(4):
@@ -170,6 +181,50 @@ def _consumers(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-
             ("prefill", 1800, ("cached",)), ("decode", 5988, ("prompt", "generated", "requests")),
         ))
     ))  # fmt: skip
+
+
+def _gateways(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-def]
+    def behind(name: str, *servers: InferenceServer, kind: str = "llm-d-router", bypassing: int = 0,
+               **overrides: object) -> Scenario:  # fmt: skip
+        """Servers with equal mixes of consumers; the gateway passes the loads of the first, except some at the end."""
+        loads = [
+            ModelLoad(each.model, [(since, {kind: len(servers) * rate for kind, rate in rates.items()})
+                                   for since, rates in each.steps], each.consumer)
+            for each in servers[0].loads[:len(servers[0].loads) - bypassing]
+        ]  # fmt: skip
+        gateway_attributes = overrides.pop("gateway", {})
+        gateway = InferenceGateway(kind, loads, **gateway_attributes)  # type: ignore[arg-type]
+        settings = CONSUMERS.replace("consumer_label: tenant", f"gateway: {{name: {kind}}}")
+        return scenario(  # type: ignore[no-any-return]
+            f"gateway-{name}", *servers, **{"gateways": [gateway], "settings": settings, **overrides}
+        )
+
+    a, b, c = pod("a", 0), pod("b", 1, "0.9"), pod("c", 2)
+    mix = [load(factor=index, consumer=each) for index, each in enumerate((WEB, BATCH, ADS, GUEST), start=1)]
+    unnamed = load(factor=5, consumer=("default-flow", ""))
+    yield behind("of-two-pods", server(a, *mix, unnamed), server(b, *mix, unnamed))
+    yield behind("with-requests-that-bypass-it", server(a, *mix, load(factor=2)), server(b, *mix, load(factor=2)),
+                 bypassing=1)  # fmt: skip
+    yield behind("in-another-namespace", server(a, *mix), gateway={"namespace": "gateways"})
+    yield behind("with-names-of-models", server(a, *mix), kind="inference-extension")
+    yield behind("restart", server(a, *mix), gateway={"processes": ((FOREVER[0], 20.5), (21, 1e6))})
+    unknown = [load(factor=index, consumer=(name, "")) for index, (name, _) in enumerate((WEB, ADS), start=1)]
+    yield behind("gap", server(a, *unknown), gateway={"scraping": Scraping("", "", gaps=[(-6, 4)])}, hours=(0,))
+    others = behind("of-another-model", server(a, *mix), hours=(0,))
+    yield replace(others, pods=[a, c], servers=[*others.servers, server(c, load("other"))])
+    sides = [
+        server(pod(f"llama-{side}", 5 + index), *(
+            load(factor=factor, consumer=each, **rates) for factor, each in enumerate((WEB, ADS), start=1)
+        ), counted_kinds=kinds)
+        for index, (side, rates, kinds) in enumerate((
+            ("prefill", {"generated": 12}, ("cached",)),
+            ("decode", {"cached": 5988}, ("prompt", "generated", "requests")),
+        ))
+    ]  # fmt: skip
+    of_pair = behind("prefill-decode", sides[0], more=(sides[1].pod,))
+    passed = [load(factor=factor, consumer=each) for factor, each in enumerate((WEB, ADS), start=1)]
+    yield replace(of_pair, pods=[each.pod for each in sides], servers=sides,
+                  gateways=[InferenceGateway("llm-d-router", passed)])  # fmt: skip
 
 
 def _random_consumers(number: int) -> Scenario:

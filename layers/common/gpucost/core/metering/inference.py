@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.consumers import divide_among_consumers
 from gpucost.core.metering.inference_servers import CounterKind
 from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
 from gpucost.core.metering.usage import PodUsage, ServedTokens
@@ -60,7 +61,33 @@ def served_tokens(
     notes += unknown[:MAX_NOTES]
     if len(unknown) > MAX_NOTES:
         notes.append(f"tokens of {len(unknown) - MAX_NOTES} further pods are unknown")
+    if counters.of_gateways:
+        served = divide_among_consumers(served, _gateway_tokens(counters, window, notes))
     return tuple(served)
+
+
+def _gateway_tokens(counters: ServerCounters, window: IntervalMs, notes: list[str]) -> list[ServedTokens]:
+    """Return what passed gateways, by their pod, model and consumer; nothing if any pod's is unknown.
+
+    A gateway's pod has no GPUs, so that its lifetime is unknown. It is that of its samples.
+    """
+    by_pod: dict[_PodName, list[CounterSeries]] = {}
+    for series in counters.of_gateways:
+        by_pod.setdefault((series.namespace, series.pod), []).append(series)
+    passed: list[ServedTokens] = []
+    for name, of_pod in sorted(by_pod.items()):
+        times = [time for series in of_pod for time, _ in series.samples or ()]
+        lifetimes = [IntervalMs(min(times), max(times))] if times else []
+        pod_reader = _PodCounters(of_pod, counters.scrapes, lifetimes, window)
+        counts = pod_reader.counts()
+        if counts is None:
+            notes.append(f"consumers of models are unknown: gateway {'/'.join(name)}: {pod_reader.reason}")
+            return []
+        passed += [
+            ServedTokens(*name, gateway, model, **kinds, consumer=consumer)  # type: ignore[arg-type]
+            for (gateway, model, consumer), kinds in sorted(counts.items())
+        ]
+    return passed
 
 
 class _PodCounters:

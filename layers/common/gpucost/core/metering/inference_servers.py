@@ -43,6 +43,8 @@ class InferenceServer:
     """Whether it passes requests on to other servers, whose counters say the same."""
     consumer_label: str = ""
     """The label that names who sent the requests; "" if the settings name none."""
+    no_consumer: str = ""
+    """The label's value for requests that name none."""
 
     def kind_of(self, metric: str) -> CounterKind | None:
         """What a metric counts; None if it is not one of the server's."""
@@ -114,6 +116,43 @@ INFERENCE_SERVERS = (
         requests="dynamo_frontend_output_sequence_tokens_count",
     ),
 )
+
+
+GATEWAYS = (
+    # llm-d/llm-d-router pkg/epp/metrics/llm_d_router_metrics.go, 0.9: the endpoint picker, which came from the Gateway
+    # API inference extension. `fairness_id` is the header x-llm-d-inference-fairness-id.
+    # Without it, it is `default-flow` (pkg/epp/metadata/consts.go).
+    InferenceServer(
+        "llm-d-router",
+        MappingProxyType(
+            {
+                "prompt": "llm_d_epp_request_input_tokens_sum",
+                "generated": "llm_d_epp_request_output_tokens_sum",
+                "cached": "llm_d_epp_request_cached_tokens_sum",
+                "requests": "llm_d_epp_request_total",
+            }
+        ),
+        "target_model_name",
+        consumer_label="fairness_id",
+        no_consumer="default-flow",
+    ),
+    # kubernetes-sigs/gateway-api-inference-extension pkg/epp/metrics/metrics.go, 1.5, the last version with it. It has
+    # no label of a tenant; `model_name` is the model as the client named it, before it is rewritten.
+    InferenceServer(
+        "inference-extension",
+        MappingProxyType(
+            {
+                "prompt": "inference_objective_input_tokens_sum",
+                "generated": "inference_objective_output_tokens_sum",
+                "cached": "inference_objective_prompt_cached_tokens_sum",
+                "requests": "inference_objective_request_total",
+            }
+        ),
+        "target_model_name",
+        consumer_label="model_name",
+    ),
+)
+"""Gateways in front of inference servers. They do not know which pod processed a token, but who sent the request."""
 
 
 def latency_metrics(servers: Iterable[InferenceServer]) -> list[str]:

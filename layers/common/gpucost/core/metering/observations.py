@@ -234,6 +234,8 @@ class ServerCounters:
     series: tuple[CounterSeries, ...] = ()
     scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = field(default_factory=dict)
     """By target, the times of scrapes and whether they succeeded, of pods whose single samples are read."""
+    of_gateways: tuple[CounterSeries, ...] = ()
+    """The counters of gateways, whose pods process no tokens."""
 
 
 @dataclass(frozen=True, slots=True)

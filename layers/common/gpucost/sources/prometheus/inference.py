@@ -32,13 +32,13 @@ class CounterTable:
     def __init__(self, rows: Mapping[str, Rows], inference: InferenceLabels) -> None:
         self._inference = inference
         self._counters: dict[str, tuple[InferenceServer, CounterKind]] = {
-            metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
+            metric: (server, kind) for server in inference.sources for kind, metric in server.counters.items()
         }
         self._ignored_labels = {
             server.name: {
                 *_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label, server.consumer_label,
             }
-            for server in inference.servers
+            for server in inference.sources
         }  # fmt: skip
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}
         """Pods whose raw samples are needed, by namespace and name."""
@@ -79,7 +79,12 @@ class CounterTable:
                 for series in self._series
                 if series.server not in frontends or (series.namespace, series.pod) not in pods
             ]
-        return ServerCounters(tuple(self._series), self._scrapes)
+        gateway = self._inference.gateway
+        if gateway is None:
+            return ServerCounters(tuple(self._series), self._scrapes)
+        of_gateways = tuple(series for series in self._series if series.server == gateway.name)
+        of_servers = tuple(series for series in self._series if series.server != gateway.name)
+        return ServerCounters(of_servers, self._scrapes, of_gateways)
 
     def _pod(self, labels: Labels) -> _PodName:
         return labels.get(self._inference.namespace, ""), labels.get(self._inference.pod, "")
@@ -93,6 +98,7 @@ class CounterTable:
     ) -> CounterSeries:
         server, kind = self._counters[metric]
         namespace, pod = self._pod(labels)
+        consumer = labels.get(server.consumer_label, "") if server.consumer_label else ""
         return CounterSeries(
             namespace,
             pod,
@@ -104,5 +110,5 @@ class CounterTable:
             frozenset((name, labels[name]) for name in labels.keys() - self._ignored_labels[server.name]),
             increase,
             samples,
-            labels.get(server.consumer_label, "") if server.consumer_label else "",
+            "" if consumer == server.no_consumer else consumer,
         )
