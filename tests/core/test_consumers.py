@@ -12,13 +12,25 @@ from gpucost.core.metering.observations import CounterSeries, ServerCounters
 from gpucost.core.metering.usage import ServedTokens
 from tests.core.single_node_cluster import MINUTE, START, observation
 
-
-def served(pod: str, *counts: int | None, model: str = "m", namespace: str = "team") -> ServedTokens:
-    return ServedTokens(namespace, pod, "vllm", model, *counts)
+Count = int | None
 
 
-def passed(consumer: str, *counts: int | None, model: str = "m", namespace: str = "team") -> ServedTokens:
-    return ServedTokens(namespace, "gateway", "llm-d-router", model, *counts, consumer=consumer)
+def served(
+    pod: str, prompt: Count, generated: Count, cached: Count, requests: Count, namespace: str = "team"
+) -> ServedTokens:
+    return ServedTokens(namespace, pod, "vllm", "m", prompt, generated, cached, requests)
+
+
+def passed(
+    consumer: str,
+    prompt: Count,
+    generated: Count,
+    cached: Count,
+    requests: Count,
+    namespace: str = "team",
+    model: str = "m",
+) -> ServedTokens:
+    return ServedTokens(namespace, "gateway", "g", model, prompt, generated, cached, requests, consumer)
 
 
 def divided(*tokens: ServedTokens, by: list[ServedTokens]) -> dict[tuple[str, str], tuple[int | None, ...]]:
@@ -120,7 +132,8 @@ def test_replaced_gateway_counts_with_both_pods() -> None:
 
 def test_gateway_that_was_not_scraped_makes_consumers_unknown_and_no_tokens() -> None:
     gap = readings("g", "gateway", (-30, 1000), (20, 1200), (59, 1600), consumer="x")
-    requests, notes = consumers_of(gap)
+    complete = readings("h", "gateway", (-1, 0), (59, 200), consumer="y")
+    requests, notes = consumers_of(gap, complete)
     assert requests == {"": 600}
     assert notes == [
         "consumers of models are unknown: gateway team/g: its counters of gateway were not scraped around the hour's "

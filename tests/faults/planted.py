@@ -34,6 +34,7 @@ INFERENCE_TESTS = (
     "tests/system/test_inference.py",
     "tests/functions/test_inference.py",
 )
+CONSUMER_TESTS = ("tests/core/test_consumers.py", "tests/system/test_inference.py")
 EXPORT_TESTS = (
     "tests/features/exports/test_export.py",
     "tests/features/exports/test_export_month.py",
@@ -292,6 +293,15 @@ FAULTS = (
     Fault("consumers: the names of a unit are consumers of their own", f"{PACKAGE}/core/inference.py", 'unit_of_consumer(tokens.consumer) if tokens.consumer else ""', 'tokens.consumer', INFERENCE_TESTS),
     Fault("consumers: the business unit of the pods is that of the consumer", f"{PACKAGE}/core/inference.py", '        line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model, server, model, consumer', '        consumer or line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model, server, model, consumer', INFERENCE_TESTS),
     Fault("consumers: stored usage forgets them", f"{PACKAGE}/storage/usage_documents.py", 'if columns and not any(columns[-1]):', 'if columns:', INFERENCE_TESTS),
+    Fault("gateways: requests that bypass them are divided", f"{PACKAGE}/core/metering/consumers.py", 'if bypassed * 100 <= at_servers * _IGNORED_PERCENT:', 'if True:', CONSUMER_TESTS),
+    Fault("gateways: small differences are requests that bypass them", f"{PACKAGE}/core/metering/consumers.py", '_IGNORED_PERCENT: Final = 2', '_IGNORED_PERCENT: Final = 0', CONSUMER_TESTS),
+    Fault("gateways: they count for servers of all namespaces", f"{PACKAGE}/core/metering/consumers.py", 'for namespace in {tokens.namespace} & namespaces or namespaces:', 'for namespace in namespaces:', CONSUMER_TESTS),
+    Fault("gateways: prompts that both sides count show what bypasses them", f"{PACKAGE}/core/metering/consumers.py", '= ("generated", "requests", "prompt")', '= ("prompt", "requests", "generated")', CONSUMER_TESTS),
+    Fault("gateways: kinds that they do not count have no consumer", f"{PACKAGE}/core/metering/consumers.py", 'for similar in _SIMILAR[kind] if any(by_kind[similar])', 'for similar in _SIMILAR[kind]', CONSUMER_TESTS),
+    Fault("gateways: all kinds are divided like prompts", f"{PACKAGE}/core/metering/consumers.py", '"generated": ("generated", "requests", "prompt"),', '"generated": ("prompt", "requests", "generated"),', CONSUMER_TESTS),
+    Fault("gateways: requests without a name have a consumer", f"{PACKAGE}/sources/prometheus/inference.py", '"" if consumer == server.no_consumer else consumer', 'consumer', CONSUMER_TESTS),
+    Fault("gateways: what is known of some is taken for all", f"{PACKAGE}/core/metering/inference.py", '            return []\n        passed +=', '            continue\n        passed +=', CONSUMER_TESTS),
+    Fault("gateways: a replaced pod makes consumers unknown", f"{PACKAGE}/core/metering/inference.py", 'lifetimes = [IntervalMs(min(times), max(times))] if times else []', 'lifetimes: list[IntervalMs] = []', CONSUMER_TESTS),
     Fault("consumers: a bu role sees all of them", f"{PACKAGE}/reports/scoped.py", 'return model.key.consumer if self.models_by_consumer else model.key.business_unit', 'return min(self.scope.business_units or "") if self.models_by_consumer else model.key.business_unit', ("tests/functions/test_access.py",)),
     Fault("consumers: a bu role sees what it owns with the filter, too", f"{PACKAGE}/reports/service.py", 'any(query_filter.dimension == "consumer" for query_filter in query.filters)', 'False', ("tests/functions/test_access.py",)),
     Fault("inference: percentiles are of the next hour", f"{PACKAGE}/core/inference.py", 'rates[-(-len(rates) * percent // 100) - 1]', 'rates[min(-(-len(rates) * percent // 100), len(rates) - 1)]', ("tests/core/test_inference.py",)),

@@ -214,11 +214,11 @@ def _gateways(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-d
     yield replace(others, pods=[a, c], servers=[*others.servers, server(c, load("other"))])
     sides = [
         server(pod(f"llama-{side}", 5 + index), *(
-            load(factor=factor, consumer=each, **rates) for factor, each in enumerate((WEB, ADS), start=1)
+            load(factor=factor, consumer=each, generated=generated, cached=cached)
+            for factor, each in enumerate((WEB, ADS), start=1)
         ), counted_kinds=kinds)
-        for index, (side, rates, kinds) in enumerate((
-            ("prefill", {"generated": 12}, ("cached",)),
-            ("decode", {"cached": 5988}, ("prompt", "generated", "requests")),
+        for index, (side, generated, cached, kinds) in enumerate((
+            ("prefill", 12, 1800, ("cached",)), ("decode", 1200, 5988, ("prompt", "generated", "requests")),
         ))
     ]  # fmt: skip
     of_pair = behind("prefill-decode", sides[0], more=(sides[1].pod,))
