@@ -228,7 +228,10 @@ def models_tables(document: Mapping[str, Any]) -> list[Any]:
     for name in MODEL_COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     for row in document["rows"]:
-        names = [render.printable(name or "(unknown)") for name in row["group"].values()]
+        names = [
+            render.printable(name or ("(none)" if dimension == "consumer" else "(unknown)"))
+            for dimension, name in row["group"].items()
+        ]
         table.add_row(*([row["start"]] if has_times else []), *names, *_model_cells(row, currency))
     table.add_section()
     labels = [""] * (has_times + len(document["group_by"]))

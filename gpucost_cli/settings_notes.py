@@ -237,6 +237,12 @@ def _disabled_inference(settings: "SettingsDocument") -> Iterator[str]:
     keys = settings.inference.model_fields_set
     if keys and "enabled" not in keys:
         yield f"inference: {', '.join(sorted(keys))} has no effect without enabled: true"
+    for unit in settings.business_units:
+        if unit.consumers and settings.inference.consumer_label is None and settings.inference.gateway is None:
+            yield (
+                f"business_units: the consumers of {unit.name} have no effect without inference.consumer_label or "
+                "inference.gateway, which say who sent requests"
+            )
 
 
 def _receivers(settings: "SettingsDocument") -> Iterator[str]:

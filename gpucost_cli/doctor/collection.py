@@ -40,7 +40,7 @@ class FactsCollector:
         required_labels: labels of namespaces and pods that the settings need.
         ranks: signals that attribution would read, best first.
         trusted_series: label matchers of each metrics source's trusted series.
-        inference_metrics: counters of inference servers.
+        inference_metrics: counters and histograms of inference servers.
     """
 
     def __init__(

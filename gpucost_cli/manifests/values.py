@@ -139,7 +139,9 @@ def _inference_metrics(settings: CoreSettings) -> list[str]:
     if not settings.inference.enabled:
         return []
     servers = settings.inference.all_servers()
-    return [*metrics_of_servers(servers), *latency_metrics(servers)]
+    gateway = settings.inference.gateway_counters()
+    sources = servers if gateway is None else (*servers, gateway)
+    return [*metrics_of_servers(sources), *latency_metrics(servers)]
 
 
 def _refuse_placeholders(settings: CoreSettings, parameters: ExistingClusterParameters) -> None:

@@ -1,7 +1,8 @@
 """Builds the recording rules of inference servers in one cluster: tokens per second and GPUs by model.
 
 The same servers, weights and sides of prefill and decode count as in the ledger's costs by model. A counter that is not
-there has no series, so unknown tokens are absent and never 0.
+there has no series, so unknown tokens are absent and never 0. Frontends are left out: the ledger counts them only in
+pods in which no other server counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,7 +57,7 @@ class ModelRules:
     def _rates(self, kinds: Sequence[CounterKind]) -> Iterator[str]:
         for server in self.settings.all_servers():
             for kind in kinds:
-                if kind in server.counters:
+                if kind in server.counters and not server.is_frontend:
                     yield with_label(with_label(self._rate(server, kind), "server", server.name), "kind", kind)
 
     def _rate(self, server: InferenceServer, kind: CounterKind) -> str:

@@ -2,7 +2,10 @@
 
 Names and labels are those of vllm-project/vllm `vllm/v1/metrics/loggers.py` (0.8 to 0.28), sgl-project/sglang 0.5
 (production metrics), huggingface/text-generation-inference 3.3.7 `router/src/server.rs`, NVIDIA NIM for LLMs 1.x
-(observability), triton-inference-server/server 2.54 `docs/user_guide/metrics.md`.
+(observability), triton-inference-server/server 2.54 `docs/user_guide/metrics.md`, NVIDIA/TensorRT-LLM 1.3.0rc
+`tensorrt_llm/metrics/collector.py`, ai-dynamo/dynamo 1.2 `lib/llm/src/http/service/metrics.rs`. Those of gateways are
+of llm-d/llm-d-router 0.9 `pkg/epp/metrics/llm_d_router_metrics.go` and
+kubernetes-sigs/gateway-api-inference-extension 1.5 `pkg/epp/metrics/metrics.go`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,10 +50,44 @@ _METRICS: Mapping[str, Mapping[str, Sequence[tuple[str, Mapping[str, str], Fract
         "requests": [("request_success_total", {}, 1)],
     },
     "triton": {"requests": [("nv_inference_request_success", {"version": "1"}, 1)]},
+    "trtllm": {
+        "prompt": [("trtllm_prompt_tokens_total", {"engine_type": "trtllm"}, 1)],
+        "generated": [("trtllm_generation_tokens_total", {"engine_type": "trtllm"}, 1)],
+        "cached": [("trtllm_prompt_cached_tokens_total", {"engine_type": "trtllm"}, 1)],
+        "requests": [
+            ("trtllm_request_success_total", {"engine_type": "trtllm", "finished_reason": reason}, Fraction(1, 2))
+            for reason in ("stop", "length")
+        ],
+    },
+    "dynamo": {
+        "prompt": [("dynamo_frontend_input_sequence_tokens_sum", {}, 1)],
+        "generated": [("dynamo_frontend_output_sequence_tokens_sum", {}, 1)],
+        "cached": [("dynamo_frontend_cached_tokens_sum", {}, 1)],
+        "requests": [("dynamo_frontend_output_sequence_tokens_count", {}, 1)],
+    },
 }
-_MODEL_LABELS = {"vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model"}
-_APPEARS_WITH_FIRST_REQUEST = {"tgi"}
+_GATEWAY_METRICS: Mapping[str, Mapping[str, str]] = {
+    "llm-d-router": {
+        "prompt": "llm_d_epp_request_input_tokens_sum",
+        "generated": "llm_d_epp_request_output_tokens_sum",
+        "cached": "llm_d_epp_request_cached_tokens_sum",
+        "requests": "llm_d_epp_request_total",
+    },
+    "inference-extension": {
+        "prompt": "inference_objective_input_tokens_sum",
+        "generated": "inference_objective_output_tokens_sum",
+        "cached": "inference_objective_prompt_cached_tokens_sum",
+        "requests": "inference_objective_request_total",
+    },
+}
+_MODEL_LABELS = {
+    "vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model", "trtllm": "model_name",
+    "dynamo": "model",
+}  # fmt: skip
+_APPEARS_WITH_FIRST_REQUEST = {"tgi", "trtllm", "dynamo"}
 """Servers whose metrics do not exist before the first request."""
+_EXISTS_BEFORE = {"trtllm_prompt_cached_tokens_total"}
+"""Except these."""
 WEIGHTS = {"prompt": Fraction(1), "generated": Fraction(5), "cached": Fraction(1, 10)}
 """The truth: default weights of tokens. Cached tokens are a part of the prompt tokens."""
 
@@ -87,17 +124,56 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         processes = {at: server.process_at(minutes[at]) for at in attempts if scraping.succeeds(at)}
         starts = {at: process[0] for at, process in processes.items() if process}
         yield SimulatedSeries("up", target_labels, [(at, "1" if at in starts else "0") for at in attempts])
+        by_labels: dict[tuple[str, str], list[ModelLoad]] = {}
         for load in server.loads:
+            by_labels.setdefault((load.model, load.consumer if server.consumer_label else ""), []).append(load)
+        for (model, consumer), loads in by_labels.items():
             for kind, metrics in _METRICS[server.kind].items():
-                of_model = {_MODEL_LABELS[server.kind]: load.model} if server.kind in _MODEL_LABELS else {}
+                of_model = {_MODEL_LABELS[server.kind]: model} if server.kind in _MODEL_LABELS else {}
+                if consumer:
+                    of_model[server.consumer_label] = consumer
                 if not metric_is_kept(server, kind):
                     continue
-                counts = [(at, load.served(kind, (start, minutes[at]))) for at, start in starts.items()]
-                if server.kind in _APPEARS_WITH_FIRST_REQUEST:
-                    counts = [(at, count) for at, count in counts if count]
+                counts = [
+                    (at, sum(load.served(kind, (start, minutes[at])) for load in loads)) for at, start in starts.items()
+                ]
                 for metric, labels, part in metrics:
-                    samples = [(at, str(int(count * part))) for at, count in counts]
+                    is_late = server.kind in _APPEARS_WITH_FIRST_REQUEST and metric not in _EXISTS_BEFORE
+                    exists_at_once = not (is_late or consumer)
+                    samples = [(at, str(int(count * part))) for at, count in counts if count or exists_at_once]
                     yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
+
+
+def gateway_series(scenario: Scenario) -> Iterator[SimulatedSeries]:
+    """All series of all gateways, and `up`. Counters begin with the first request of their model and consumer."""
+    for number, gateway in enumerate(scenario.gateways):
+        lifetime = gateway.processes[0][0], gateway.processes[-1][1]
+        scraping = replace(gateway.scraping, job="gateways", instance=f"10.2.0.{number}:9090", lifetime=lifetime)
+        target_labels = {
+            "job": scraping.job, "instance": scraping.instance, "namespace": gateway.namespace, "pod": gateway.pod,
+        }  # fmt: skip
+        attempts = scraping.times(scenario.start, scenario.end)
+        running = {
+            at: process
+            for at in attempts
+            for process in gateway.processes
+            if scraping.succeeds(at) and process[0] <= Fraction(at, MINUTE_MS) < process[1]
+        }
+        yield SimulatedSeries("up", target_labels, [(at, "1" if at in running else "0") for at in attempts])
+        for load in gateway.loads:
+            labels = {"target_model_name": load.model, "model_name": load.consumer, "priority": "0"}
+            if gateway.kind == "llm-d-router":
+                labels |= {"model_name": load.model, "fairness_id": load.consumer}
+            for kind, metric in _GATEWAY_METRICS[gateway.kind].items():
+                counts = {
+                    at: load.served(kind, (process[0], Fraction(at, MINUTE_MS))) for at, process in running.items()
+                }
+                of_kind = {name: text for name, text in labels.items() if name != "priority" or kind == "requests"}
+                yield SimulatedSeries(
+                    metric,
+                    {**target_labels, **of_kind},
+                    [(at, str(int(count))) for at, count in sorted(counts.items()) if count],
+                )
 
 
 def metric_is_kept(server: InferenceServer, kind: str) -> bool:
@@ -113,8 +189,8 @@ class TrueModel:
     counts: dict[str, ToleratedAmount | None] = field(default_factory=dict)
 
 
-TrueKey = tuple[str, str, str, str]
-"""Namespace, workload, server and model; "" for what is unknown."""
+TrueKey = tuple[str, str, str, str, str]
+"""Namespace, workload, server, model and the business unit that used it; "" for what is unknown or does not apply."""
 
 
 def true_models(scenario: Scenario, number: int) -> dict[TrueKey, TrueModel]:
@@ -126,7 +202,8 @@ def true_models(scenario: Scenario, number: int) -> dict[TrueKey, TrueModel]:
     models: dict[TrueKey, TrueModel] = {}
     servers_of_pod: dict[str, list[InferenceServer]] = {}
     for server in scenario.servers if "enabled: true" in scenario.settings else ():
-        servers_of_pod.setdefault(server.pod.id, []).append(server)
+        if not server.counts_again:
+            servers_of_pod.setdefault(server.pod.id, []).append(server)
     lines = true_hour(scenario, number).lines
     group_of_pod = {member: name for name, members in scenario.server_groups.items() for member in members}
     groups: dict[str, list[object]] = {}
@@ -153,20 +230,20 @@ def _add_group(
     is_unknown = not servers or any(number in server.unknown_hours for server in servers)
     has_tokens = all(metric_is_kept(server, "generated") and server.kind != "triton" for server in servers)
     all_hours = sum((amount.value for amount in gpu_hours.values()), Fraction(0))
-    parts = [(server, load) for server in servers for load in server.loads]
+    parts = [(server, load) for server in servers for load in _used_loads(server, hour)]
     weights = [_weight(server, load, hour, has_tokens=has_tokens) for server, load in parts]
     if not any(weights):
         weights = [Fraction(1)] * len(parts)
     for pod_id, pod in pods.items():
         workload = pod.owners[-1][1] if pod.owners else pod.name
         if is_unknown:
-            key = (pod.namespace, workload, servers[0].kind if servers else "", "")
+            key = (pod.namespace, workload, servers[0].kind if servers else "", "", "")
             row = models.setdefault(key, TrueModel(counts=dict.fromkeys(KINDS)))
             row.gpu_hours += gpu_hours[pod_id]
             continue
         for (server, load), weight in zip(parts, weights, strict=True):
             model = load.model if server.kind in _MODEL_LABELS else workload
-            row = models.setdefault((pod.namespace, workload, server.kind, model), TrueModel())
+            row = models.setdefault((pod.namespace, workload, server.kind, model, load.used_by), TrueModel())
             part = weight / sum(weights)
             slack = server.tolerance_of_split if len(parts) > 1 else Fraction(0)
             held = gpu_hours[pod_id]
@@ -187,6 +264,18 @@ def _add_group(
                     row.counts[kind] = before + ToleratedAmount(
                         true.value * share, true.tolerance + (rounding if len(pods) > 1 else 0)
                     )
+
+
+def _used_loads(server: InferenceServer, hour: Interval) -> list[ModelLoad]:
+    """A server's loads in an hour. A model that was not called has one, of no consumer."""
+    by_model: dict[str, list[ModelLoad]] = {}
+    for load in server.loads:
+        by_model.setdefault(load.model, []).append(load)
+    loads = []
+    for of_model in by_model.values():
+        used = [load for load in of_model if any(_true_count(server, load, kind, hour).value for kind in KINDS)]
+        loads += used or [replace(of_model[0], consumer="", used_by="")]
+    return loads
 
 
 def _weight(server: InferenceServer, load: ModelLoad, hour: Interval, *, has_tokens: bool) -> Fraction:

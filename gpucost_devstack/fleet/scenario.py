@@ -304,6 +304,10 @@ class ModelLoad:
     model: str
     steps: Sequence[tuple[Minutes, Mapping[str, int]]]
     """Steps of (from minute, tokens or requests per minute by kind): `prompt`, `generated`, `cached`, `requests`."""
+    consumer: str = ""
+    """The name by which the server's counters know who sends the requests."""
+    used_by: str = ""
+    """The truth: the business unit that sends them."""
 
     def served(self, kind: str, time: Interval) -> Fraction | int:
         """What is served in an interval."""
@@ -338,7 +342,7 @@ class InferenceServer:
 
     pod: Pod
     kind: str
-    """`vllm`, `sglang`, `tgi`, `nim` or `triton`."""
+    """`vllm`, `sglang`, `tgi`, `nim`, `triton`, `trtllm` or `dynamo` (the frontend)."""
     loads: Sequence[ModelLoad]
     port: int = 8000
     processes: Sequence[Interval] = (FOREVER,)
@@ -351,16 +355,35 @@ class InferenceServer:
     """Kinds of counters that are not stored."""
     namespace_label: str = "namespace"
     pod_label: str = "pod"
+    consumer_label: str = ""
+    """The label of its counters that names the consumer."""
     counted_kinds: Sequence[str] = ("prompt", "generated", "cached", "requests")
     """The truth: what of it counts, where two sides of a split count the same tokens."""
     unknown_hours: Sequence[int] = ()
     """The truth: the hours whose tokens cannot be known."""
+    counts_again: bool = False
+    """The truth: whether another server of the pod counts the same tokens."""
     tolerance_of_split: Fraction = Fraction(0)
     """How much the split of costs between models may be off, where tokens are lost between scrapes."""
 
     def process_at(self, minute: Minutes) -> Interval | None:
         """The process that answers at a time."""
         return next((process for process in self.processes if process[0] <= minute < process[1]), None)
+
+
+@dataclass(frozen=True)
+class InferenceGateway:
+    """A gateway in front of inference servers, in a pod without GPUs."""
+
+    kind: str
+    """`llm-d-router` or `inference-extension`."""
+    loads: Sequence[ModelLoad]
+    """What passes it, by model and consumer."""
+    pod: str = "gateway-1"
+    namespace: str = "team"
+    processes: Sequence[Interval] = (FOREVER,)
+    """When its processes answer. The counters of each begin at 0."""
+    scraping: Scraping = field(default_factory=lambda: Scraping("", ""))
 
 
 @dataclass(frozen=True)
@@ -377,6 +400,7 @@ class Scenario:
     neuron_labels: bool = True
     """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
     servers: Sequence[InferenceServer] = ()
+    gateways: Sequence[InferenceGateway] = ()
     server_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The truth: the names of pods that are one server, by any name."""
     accelerators: AcceleratorExporter | None = field(default_factory=AcceleratorExporter)

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import SCALE, Costs
-from gpucost.core.attribution import AttributionRules, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute_usage
 from gpucost.core.hour_record import Line, ModelHour
 from gpucost.core.inference import InferenceRules, ModelSum, TokenLoad, TokenWeights, costs_by_model, load_percentiles
 from gpucost.core.ledger import content_digest
+from gpucost.core.metering.inference_servers import CounterKind
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import CounterSeries, ServerCounters
 from gpucost.core.metering.usage import ServedTokens
@@ -159,6 +160,77 @@ def test_pod_with_unknown_tokens_has_no_model() -> None:
     assert (complete.key.model, complete.costs.allocated_usd) == ("m", amount(3))
 
 
+def used(pod: str, consumer: str, *models: tuple[str, int, int, int, int]) -> list[ServedTokens]:
+    return [replace(tokens, consumer=consumer) for tokens in served(pod, *models)]
+
+
+def test_costs_of_a_model_go_to_its_consumers_and_the_unit_of_its_pods_stays() -> None:
+    """8 USD for 100 + 5 × 60 = 400 weighted tokens: 1 USD for 50 of them, 7 USD for 350."""
+    tokens = [*used("p", "x", ("m", 50, 0, 0, 1)), *used("p", "y", ("m", 50, 60, 0, 2))]
+    rows = costs_by_model([line("platform", usd="8")], tokens, InferenceRules())
+    assert [(row.key.business_unit, row.key.consumer, row.key.model) for row in rows] == [
+        ("platform", "x", "m"),
+        ("platform", "y", "m"),
+    ]
+    amounts = [(row.costs.allocated_usd, row.costs.effective_usd, row.costs.waste_usd) for row in rows]
+    assert amounts == [
+        (amount(1), amount("0.25"), amount("0.75")),
+        (amount(7), amount("1.75"), amount("5.25")),
+    ]
+    assert [(row.prompt_tokens, row.generated_tokens, row.requests) for row in rows] == [(50, 0, 1), (50, 60, 2)]
+
+
+def test_names_of_a_unit_are_added_up() -> None:
+    tokens = [*used("p", "x-1", ("m", 10, 0, 0, 1)), *used("p", "x-2", ("m", 30, 0, 0, 1))]
+    matcher = BusinessUnitMatcher([BusinessUnit("first", consumers=("x-*",)), BusinessUnit("x-2", consumers=("x-2",))])
+    (row,) = costs_by_model([line(usd="8")], tokens, InferenceRules(), matcher.business_unit_of_consumer)
+    assert (row.key.consumer, row.costs.allocated_usd, row.prompt_tokens) == ("first", amount(8), 40)
+    assert matcher.business_unit_of_consumer("y") == "y"
+
+
+def test_model_without_requests_waits_for_no_consumer() -> None:
+    nothing = ("m", 0, 0, 0, 0)
+    idle = [*used("p", "x", nothing), *used("p", "y", nothing)]
+    (row,) = costs_by_model([line(usd="8")], idle, InferenceRules())
+    assert (row.key.consumer, row.costs.allocated_usd, row.prompt_tokens) == ("", amount(8), 0)
+    (busy,) = costs_by_model([line(usd="8")], [*idle, *used("p", "z", ("m", 1, 0, 0, 0))], InferenceRules())
+    assert (busy.key.consumer, busy.costs.allocated_usd) == ("z", amount(8))
+
+
+def test_requests_without_a_consumer_have_their_costs() -> None:
+    tokens = [*used("p", "x", ("m", 30, 0, 0, 1)), *served("p", ("m", 10, 0, 0, 1))]
+    rows = costs_by_model([line(usd="8")], tokens, InferenceRules())
+    assert [(row.key.consumer, row.costs.allocated_usd) for row in rows] == [("", amount(2)), ("x", amount(6))]
+
+
+def test_counters_that_a_consumer_has_not_begun_are_zero() -> None:
+    """Only x has cached tokens; y and the requests without a name have none. Unknown kinds stay unknown."""
+    began: dict[tuple[str, CounterKind], int] = {
+        ("x", "prompt"): 9, ("x", "generated"): 8, ("x", "cached"): 7, ("y", "prompt"): 6, ("", "generated"): 1,
+    }  # fmt: skip
+    counters = [
+        counter((-1, 0), (59, count))._replace(kind=kind, consumer=consumer)
+        for (consumer, kind), count in began.items()
+    ]
+    assert tokens_of(*counters)[0] == (
+        ServedTokens("team", "p", "vllm", "m", 0, 1, 0),
+        ServedTokens("team", "p", "vllm", "m", 9, 8, 7, consumer="x"),
+        ServedTokens("team", "p", "vllm", "m", 6, 0, 0, consumer="y"),
+    )
+
+
+def test_stored_usage_has_consumers_only_where_there_are_some() -> None:
+    usage = meter(observation(), MeteringRules())
+    tokens = (
+        ServedTokens("team", "p", "vllm", "m", 1, 2, 3, 4),
+        ServedTokens("team", "p", "vllm", "m", 5, 6, 7, 8, "x"),
+    )
+    for stored, columns in ((tokens[:1], 8), (tokens, 9)):
+        document = usage_document(replace(usage, served=stored))
+        assert len(document["served"]) == columns
+        assert read_usage("c", usage.hour, document).served == stored
+
+
 def test_hour_without_servers_has_no_rows() -> None:
     assert costs_by_model([line()], [], InferenceRules()) == []
 
@@ -291,6 +363,7 @@ tokens_of_pods = st.lists(
         counts,
         counts,
         counts,
+        st.sampled_from(["", "a", "b"]),
     ),
     min_size=1,
     max_size=8,

@@ -58,9 +58,9 @@ def _expectations(scenario: Scenario) -> Iterator[dict[str, Any]]:
     tokens: dict[tuple[str, str, str], Fraction] = {}
     requests: dict[tuple[str, str], Fraction] = {}
     gpus: dict[tuple[str, str], Fraction] = {}
-    for (_, _, server, true_name), truth in true_models(scenario, 0).items():
-        if not server or not true_name:
-            continue  # no model without tokens
+    for (_, _, server, true_name, _), truth in true_models(scenario, 0).items():
+        if not server or not true_name or server == "dynamo":
+            continue  # no model without tokens; frontends are left out
         name = "" if server == "tgi" else true_name
         gpus[server, name] = gpus.get((server, name), Fraction(0)) + truth.gpu_hours.value
         for kind in KINDS:

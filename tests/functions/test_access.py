@@ -128,9 +128,12 @@ def filled(dynamodb_url: str) -> DynamoTable:
     hour = datetime(2026, 11, 19, 10, tzinfo=UTC)
     ledger = Ledger(table.client, table.name)
     served = [
-        ServedTokens(pod_line.namespace, pod_line.pod, "vllm", f"{pod_line.business_unit}-chat", 10**6, 10**5, 0, 9)
+        ServedTokens(
+            pod_line.namespace, pod_line.pod, "vllm", f"{pod_line.business_unit}-chat", 10**6, 10**5, 0, 9, consumer
+        )
         for pod_line in lines
-    ]
+        for consumer in (("research", "assistant") if pod_line.business_unit == "other" else ("",))
+    ]  # fmt: skip
     models = tuple(costs_by_model(lines, served, InferenceRules()))
     hour_record = replace(record(lines, hour=hour, notes=("pod p3 of other",)), models=models)
     ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
@@ -239,6 +242,22 @@ def test_bu_role_sees_its_models_and_totals() -> None:
         assert "research-chat" in body
         assert not any(name in body for name in ("assistant", "other-chat", "3.25"))
     assert request_as(ANN, "/v1/exports", DAY).status == 403
+
+
+def test_bu_role_sees_its_use_of_others_only_by_consumer() -> None:
+    """Research used half of the model of `other`, which costs 5 USD. Its own model names no consumer."""
+    query = {**DAY, "granularity": "total", "group_by": "business_unit,model,consumer"}
+    answer = request_as(ANN, "/v1/inference", {**query, "consumer": "*"}).json
+    (row,) = answer["rows"]
+    assert row["group"] == {"business_unit": "other", "model": "other-chat", "consumer": "research"}
+    for figures in (row, answer["totals"]):
+        assert (figures["allocated_usd"], figures["requests"]) == (Decimal("2.5"), 9)
+    assert request_as(ANN, "/v1/inference", {**query, "consumer": "assistant"}).json["rows"] == []
+    (of_its_pods,) = request_as(ANN, "/v1/inference", query).json["rows"]
+    assert of_its_pods["group"] == {"business_unit": "research", "model": "research-chat", "consumer": None}
+    everything = request_as(role_caller("viewers"), "/v1/inference", query).json
+    assert [row["group"]["consumer"] for row in everything["rows"]] == [None, "assistant", "research", None]
+    assert everything["totals"]["allocated_usd"] == sum(row["allocated_usd"] for row in everything["rows"])
 
 
 def test_several_bu_roles_see_their_union() -> None:

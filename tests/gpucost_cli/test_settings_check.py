@@ -167,6 +167,10 @@ def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, 
             "business_units[1].namespaces: 'r-*' has no effect",
         ),
         ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
+        (
+            "business_units: [{name: ads, consumers: [ads-*]}]",
+            "business_units: the consumers of ads have no effect without inference",
+        ),
     ],
 )
 def test_sections_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, section: str, note: str) -> None:

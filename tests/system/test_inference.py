@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpucost_devstack.fleet import openmetrics
-from gpucost_devstack.fleet.inference_servers import KINDS, true_models
+from gpucost_devstack.fleet.inference_servers import KINDS, TrueKey, true_models
 from gpucost_devstack.fleet.scenarios.inference import scenarios
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, near
@@ -32,10 +32,10 @@ def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
 
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_models_match_the_truth(attributed: Hours, name: str, number: int) -> None:
-    rows: dict[tuple[str, str, str, str], list[Any]] = {}
+    rows: dict[TrueKey, list[Any]] = {}
     hour = attributed[name, number]
     for row in hour.get("models", []):
-        key = (row["namespace"], row["workload"], row["server"] or "", row["model"] or "")
+        key = (row["namespace"], row["workload"], row["server"] or "", row["model"] or "", row["consumer"] or "")
         rows.setdefault(key, []).append(row)
     expected = true_models(SCENARIOS[name], number)
     assert rows.keys() == expected.keys(), hour["notes"]
@@ -84,6 +84,9 @@ def test_servers_take_a_query_only_where_they_are_read(prometheus: Callable[[str
     assert queries_of(prometheus, servers) == without  # two are evaluated at once, in any order
     with_servers = queries_of(prometheus, servers, "inference: {enabled: true}")
     assert len(with_servers) == len(without) + 1
+    with_gateway = queries_of(prometheus, servers, "inference: {enabled: true, gateway: {name: llm-d-router}}")
+    assert len(with_gateway) == len(with_servers)
+    assert not any("llm_d_epp" in query for query in with_servers)
 
 
 def test_large_answers_are_read_in_parts(prometheus: Callable[[str], str]) -> None:

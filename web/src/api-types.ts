@@ -2532,7 +2532,7 @@ export interface components {
             end: string;
             /**
              * Group
-             * @description Dimension → name, for the dimensions of group_by; null for pods without an inference server, and for the model of pods whose tokens are unknown
+             * @description Dimension → name, for the dimensions of group_by; null for pods without an inference server, and for the model of pods whose tokens are unknown. The consumer is null where it is unknown, or no requests came
              * @example {
              *       "model": "meta-llama/Llama-3.1-8B-Instruct"
              *     }
@@ -4622,7 +4622,7 @@ export interface operations {
                 window?: string | null;
                 /** @description Length of each row's period: hour (up to 35 days), UTC day (100 days), week from Monday (371 days), month (731 days), or total (371 days). The first and last row are cut at the period's limits */
                 granularity?: "hour" | "day" | "week" | "month" | "total";
-                /** @description Comma-separated dimensions: cluster, business_unit, namespace, workload_kind, workload, gpu_model, server, model. Default: one row per period */
+                /** @description Comma-separated dimensions: cluster, business_unit, namespace, workload_kind, workload, gpu_model, server, model, consumer. Default: one row per period */
                 group_by?: string;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
@@ -4640,6 +4640,8 @@ export interface operations {
                 server?: string | null;
                 /** @description Only rows of these models: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 model?: string | null;
+                /** @description Only rows of requests of these business units, whoever owns the servers (`inference.consumer_label` of the settings): comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                consumer?: string | null;
                 /** @description Comma-separated figures, dimensions of group_by, or start; a leading - for descending order. Unknown figures come last */
                 sort?: string;
                 /** @description Maximum number of rows per page */

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpucost.core.metering.inference_servers import InferenceServer
+from gpucost.core.metering.inference_servers import InferenceServer, latency_metrics
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
 
 _KINDS = {
@@ -29,6 +29,8 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
         yield context.check(
             "inference servers", _metric(settings.all_servers()[0]), "recommended", fault, status="missing", series=0
         )
+    if (gateway := settings.gateway_counters()) is not None:
+        yield _check_gateway(context, gateway)
     for server in seen:
         missing = [kind for kind in server.counters if not context.facts.has_series_of_any(server.counters[kind])]
         needed = [_KINDS[kind] for kind in missing if kind != "cached"]
@@ -38,8 +40,12 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
                 f"{server.name}: {' and '.join(needed)} are not counted, so that unit costs are unknown",
                 f"keep {', '.join(server.counters[kind] for kind in missing)} in the relabeling of the scrape",
             )
+        elif server.is_frontend:
+            note: str | None = (
+                f"{server.name} is a frontend: its tokens count only in pods with GPUs. Scrape the servers behind it"
+            )
         elif "prompt" not in server.counters:
-            note: str | None = f"{server.name} counts requests and no tokens"
+            note = f"{server.name} counts requests and no tokens"
         else:
             note = f"{server.name} does not count cached tokens" if missing else None
         yield context.check(
@@ -50,6 +56,34 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
             note=None if fault_of_server else note,
             series=sum(context.facts.series.get(metric, 0) for metric in server.counters.values()),
         )
+        if server.latency and not server.is_frontend:
+            yield _check_latency(context, server)
+
+
+def _check_gateway(context: CheckContext, gateway: InferenceServer) -> Check:
+    """Check the counters by which tokens are divided among consumers."""
+    fault = None
+    if missing := [metric for metric in gateway.counters.values() if not context.facts.has_series_of_any(metric)]:
+        fault = Fault(
+            f"gateway {gateway.name}: {', '.join(missing)} have no series, so that consumers are unknown",
+            "scrape the gateway's pods with the labels of the namespace and pod, and keep these counters "
+            "(inference.gateway of the settings)",
+        )
+    count = sum(context.facts.series.get(metric, 0) for metric in gateway.counters.values())
+    return context.check(f"gateway: {gateway.name}", _metric(gateway), "recommended", fault, series=count)
+
+
+def _check_latency(context: CheckContext, server: InferenceServer) -> Check:
+    """Check the histogram without which no replicas are recommended. Some servers have it after their first request."""
+    metrics = latency_metrics([server])
+    fault = None
+    if not all(context.facts.has_series_of_any(metric) for metric in metrics):
+        fault = Fault(
+            f"{server.name}: no histogram of the latency of requests, so that fewer replicas are never recommended",
+            f"keep {' and '.join(metrics)} in the relabeling of the scrape; the rendered manifests do",
+        )
+    count = sum(context.facts.series.get(metric, 0) for metric in metrics)
+    return context.check(f"latency: {server.name}", metrics[0], "optional", fault, series=count)
 
 
 def _present(context: CheckContext, server: InferenceServer) -> bool:

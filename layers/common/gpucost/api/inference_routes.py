@@ -68,7 +68,7 @@ class ModelRowModel(ModelFigures):
     end: Instant
     group: dict[str, str | None] = Field(
         description="Dimension → name, for the dimensions of group_by; null for pods without an inference server, and "
-        "for the model of pods whose tokens are unknown",
+        "for the model of pods whose tokens are unknown. The consumer is null where it is unknown, or no requests came",
         examples=[{"model": "meta-llama/Llama-3.1-8B-Instruct"}],
     )
 
@@ -117,6 +117,7 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         gpu_model: parameters.GpuModel = None,
         server: parameters.Server = None,
         model: parameters.Model = None,
+        consumer: parameters.Consumer = None,
         sort: parameters.ModelSort = "",
         limit: parameters.Limit = MAX_PAGE_SIZE,
         cursor: parameters.Cursor = None,
@@ -125,11 +126,12 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         """What models cost: the cost of the GPUs of inference servers, by model, with tokens and unit costs.
 
         Each hour's costs add up to those of `/v1/costs` in hours in which inference servers were seen. The period has
-        at most 2,520 cluster-hours.
+        at most 2,520 cluster-hours. The role `bu` sees the pods that its business units own; with the filter
+        `consumer`, it sees instead what its business units used, whoever owns the pods.
         """
         filters = {
             "business_unit": business_unit, "namespace": namespace, "workload_kind": workload_kind,
-            "workload": workload, "gpu_model": gpu_model, "server": server, "model": model,
+            "workload": workload, "gpu_model": gpu_model, "server": server, "model": model, "consumer": consumer,
         }  # fmt: skip
         query_parameters = QueryParameters(
             start, end, window, granularity, group_by, filters, cluster, sort=sort, limit=limit, cursor=cursor

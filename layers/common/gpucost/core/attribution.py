@@ -30,6 +30,8 @@ class BusinessUnit:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that a namespace must all have, named as kube-state-metrics exports them (`label_team`)."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
+    consumers: tuple[str, ...] = ()
+    """Shell patterns of the names by which inference servers know the unit's requests."""
     since: datetime | None = None
     """The first hour of this entry, which replaces earlier entries of the same name; None for all hours."""
     distribute: DistributionPolicy | None = None
@@ -83,6 +85,7 @@ class BusinessUnitMatcher:
                 else:
                     self._patterns.append((index, name))
         self._index_by_namespace: dict[str, int] = {}
+        self._unit_by_consumer: dict[str, str] = {}
 
     def business_unit_of(self, pod: PodObservation) -> str:
         """Return the name of a pod's business unit."""
@@ -92,6 +95,15 @@ class BusinessUnitMatcher:
             self._index_by_name_or_pattern(pod.namespace),
         )
         return self._units[index].name if index < len(self._units) else pod.namespace
+
+    def business_unit_of_consumer(self, consumer: str) -> str:
+        """Return the business unit that sent requests: the first that matches, otherwise one of the same name."""
+        if consumer not in self._unit_by_consumer:
+            matching = (
+                unit.name for unit in self._units if any(fnmatchcase(consumer, pattern) for pattern in unit.consumers)
+            )
+            self._unit_by_consumer[consumer] = next(matching, consumer)
+        return self._unit_by_consumer[consumer]
 
     def _index_by_name_or_pattern(self, namespace: str) -> int:
         if namespace not in self._index_by_namespace:
@@ -159,7 +171,8 @@ def _rated_record(usage: Usage, rules: AttributionRules) -> HourRecord:
         return _implausible_record(usage, record.notes)
     policies = {unit.name: unit.distribute for unit in units if unit.distribute}
     lines = tuple(distribute_lines(record.lines, policies))
-    models = tuple(costs_by_model(lines, usage.served, rules.inference)) if usage.served else ()
+    unit_of_consumer = matcher.business_unit_of_consumer
+    models = tuple(costs_by_model(lines, usage.served, rules.inference, unit_of_consumer)) if usage.served else ()
     return replace(record, lines=lines, models=models)
 
 

@@ -180,6 +180,12 @@ class ModelKey(NamedTuple):
     """The inference server; "" for pods without one."""
     model: str
     """"" where it is unknown, or which part of the pods' costs is for which model."""
+    consumer: str = ""
+    """The business unit whose requests the server processed; "" where it is unknown or there were none."""
+
+
+UNKNOWN_IF_EMPTY = ("server", "model", "consumer")
+"""The fields of a model's key that are published as None if they are ""."""
 
 
 class ModelHour(NamedTuple):
@@ -194,8 +200,8 @@ class ModelHour(NamedTuple):
     requests: int | None = None
 
     def figures(self) -> dict[str, Any]:
-        """Return the fields as published, with amounts as decimals; an unknown model or server is None."""
-        names = self.key._asdict() | {name: getattr(self.key, name) or None for name in ("server", "model")}
+        """Return the fields as published, with amounts as decimals; an unknown model, server or consumer is None."""
+        names = self.key._asdict() | {name: getattr(self.key, name) or None for name in UNKNOWN_IF_EMPTY}
         return {**names, **self.costs.figures(), **dict(zip(self._fields[2:], self[2:], strict=True))}
 
 

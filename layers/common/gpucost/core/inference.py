@@ -2,10 +2,13 @@
 
 Pods of one server share its tokens: those of a workload in which only some pods have counters, as of tensor- or
 pipeline-parallel servers, and the pods of a LeaderWorkerSet's group. The rows of an hour add up to its lines.
+
+Where a server's counters name who sent the requests, each model's costs are split further among these consumers. The
+business unit of a row stays that of its pods.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -68,16 +71,22 @@ class InferenceRules:
 _COUNTS = ("prompt", "generated", "cached", "requests")
 
 
-def costs_by_model(lines: Sequence[Line], served: Iterable[ServedTokens], rules: InferenceRules) -> list[ModelHour]:
+def costs_by_model(
+    lines: Sequence[Line],
+    served: Iterable[ServedTokens],
+    rules: InferenceRules,
+    unit_of_consumer: Callable[[str], str] = str,
+) -> list[ModelHour]:
     """Return the costs and tokens of an hour by model, in order of their keys. Their costs add up to the lines'.
 
     Args:
         lines: all lines of the hour.
         served: what the servers in the lines' pods processed; nothing is returned if there is none.
         rules: the settings.
+        unit_of_consumer: returns the business unit of a consumer, who is named as by the servers.
     """
     served_by_pod: dict[_PodName, list[ServedTokens]] = {}
-    for tokens in served:
+    for tokens in _without_unused(served):
         served_by_pod.setdefault((tokens.namespace, tokens.pod), []).append(tokens)
     if not served_by_pod:
         return []
@@ -89,11 +98,27 @@ def costs_by_model(lines: Sequence[Line], served: Iterable[ServedTokens], rules:
     split_models = _models_on_both_sides(groups, sides)
     rows: dict[tuple[ModelKey, bool, bool], list[ModelHour]] = {}
     for group, side in zip(groups, sides, strict=True):
-        for hour in _group_rows(group, rules, side, split_models):
+        for hour in _group_rows(group, rules, side, split_models, unit_of_consumer):
             rows.setdefault((hour.key, hour.prompt_tokens is not None, hour.requests is not None), []).append(hour)
     of_servers = (_total(rows[key]) for key in sorted(rows))
     others = (ModelHour(key, Costs.total(costs)) for key, costs in other_costs.items())
     return sorted([*of_servers, *others], key=lambda hour: hour.key)
+
+
+def _without_unused(served: Iterable[ServedTokens]) -> Iterable[ServedTokens]:
+    """Leave out consumers without requests in the hour. A model without any was used by none, and waits."""
+    served = [*served]
+    if not any(tokens.consumer for tokens in served):
+        return served
+    by_model: dict[tuple[str, ...], list[ServedTokens]] = {}
+    for tokens in served:
+        by_model.setdefault((tokens.namespace, tokens.pod, tokens.server, tokens.model), []).append(tokens)
+    return [tokens for of_model in by_model.values() for tokens in _used(of_model)]
+
+
+def _used(of_model: Sequence[ServedTokens]) -> Sequence[ServedTokens]:
+    used = [tokens for tokens in of_model if any(getattr(tokens, kind) for kind in _COUNTS)]
+    return used or [replace(of_model[0], consumer="")]
 
 
 class _Group(NamedTuple):
@@ -163,9 +188,13 @@ def _models_on_both_sides(groups: Sequence[_Group], sides: Sequence[Side]) -> se
 
 
 def _group_rows(
-    group: _Group, rules: InferenceRules, side: Side, split_models: set[tuple[str, str]]
+    group: _Group,
+    rules: InferenceRules,
+    side: Side,
+    split_models: set[tuple[str, str]],
+    unit_of_consumer: Callable[[str], str],
 ) -> Iterable[ModelHour]:
-    """Yield the row of each line of a group and of each of its models."""
+    """Yield the row of each line of a group, of each of its models and of each of their consumers."""
     servers = {tokens.server for tokens in group.served}
     has_tokens = all(tokens.has_tokens for tokens in group.served)
     if not group.served or not (has_tokens or all(tokens.requests is not None for tokens in group.served)):
@@ -177,9 +206,11 @@ def _group_rows(
         _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=has_tokens)
         for tokens in group.served
     ]
+    consumers = [unit_of_consumer(tokens.consumer) if tokens.consumer else "" for tokens in group.served]
     if len(group.lines) == len(group.served) == 1:
         (line,), (tokens,), (of_model,) = group.lines, group.served, counts
-        yield ModelHour(_key(line, tokens.server, tokens.model or line.workload or line.pod), line.costs(), *of_model)
+        model = tokens.model or line.workload or line.pod
+        yield ModelHour(_key(line, tokens.server, model, *consumers), line.costs(), *of_model)
         return
     weights = [rules.weights.weigh(tokens) if has_tokens else tokens.requests or 0 for tokens in group.served]
     if not any(weights):
@@ -188,9 +219,11 @@ def _group_rows(
     by_line = hours if any(hours) else [1] * len(hours)
     parts_of_counts = [[_split_count(count, by_line) for count in of_model] for of_model in counts]
     for position, line in enumerate(group.lines):
-        for tokens, costs, parts in zip(group.served, _split_costs(line, weights), parts_of_counts, strict=True):
+        for tokens, consumer, costs, parts in zip(
+            group.served, consumers, _split_costs(line, weights), parts_of_counts, strict=True
+        ):
             model = tokens.model or line.workload or line.pod
-            yield ModelHour(_key(line, tokens.server, model), costs, *(part[position] for part in parts))
+            yield ModelHour(_key(line, tokens.server, model, consumer), costs, *(part[position] for part in parts))
 
 
 def _counts(tokens: ServedTokens, side: Side, rules: InferenceRules, *, has_tokens: bool) -> list[int | None]:
@@ -239,9 +272,9 @@ def _split_costs(line: Line, weights: Sequence[Fraction | int]) -> list[Costs]:
     return parts
 
 
-def _key(line: Line, server: str, model: str) -> ModelKey:
+def _key(line: Line, server: str, model: str, consumer: str = "") -> ModelKey:
     return ModelKey(
-        line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model, server, model
+        line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model, server, model, consumer
     )
 
 

@@ -122,8 +122,8 @@ ModelGroupBy = Annotated[
     str,
     Query(
         description="Comma-separated dimensions: cluster, business_unit, namespace, workload_kind, workload, "
-        "gpu_model, server, model. Default: one row per period",
-        examples=["model", "business_unit,model"],
+        "gpu_model, server, model, consumer. Default: one row per period",
+        examples=["model", "business_unit,model", "consumer,model"],
     ),
 ]
 Model = Annotated[
@@ -131,6 +131,14 @@ Model = Annotated[
 ]
 Server = Annotated[
     str | None, Query(description=f"Only rows of these inference servers: {_FILTER_SYNTAX}", examples=["vllm,sglang"])
+]
+Consumer = Annotated[
+    str | None,
+    Query(
+        description="Only rows of requests of these business units, whoever owns the servers "
+        f"(`inference.consumer_label` of the settings): {_FILTER_SYNTAX}",
+        examples=["search,ads"],
+    ),
 ]
 ModelSort = Annotated[
     str,

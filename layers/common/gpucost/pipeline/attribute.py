@@ -380,6 +380,7 @@ def business_units(settings: CoreSettings) -> tuple[BusinessUnit, ...]:
             unit.namespaces,
             {exported_name(name): label for name, label in unit.namespace_labels.items()},
             {exported_name(name): label for name, label in unit.pod_labels.items()},
+            consumers=unit.consumers,
             since=unit.since,
             distribute=unit.distribute,
         )

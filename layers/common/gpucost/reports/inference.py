@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hour_record import ModelHour
+from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour
 from gpucost.core.inference import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, load_percentiles
 from gpucost.core.query.cost_query import CostQuery, parse_sort
 from gpucost.core.query.dimensions import MODEL_DIMENSIONS, GroupKey, parse_group_by
@@ -34,7 +34,7 @@ class ModelRow(NamedTuple):
     start: datetime
     end: datetime
     group: Mapping[str, str | None]
-    """By dimension; None for an unknown model or server."""
+    """By dimension; None for an unknown model, server or consumer."""
     figures: Mapping[str, Decimal | int | None]
 
 
@@ -89,7 +89,7 @@ class ModelCells(NamedTuple):
                 begin,
                 query.row_end(begin),
                 {
-                    name: text if text or name not in {"model", "server"} else None
+                    name: text if text or name not in UNKNOWN_IF_EMPTY else None
                     for name, text in zip(query.group_by, key, strict=True)
                 },
                 ModelSum.of(groups[begin, key]).figures(weights) | load_percentiles(loads[begin, key].values()),

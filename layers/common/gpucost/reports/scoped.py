@@ -20,9 +20,16 @@ from gpucost.core.rollups import FactKey
 from gpucost.storage.ports import PublishedHours, RollupReader
 
 
-def scoped_hours(ledger: PublishedHours, scope: Scope) -> PublishedHours:
-    """Return the hours that a scope covers."""
-    return ledger if scope.is_fleet else _ScopedHours(ledger, scope)
+def scoped_hours(ledger: PublishedHours, scope: Scope, *, models_by_consumer: bool = False) -> PublishedHours:
+    """Return the hours that a scope covers.
+
+    Args:
+        ledger: all hours.
+        scope: what the caller may see.
+        models_by_consumer: whether the costs by model are those that the scope's business units used, instead of those
+            of their pods.
+    """
+    return ledger if scope.is_fleet else _ScopedHours(ledger, scope, models_by_consumer)
 
 
 def scoped_rollups(rollups: RollupReader, scope: Scope) -> RollupReader:
@@ -40,6 +47,7 @@ class _ScopedHours:
 
     ledger: PublishedHours
     scope: Scope
+    models_by_consumer: bool = False
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         manifest = self.ledger.manifest(cluster, hour)
@@ -77,8 +85,11 @@ class _ScopedHours:
         return {
             hour: visible
             for hour, models in self.ledger.models_of(manifests).items()
-            if (visible := tuple(model for model in models if self.scope.covers(model.key.business_unit)))
+            if (visible := tuple(model for model in models if self.scope.covers(self._unit_of(model))))
         }
+
+    def _unit_of(self, model: ModelHour) -> str:
+        return model.key.consumer if self.models_by_consumer else model.key.business_unit
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         _deny_fleet_report()

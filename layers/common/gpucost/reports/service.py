@@ -198,7 +198,9 @@ class ReportService:
         if parameters.cursor is not None:
             check_cursor(parameters.cursor)
         totals, weights = PeriodTotals(), settings.inference.rules().weights
-        models = read_models(query, clusters, scoped_hours(self._ledger, scope), totals)
+        by_consumer = any(query_filter.dimension == "consumer" for query_filter in query.filters)
+        ledger = scoped_hours(self._ledger, scope, models_by_consumer=by_consumer)
+        models = read_models(query, clusters, ledger, totals)
         rows, everything, excluded = models.rows(query, weights)
         visible_units = None if scope.business_units is None else sorted(scope.business_units)
         etag = etag_of_query(

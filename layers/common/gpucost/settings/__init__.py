@@ -226,6 +226,9 @@ class BusinessUnitSettings(Section):
     pod_labels: dict[Name, str] = Field(default_factory=dict)
     """Labels with one value each, which is no pattern. The unit also owns pods that have all of them. Pods with other
     values are those of other units; `namespaces` takes several patterns."""
+    consumers: tuple[Name, ...] = ()
+    """Shell patterns of the names by which inference servers know the unit's requests (`inference.consumer_label`). A
+    name that no unit matches is a unit of its own. It owns no pods through them."""
     since: Annotated[datetime | None, Field(alias="from", default=None)]
     """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None
@@ -255,8 +258,8 @@ class BusinessUnitSettings(Section):
 
     @model_validator(mode="after")
     def _matches_something(self) -> "BusinessUnitSettings":
-        if not (self.namespaces or self.namespace_labels or self.pod_labels):
-            raise ValueError("one of namespaces, namespace_labels, pod_labels is required")
+        if not (self.namespaces or self.namespace_labels or self.pod_labels or self.consumers):
+            raise ValueError("one of namespaces, namespace_labels, pod_labels, consumers is required")
         return self
 
 

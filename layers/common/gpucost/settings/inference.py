@@ -1,5 +1,6 @@
 """The settings of inference servers: whether their counters are read, and what a token costs relative to others."""
 
+from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -7,13 +8,23 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpucost.core.inference import InferenceRules, TokenWeights
-from gpucost.core.metering.inference_servers import INFERENCE_SERVERS, CounterKind, InferenceServer
+from gpucost.core.metering.inference_servers import GATEWAYS, INFERENCE_SERVERS, CounterKind, InferenceServer
 from gpucost.settings.metrics_sources import LabelName
 from gpucost.settings.section import Name, Section, Slug, duplicates, matching_pattern
 
 MetricName = Annotated[str, matching_pattern(r"[a-zA-Z_:][a-zA-Z0-9_:]*", "a Prometheus metric's name")]
 Weight = Annotated[Decimal, Field(ge=0, le=1000)]
 _DEFAULTS = InferenceRules()
+
+
+def counters_by_kind(
+    prompt: str | None, generated: str | None, cached: str | None, requests: str | None
+) -> dict[CounterKind, str]:
+    """The counters that are named."""
+    metrics: dict[CounterKind, str | None] = {
+        "prompt": prompt, "generated": generated, "cached": cached, "requests": requests,
+    }  # fmt: skip
+    return {kind: metric for kind, metric in metrics.items() if metric is not None}
 
 
 class TokenWeightSettings(Section):
@@ -60,20 +71,61 @@ class InferenceServerSettings(Section):
 
     def server(self) -> InferenceServer:
         """The server for the catalog."""
-        metrics: dict[CounterKind, str | None] = {
-            "prompt": self.prompt_tokens,
-            "generated": self.generated_tokens,
-            "cached": self.cached_tokens,
-            "requests": self.requests,
-        }
-        counters = {kind: metric for kind, metric in metrics.items() if metric is not None}
+        counters = counters_by_kind(self.prompt_tokens, self.generated_tokens, self.cached_tokens, self.requests)
         return InferenceServer(
             self.name, MappingProxyType(counters), self.model_label or "", self.request_latency or ""
         )
 
 
+class InferenceGatewaySettings(Section):
+    """A gateway in front of inference servers, whose counters say who sent the requests. Built-in: llm-d-router (0.9)
+    and inference-extension (the endpoint picker of the Gateway API inference extension 1.5)."""
+
+    name: Slug
+    """A built-in gateway, or another one, whose counters and labels are then required."""
+    prompt_tokens: MetricName | None = None
+    """Counter of prompt tokens, including the cached ones."""
+    generated_tokens: MetricName | None = None
+    """Counter of generated tokens."""
+    cached_tokens: MetricName | None = None
+    """Counter of prompt tokens that came from a cache."""
+    requests: MetricName | None = None
+    """Counter of requests."""
+    model_label: LabelName | None = None
+    """The label that names the model as the servers' counters do. For built-in gateways target_model_name."""
+    consumer_label: LabelName | None = None
+    """The label that names who sent the requests. For llm-d-router fairness_id; for inference-extension model_name, the
+    name by which the client asked for the model."""
+
+    @model_validator(mode="after")
+    def _is_built_in_or_complete(self) -> "InferenceGatewaySettings":
+        if self.name not in {gateway.name for gateway in GATEWAYS}:
+            if self.model_label is None or self.consumer_label is None:
+                raise ValueError("model_label and consumer_label are required for a gateway that is not built in")
+            if self.requests is None and (self.prompt_tokens is None or self.generated_tokens is None):
+                raise ValueError("prompt_tokens and generated_tokens are required, or requests")
+        return self
+
+    def counters(self) -> InferenceServer:
+        """The counters and labels."""
+        built_in = next((gateway for gateway in GATEWAYS if gateway.name == self.name), InferenceServer(self.name, {}))
+        return InferenceServer(
+            self.name,
+            MappingProxyType(
+                {
+                    **built_in.counters,
+                    **counters_by_kind(self.prompt_tokens, self.generated_tokens, self.cached_tokens, self.requests),
+                }
+            ),
+            self.model_label or built_in.model_label,
+            consumer_label=self.consumer_label or built_in.consumer_label,
+            no_consumer=built_in.no_consumer,
+        )
+
+
 class InferenceSettings(Section):
-    """Costs of models that inference servers serve: vLLM, SGLang, TGI, NIM, Triton, and others by their counters."""
+    """Costs of models that inference servers serve: vLLM, SGLang, TGI, NIM, Triton, TensorRT-LLM, and others by
+    their counters."""
 
     enabled: bool = False
     """Whether the counters of inference servers are read: one more query for each hour, and one for each day for
@@ -82,6 +134,11 @@ class InferenceSettings(Section):
     """By which a pod's cost goes to its models, and a model's cost to prompt and generated tokens."""
     servers: Annotated[tuple[InferenceServerSettings, ...], Field(max_length=20)] = ()
     """Servers in addition to the built-in ones."""
+    consumer_label: LabelName | None = None
+    """The label of the counters that names who sent the requests, such as a team or tenant. The costs of each model are
+    then split among them by weighted tokens. `consumers` of `business_units` says which unit a name belongs to."""
+    gateway: InferenceGatewaySettings | None = None
+    """A gateway in front of the servers that counts tokens by consumer, where the servers do not."""
     namespace_label: LabelName = "namespace"
     """The label of the counters that names the server's namespace."""
     pod_label: LabelName = "pod"
@@ -97,7 +154,12 @@ class InferenceSettings(Section):
     def _names_are_unique(self) -> "InferenceSettings":
         if repeated := duplicates([server.name for server in self.servers]):
             raise ValueError(f"servers: {min(repeated)!r} is named twice")
-        metrics = [metric for server in self.all_servers() for metric in server.counters.values()]
+        sources = [*self.all_servers(), *([] if self.gateway is None else [self.gateway.counters()])]
+        if self.gateway is not None and self.consumer_label is not None:
+            raise ValueError("consumer_label and gateway exclude each other; keep the one that counts consumers")
+        if repeated := duplicates([source.name for source in sources]):
+            raise ValueError(f"gateway: {min(repeated)!r} is the name of a server, too")
+        metrics = [metric for source in sources for metric in source.counters.values()]
         if repeated := duplicates(metrics):
             raise ValueError(f"servers: {min(repeated)} is a counter of two servers; replace a server by its name")
         return self
@@ -105,7 +167,14 @@ class InferenceSettings(Section):
     def all_servers(self) -> tuple[InferenceServer, ...]:
         """The built-in servers and those of the settings."""
         added = {server.name: server.server() for server in self.servers}
-        return (*(server for server in INFERENCE_SERVERS if server.name not in added), *added.values())
+        servers = (*(server for server in INFERENCE_SERVERS if server.name not in added), *added.values())
+        if self.consumer_label is None:
+            return servers
+        return tuple(replace(server, consumer_label=self.consumer_label) for server in servers)
+
+    def gateway_counters(self) -> InferenceServer | None:
+        """The gateway for the queries."""
+        return None if self.gateway is None else self.gateway.counters()
 
     def rules(self) -> InferenceRules:
         """The rules of attribution."""

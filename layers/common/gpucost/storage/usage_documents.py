@@ -88,8 +88,14 @@ def usage_document(usage: Usage) -> dict[str, Any]:
 
 
 def _served_document(usage: Usage) -> dict[str, Any]:
-    """Return what inference servers processed; nothing where no server was seen."""
-    return {"served": _columns(map(astuple, usage.served))} if usage.served else {}
+    """Return what inference servers processed; nothing where no server was seen.
+
+    Consumers are the last column, only where there are some.
+    """
+    columns = _columns(map(astuple, usage.served)) if usage.served else []
+    if columns and not any(columns[-1]):
+        del columns[-1]
+    return {"served": columns} if usage.served else {}
 
 
 def _energy_document(usage: Usage) -> dict[str, Any]:

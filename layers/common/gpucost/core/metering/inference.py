@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.consumers import divide_among_consumers
 from gpucost.core.metering.inference_servers import CounterKind
 from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
 from gpucost.core.metering.usage import PodUsage, ServedTokens
@@ -19,6 +20,8 @@ MAX_COUNT = Decimal(10**15)
 """A larger increase in one hour is not plausible, and a counter above it is no longer exact."""
 MAX_NOTES = 20
 _PodName = tuple[str, str]
+_ServerModel = tuple[str, str, str]
+"""Server, model and consumer."""
 
 
 def served_tokens(
@@ -52,13 +55,39 @@ def served_tokens(
             unknown.append(f"tokens of pod {'/'.join(name)} are unknown: {pod_reader.reason}")
             continue
         served += [
-            ServedTokens(*name, server, model, **kinds)  # type: ignore[arg-type]
-            for (server, model), kinds in sorted(counts.items())
+            ServedTokens(*name, server, model, **kinds, consumer=consumer)  # type: ignore[arg-type]
+            for (server, model, consumer), kinds in sorted(counts.items())
         ]
     notes += unknown[:MAX_NOTES]
     if len(unknown) > MAX_NOTES:
         notes.append(f"tokens of {len(unknown) - MAX_NOTES} further pods are unknown")
+    if counters.of_gateways:
+        served = divide_among_consumers(served, _gateway_tokens(counters, window, notes))
     return tuple(served)
+
+
+def _gateway_tokens(counters: ServerCounters, window: IntervalMs, notes: list[str]) -> list[ServedTokens]:
+    """Return what passed gateways, by their pod, model and consumer; nothing if any pod's is unknown.
+
+    A gateway's pod has no GPUs, so that its lifetime is unknown. It is that of its samples.
+    """
+    by_pod: dict[_PodName, list[CounterSeries]] = {}
+    for series in counters.of_gateways:
+        by_pod.setdefault((series.namespace, series.pod), []).append(series)
+    passed: list[ServedTokens] = []
+    for name, of_pod in sorted(by_pod.items()):
+        times = [time for series in of_pod for time, _ in series.samples or ()]
+        lifetimes = [IntervalMs(min(times), max(times))] if times else []
+        pod_reader = _PodCounters(of_pod, counters.scrapes, lifetimes, window)
+        counts = pod_reader.counts()
+        if counts is None:
+            notes.append(f"consumers of models are unknown: gateway {'/'.join(name)}: {pod_reader.reason}")
+            return []
+        passed += [
+            ServedTokens(*name, gateway, model, **kinds, consumer=consumer)  # type: ignore[arg-type]
+            for (gateway, model, consumer), kinds in sorted(counts.items())
+        ]
+    return passed
 
 
 class _PodCounters:
@@ -80,13 +109,13 @@ class _PodCounters:
                 of_target = self._scrapes.setdefault(target, {**scrapes.get(target, {})})
                 of_target.update((time, True) for time, _ in counter.samples)
 
-    def counts(self) -> dict[tuple[str, str], dict[CounterKind, int]] | None:
-        """Return the increase of each kind by server and model; None if any is unknown."""
+    def counts(self) -> dict[_ServerModel, dict[CounterKind, int]] | None:
+        """Return the increase of each kind by server, model and consumer; None if any is unknown."""
         copies: dict[tuple[object, ...], list[CounterSeries]] = {}
         for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
-            key = (series.server, series.model, series.kind, series.instance, series.other_labels)
+            key = (*_server_model(series), series.kind, series.instance, series.other_labels)
             copies.setdefault(key, []).append(series)
-        counts: dict[tuple[str, str], dict[CounterKind, Fraction | int]] = {}
+        counts: dict[_ServerModel, dict[CounterKind, Fraction | int]] = {}
         has_samples = False
         for group in copies.values():
             if len(group) > 1:
@@ -101,11 +130,12 @@ class _PodCounters:
             if not increases:
                 return None
             first = group[0]
-            kinds = counts.setdefault((first.server, first.model), {})
+            kinds = counts.setdefault(_server_model(first), {})
             kinds[first.kind] = kinds.get(first.kind, 0) + increases[0]
         if not has_samples:
             self.reason = "its counters have no samples in the hour"
             return None
+        _add_counters_that_have_not_begun(counts)
         return {key: {kind: round(count) for kind, count in kinds.items()} for key, kinds in counts.items()}
 
     def _has_samples_in_hour(self, series: CounterSeries) -> bool:
@@ -176,3 +206,19 @@ class _PodCounters:
             return True  # the process exposes the series no longer
         ends = [held.end for held in self._lifetimes if held.start <= last_time]
         return bool(ends) and max(ends) <= last_time + MAX_EDGE_GAP_MS
+
+
+def _server_model(series: CounterSeries) -> _ServerModel:
+    return series.server, series.model, series.consumer
+
+
+def _add_counters_that_have_not_begun(counts: dict[_ServerModel, dict[CounterKind, Fraction | int]]) -> None:
+    """Add zeros of consumers: their counters begin one by one, with what they use first."""
+    if not any(consumer for _, _, consumer in counts):
+        return
+    kinds_of_server: dict[str, set[CounterKind]] = {}
+    for (server, _, _), kinds in counts.items():
+        kinds_of_server.setdefault(server, set()).update(kinds)
+    for (server, _, _), kinds in counts.items():
+        for kind in kinds_of_server[server] - kinds.keys():
+            kinds[kind] = 0

@@ -223,6 +223,8 @@ class CounterSeries(NamedTuple):
     """The increase over the hour; None if single samples are needed."""
     samples: tuple[tuple[int, Decimal], ...] | None = None
     """Times and values, from before the hour to after it."""
+    consumer: str = ""
+    """The label of who sent the requests; "" if it is not read or not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,8 @@ class ServerCounters:
     series: tuple[CounterSeries, ...] = ()
     scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = field(default_factory=dict)
     """By target, the times of scrapes and whether they succeeded, of pods whose single samples are read."""
+    of_gateways: tuple[CounterSeries, ...] = ()
+    """The counters of gateways, whose pods process no tokens."""
 
 
 @dataclass(frozen=True, slots=True)

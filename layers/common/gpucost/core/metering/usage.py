@@ -160,7 +160,7 @@ class NodeUsage:
 
 @dataclass(frozen=True, slots=True)
 class ServedTokens:
-    """What one server in a pod processed for one model in the hour. None is unknown, never zero."""
+    """What one server in a pod processed for one model and consumer in the hour. None is unknown, never zero."""
 
     namespace: str
     pod: str
@@ -173,6 +173,8 @@ class ServedTokens:
     cached: int | None = None
     """Prompt tokens that came from a cache."""
     requests: int | None = None
+    consumer: str = ""
+    """Who sent the requests, as the server's label names it; "" if unknown."""
 
     @property
     def has_tokens(self) -> bool:

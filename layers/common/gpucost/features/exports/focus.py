@@ -126,7 +126,7 @@ def _served_columns(models: Sequence[ModelHour]) -> dict[_WorkloadKey, Row]:
     servers: dict[_WorkloadKey, set[str]] = {}
     names: dict[_WorkloadKey, set[str]] = {}
     for model in models:
-        key = model.key[:-2]
+        key = model.key[:5]
         servers.setdefault(key, set()).add(model.key.server)
         names.setdefault(key, set()).add(model.key.model)
     return {key: {"x_InferenceServer": _single(servers[key]), "x_Model": _single(names[key])} for key in servers}

@@ -9,7 +9,7 @@ docs/how-to/exports.md describes each column, and docs/decisions/0091 explains t
 from collections.abc import Iterator, Sequence
 
 from gpucost.core.amounts import quantize
-from gpucost.core.hour_record import ModelHour, ModelKey
+from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour, ModelKey
 from gpucost.core.hours import HOUR
 from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost.core.ledger import Manifest
@@ -47,6 +47,7 @@ _COLUMN_OF_KEY = {
     "gpu_model": "x_GpuModel",
     "server": "x_InferenceServer",
     "model": "x_Model",
+    "consumer": "x_Consumer",
 }
 _COUNTS = "x_CachedTokens x_GeneratedTokens x_HourVersion x_PromptTokens x_Requests x_SettingsVersion"
 
@@ -87,6 +88,5 @@ def inference_rows(manifest: Manifest, models: Sequence[ModelHour], weights: Tok
             "x_SettingsVersion": manifest.settings_version,
             "x_WeightedTokens": None if weighted is None else quantize(weighted),
             **{column: getattr(key, name) for name, column in _COLUMN_OF_KEY.items()},
-            "x_InferenceServer": key.server or None,
-            "x_Model": key.model or None,
+            **{_COLUMN_OF_KEY[name]: getattr(key, name) or None for name in UNKNOWN_IF_EMPTY},
         }

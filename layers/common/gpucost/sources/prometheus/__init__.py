@@ -43,7 +43,10 @@ def metrics_reader(
             trusted_series=TrustedSeries.from_settings(cluster.sources),
             measures_energy=settings.energy.enabled,
             inference=InferenceLabels(
-                settings.inference.all_servers(), settings.inference.namespace_label, settings.inference.pod_label
+                settings.inference.all_servers(),
+                settings.inference.namespace_label,
+                settings.inference.pod_label,
+                settings.inference.gateway_counters(),
             )
             if settings.inference.enabled
             else None,

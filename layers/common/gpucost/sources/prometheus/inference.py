@@ -32,12 +32,14 @@ class CounterTable:
     def __init__(self, rows: Mapping[str, Rows], inference: InferenceLabels) -> None:
         self._inference = inference
         self._counters: dict[str, tuple[InferenceServer, CounterKind]] = {
-            metric: (server, kind) for server in inference.servers for kind, metric in server.counters.items()
+            metric: (server, kind) for server in inference.sources for kind, metric in server.counters.items()
         }
         self._ignored_labels = {
-            server.name: {*_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label}
-            for server in inference.servers
-        }
+            server.name: {
+                *_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label, server.consumer_label,
+            }
+            for server in inference.sources
+        }  # fmt: skip
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}
         """Pods whose raw samples are needed, by namespace and name."""
         self._series: list[CounterSeries] = []
@@ -68,8 +70,21 @@ class CounterTable:
                 self._series.append(self._counter(metric, labels, None, readings))
 
     def counters(self) -> ServerCounters:
-        """The counters for metering."""
-        return ServerCounters(tuple(self._series), self._scrapes)
+        """The counters for metering. Frontends count only in pods in which no other server does."""
+        frontends = {server.name for server in self._inference.servers if server.is_frontend}
+        if any(series.server in frontends for series in self._series):
+            pods = {(series.namespace, series.pod) for series in self._series if series.server not in frontends}
+            self._series = [
+                series
+                for series in self._series
+                if series.server not in frontends or (series.namespace, series.pod) not in pods
+            ]
+        gateway = self._inference.gateway
+        if gateway is None:
+            return ServerCounters(tuple(self._series), self._scrapes)
+        of_gateways = tuple(series for series in self._series if series.server == gateway.name)
+        of_servers = tuple(series for series in self._series if series.server != gateway.name)
+        return ServerCounters(of_servers, self._scrapes, of_gateways)
 
     def _pod(self, labels: Labels) -> _PodName:
         return labels.get(self._inference.namespace, ""), labels.get(self._inference.pod, "")
@@ -83,6 +98,7 @@ class CounterTable:
     ) -> CounterSeries:
         server, kind = self._counters[metric]
         namespace, pod = self._pod(labels)
+        consumer = labels.get(server.consumer_label, "") if server.consumer_label else ""
         return CounterSeries(
             namespace,
             pod,
@@ -94,4 +110,5 @@ class CounterTable:
             frozenset((name, labels[name]) for name in labels.keys() - self._ignored_labels[server.name]),
             increase,
             samples,
+            "" if consumer == server.no_consumer else consumer,
         )

@@ -119,6 +119,12 @@ class InferenceLabels:
     servers: Sequence[InferenceServer]
     namespace: str = "namespace"
     pod: str = "pod"
+    gateway: InferenceServer | None = None
+
+    @property
+    def sources(self) -> Sequence[InferenceServer]:
+        """The servers and the gateway."""
+        return self.servers if self.gateway is None else (*self.servers, self.gateway)
 
 
 @dataclass(frozen=True)
@@ -325,7 +331,7 @@ class Queries:
         The increase is that from the last sample before the hour to the last in it. `PARTIAL` are the pods with series
         that are not there at both ends, or with a counter that started again: their single samples are needed.
         """
-        metrics = metrics_of_servers(inference.servers)
+        metrics = metrics_of_servers(inference.sources)
         counters = self.series_selector("", name_matcher(metrics), shard_by=inference.pod)
         # Binary operators drop the metric's name, so it is copied to the label of the statistic first.
         at_end, at_start = (_with_name(f"{counters} offset {offset}ms") for offset in (1, HOUR_MS + 1))
@@ -337,7 +343,7 @@ class Queries:
 
     def counters_of_pods(self, inference: InferenceLabels, pods: Iterable[str]) -> str:
         """A selector of the counters of some pods, and of `up` of their targets."""
-        names = name_matcher([*metrics_of_servers(inference.servers), "up"])
+        names = name_matcher([*metrics_of_servers(inference.sources), "up"])
         return self.series_selector("", names, f"{inference.pod}=~{any_of_values(pods)}")
 
     def energy_selector(self, label: str, values: Iterable[str]) -> str:
