@@ -218,7 +218,7 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
     assert visitor.page.get_by_test_id("unmeasured").inner_text() == usd(missing) == "$6.00"
     visitor.click(visitor.page.get_by_role("link", name=f"Why {usd(missing)} unmeasured?"))
     panel = visitor.page.get_by_test_id("figure")
-    cause = f"{usd(missing)}, 3.00 GPU-hours: Other pods of node n2 are measured, but no sample"
+    cause = f"{usd(missing)}, 3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
     expect(panel.get_by_test_id("causes")).to_contain_text(cause)
     expect(panel.get_by_test_id("causes")).to_contain_text("Pods: chat-0. The doctor's check: pods of devices.")
     assert visitor.clicks == 1

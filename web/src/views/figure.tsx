@@ -43,7 +43,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
-import { Causes, hasCauses } from "./causes";
+import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { lineKey, Why } from "./why";
 
 const NONE = {
@@ -91,6 +91,8 @@ interface Explained {
   at: string | null;
   hours: HoursResponse | null;
   lines: Line[];
+  /** The hour's pods on the same nodes, also those of others, which show why this cost is unmeasured. */
+  all: Line[];
   nodes: NodeRow[];
 }
 
@@ -118,7 +120,19 @@ async function explain(route: Route, figure: FigureKey): Promise<Explained> {
   const total = ofPods ? whole.rows[0] : (whole as unknown as { totals: FleetTotals }).totals;
   const top = largest<(typeof rows)[number]>(rows, figure, 1).shown[0];
   const at = grain !== "hour" ? null : (query["why-at"] ?? top?.start ?? null);
-  const explained = { total, currency, start, end, grain, rows, at, hours: null, lines: [], nodes: [] } as Explained;
+  const explained = {
+    total,
+    currency,
+    start,
+    end,
+    grain,
+    rows,
+    at,
+    hours: null,
+    lines: [],
+    all: [],
+    nodes: [],
+  } as Explained;
   if (at === null) return explained;
   const hour = { start: at, end: instant(Date.parse(at) + HOUR) };
   const [hours, lines, nodes] = await Promise.all([
@@ -126,7 +140,9 @@ async function explain(route: Route, figure: FigureKey): Promise<Explained> {
     isOfPods(figure) ? fetchAll("v1/lines", { ...hour, ...filters, limit: "2000" }, 3) : null,
     isOfPods(figure) ? null : fetchIfAllowed("v1/nodes", { ...hour, cluster: filters.cluster, limit: "2000" }),
   ]);
-  return { ...explained, hours, lines: lines?.rows ?? [], nodes: nodes?.rows ?? [] };
+  const shown = lines?.rows ?? [];
+  const all = ofPods && figure === "unmeasured_usd" ? await fetchNeighbors(hour, filters.cluster, shown) : shown;
+  return { ...explained, hours, lines: shown, all, nodes: nodes?.rows ?? [] };
 }
 
 /** The panel; nothing unless the URL names a figure. */
@@ -245,7 +261,15 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
   );
 }
 
-function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & { figure: FigureKey; at: string }) {
+function HourDetails({
+  figure,
+  at,
+  lines,
+  nodes,
+  hours,
+  currency,
+  all,
+}: Explained & { figure: FigureKey; at: string }) {
   const route = useRoute();
   const zone = useZone();
   const ofPods = isOfPods(figure);
@@ -314,7 +338,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
       {figure === "unmeasured_usd" && hasCauses(lines) && (
         <li>
           <h3>Why it is unmeasured</h3>
-          <Causes lines={lines} hours={hours?.rows ?? []} />
+          <Causes lines={lines} hours={hours?.rows ?? []} all={all} />
         </li>
       )}
       <li>

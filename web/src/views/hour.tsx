@@ -37,7 +37,7 @@ import { PARTS, partsOf } from "../identity";
 import { sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
-import { Causes, hasCauses } from "./causes";
+import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
@@ -53,6 +53,8 @@ interface ViewData {
   start: string;
   end: string;
   lines: LinesResponse;
+  /** The pods of the same hours, also those that the filters leave out, if some of the lines are unmeasured. */
+  all: readonly Line[];
   /** The pods that the filters select; undefined without filters. */
   selected: CostRow | undefined;
   fleet: FleetResponse;
@@ -79,7 +81,9 @@ async function fetchHour(route: Route): Promise<ViewData | null> {
     span.count > 1 ? { response: null } : settle(fetchIfAllowed("v1/nodes", { ...period, limit: "2000" })),
     isFiltered(route) ? fetchJson("v1/costs", { ...period, ...filters, granularity: "total" }) : null,
   ]);
-  return { ...span, lines, fleet, hours, nodes, selected: costs?.rows[0] };
+  const { start, end } = span;
+  const all = isFiltered(route) ? await fetchNeighbors({ start, end }, period.cluster, lines.rows) : lines.rows;
+  return { ...span, lines, all, fleet, hours, nodes, selected: costs?.rows[0] };
 }
 
 const isFiltered = (route: Route) => Object.keys(FILTERS).some((key) => route.query[key] !== undefined);
@@ -153,7 +157,7 @@ function Shown(props: ViewData) {
       <Status {...props} />
       {hasCauses(lines.rows) && (
         <Section title="Why a part is unmeasured">
-          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} />
+          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
         </Section>
       )}
       <Section
