@@ -546,7 +546,7 @@ function paint(cell: Cell, row: NodeRow | undefined): Painted {
   const fill = use === null ? "missing" : useColor(use);
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
   const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
-  return { fill, part: cell.part, ...rest };
+  return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, ...rest };
 }
 
 function describe(cell: Cell, row: NodeRow | undefined, when: string) {
