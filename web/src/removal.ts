@@ -69,6 +69,12 @@ function isEmpty({ hours, emptyHours }: Removal): boolean {
   return emptyHours === hours;
 }
 
+/** What a removal saves a month: the node's cost, or that of its hours without pods; null if there are none. */
+export function savedWithout({ hours, emptyHours, monthlyUsd, emptyMonthlyUsd }: Removal): number | null {
+  if (emptyHours === 0) return null;
+  return emptyHours === hours ? monthlyUsd : emptyMonthlyUsd;
+}
+
 export interface IdlePool {
   cluster: string;
   name: string;

@@ -3,7 +3,7 @@ import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } 
 import { formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, noteGroups, restatedOf } from "../src/health";
-import { freeReason, removalGroups, removalsOf, shortened, strandedReason } from "../src/removal";
+import { freeReason, removalGroups, removalsOf, savedWithout, shortened, strandedReason } from "../src/removal";
 import {
   commandsOf,
   countsText,
@@ -239,6 +239,16 @@ test("a node without any pod is removed, and the pool of a larger node with pods
   const { now, pools } = removalGroups(removalsOf(rows));
   expect(now.map(({ node, monthlyUsd }) => [node.node, monthlyUsd])).toEqual([["empty", 8 * 730]]);
   expect(pools).toEqual([{ cluster: "west", name: "big", nodes: 1, emptyMonthlyUsd: ((3 * 55) / 8) * 730 }]);
+});
+
+test("a node saves what it costs without pods, and nothing is known of one with pods in every hour", () => {
+  const rows = ["01", "02"].flatMap((at) => [
+    nodeHour("full", at, 4),
+    nodeHour("empty", at, 0),
+    nodeHour("late", at, at === "01" ? 0 : 4),
+  ]);
+  const saved = Object.fromEntries(removalsOf(rows).map((removal) => [removal.node.node, savedWithout(removal)]));
+  expect(saved).toEqual({ full: null, empty: 8 * 730, late: 4 * 730 });
 });
 
 test("the reason of a stranded GPU follows from what the node offered", () => {

@@ -25,6 +25,7 @@ import {
   type Removal,
   removalGroups,
   removalsOf,
+  savedWithout,
   strandedReason,
   sumOf,
   utilizationOf,
@@ -209,12 +210,17 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         />
         {removal !== undefined && (
           <Stat
-            name="Saved a month without it"
-            value={money(removal.monthlyUsd, currency)}
+            name={
+              removal.emptyHours > 0 && removal.emptyHours < removal.hours
+                ? "Hours without pods, a month"
+                : "Saved a month without it"
+            }
+            value={money(savedWithout(removal), currency)}
             note={
               <>
-                {removal.emptyHours < removal.hours && "if its pods fit on other nodes; "}
-                {removal.emptyHours} of {counted(removal.hours, "hour")} without pods.{" "}
+                {removal.emptyHours === 0
+                  ? "It had pods in every hour. "
+                  : `${removal.emptyHours} of ${counted(removal.hours, "hour")} without pods. `}
                 <Recommended recommendations={recommendations} cluster={cluster} pool={pool} />
               </>
             }
