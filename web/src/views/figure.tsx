@@ -198,6 +198,12 @@ function Shown(props: Explained & { figure: FigureKey }) {
         <strong data-testid="figure-total">{exactMoney(amounts[figure], currency)}</strong>
       </p>
       <UnpricedNote totals={total} />
+      {figure === "unmeasured_usd" && props.at !== null && hasCauses(props.lines) && (
+        <>
+          <h3>Why it is unmeasured, in the hour {moment(props.at, zone)}</h3>
+          <Causes lines={props.lines} hours={props.hours?.rows ?? []} all={props.all} />
+        </>
+      )}
       <ol class="path">
         <li>
           <h3>Sum</h3>
@@ -335,12 +341,6 @@ function HourDetails({
           </p>
         )}
       </li>
-      {figure === "unmeasured_usd" && hasCauses(lines) && (
-        <li>
-          <h3>Why it is unmeasured</h3>
-          <Causes lines={lines} hours={hours?.rows ?? []} all={all} />
-        </li>
-      )}
       <li>
         <h3>Prices</h3>
         <Prices prices={prices} currency={currency} ofPods={ofPods} />
