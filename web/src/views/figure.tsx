@@ -306,7 +306,6 @@ function HourDetails({
                 (line: Line) => line.pod,
                 (line: Line) => changed(route, { "why-pod": podKey(line) }),
               ),
-              ...clusterColumns(shown, (line: Line) => line.cluster),
               moneyColumn(figure as "waste_usd", capitalized(nameOf(figure)), currency),
               figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, roundHours),
               figureColumn(
@@ -317,6 +316,7 @@ function HourDetails({
               ),
               figureColumn("utilization", "Utilization", (line: Line) => line.utilization, percent),
               { key: "source", title: "Measured by", cell: (line) => line.utilization_source },
+              ...clusterColumns(shown, (line: Line) => line.cluster),
             ]}
           />
         ) : (
@@ -328,8 +328,8 @@ function HourDetails({
             rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
             columns={[
               nodeColumn(route),
-              nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               moneyColumn(figure as "node_cost_usd", capitalized(nameOf(figure)), currency),
+              nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
             ]}
           />
