@@ -254,7 +254,7 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     explanation = page.get_by_test_id("why")
     # The GPU bears 95% of the list price of g5.xlarge, $1.006, and the scenario uses 0.3% of it.
     for text in (
-        "How $0.9557 was calculated", "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
+        "How the allocated cost of $0.9557 was calculated", "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
         "for 1.000 h", "$0.9557 per GPU-hour, source list-price, split policy datadog",
         "0.3% on average, from the pod's own GPUs (source: pod)", line["pod"], "$0.002867",
     ):  # fmt: skip
@@ -262,7 +262,7 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     assert page.evaluate("window.dialogs") == [True], "the dialog is open before a key is pressed"
     assert "line=" in page.url
     page.reload()
-    expect(explanation).to_contain_text("How $0.9557 was calculated")
+    expect(explanation).to_contain_text("How the allocated cost of $0.9557 was calculated")
     page.keyboard.press("Escape")
     expect(page).not_to_have_url(re.compile("line="))
     expect(explanation).to_have_count(0)

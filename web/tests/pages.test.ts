@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
-import { formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
+import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalGroups, removalsOf, savedWithout, shortened, strandedReason } from "../src/removal";
@@ -276,6 +276,25 @@ test("formulas name the parts with their amounts", () => {
   expect(formulaOf("node_cost_usd", row, "USD")).toBe(
     "effective $4.00 + waste $5.00 + unmeasured $1.00 + host $2.00 = node cost $12.00",
   );
+});
+
+test("a pod's dialog answers the figure that was selected", () => {
+  const line = {
+    currency: "USD",
+    gpu_hourly_usd: 2.60747,
+    allocated_gpu_hours: 1,
+    effective_gpu_hours: 0.23,
+    unmeasured_gpu_hours: 0.667,
+    allocated_usd: 2.60747,
+    effective_usd: 0.6,
+    waste_usd: 0.27,
+    unmeasured_usd: 1.739182,
+  };
+  expect(answerOf("unmeasured_usd", line)).toBe(
+    "Without a measurement: 0.667 GPU-hours × $2.60747 = unmeasured $1.739182",
+  );
+  expect(answerOf("allocated_usd", line)).toContain("= allocated $2.60747");
+  expect(answerOf("waste_usd", line)).toBe(formulaOf("waste_usd", line, "USD"));
 });
 
 test("the rows that are not shown are added up", () => {

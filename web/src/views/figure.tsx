@@ -224,12 +224,14 @@ function Shown(props: Explained & { figure: FigureKey }) {
 }
 
 /** The calculation of a pod's cost, above the dialog that it was opened from. */
-function Pod({ lines, hours }: Explained) {
+function Pod({ lines, hours, figure }: Explained & { figure: FigureKey }) {
   const route = useRoute();
   const line = lines.find((candidate) => podKey(candidate) === route.query["why-pod"]);
   if (line === undefined) return null;
   const hour = hours?.rows.find((row) => row.cluster === line.cluster);
-  return <Why line={line} hour={hour} closeName="Back" close={() => go(changed(route, { "why-pod": "" }))} />;
+  return (
+    <Why line={line} figure={figure} hour={hour} closeName="Back" close={() => go(changed(route, { "why-pod": "" }))} />
+  );
 }
 
 function Periods({ figure, rows, grain, at, currency }: Explained & { figure: FigureKey }) {
@@ -267,15 +269,7 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
   );
 }
 
-function HourDetails({
-  figure,
-  at,
-  lines,
-  nodes,
-  hours,
-  currency,
-  all,
-}: Explained & { figure: FigureKey; at: string }) {
+function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & { figure: FigureKey; at: string }) {
   const route = useRoute();
   const zone = useZone();
   const ofPods = isOfPods(figure);

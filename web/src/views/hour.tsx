@@ -32,6 +32,7 @@ import {
   writeClock,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { figureOf } from "../explain";
 import { joinPriced, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
 import { sumOf } from "../removal";
@@ -196,7 +197,14 @@ function Shown(props: ViewData) {
           );
         }}
       </Optional>
-      {open && <Why line={open} hour={hourOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
+      {open && (
+        <Why
+          line={open}
+          figure={figureOf(route.query["figure"]) ?? "allocated_usd"}
+          hour={hourOf(props, open)}
+          close={() => go(changed(route, { line: "", figure: "" }))}
+        />
+      )}
     </>
   );
 }

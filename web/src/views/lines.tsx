@@ -24,7 +24,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         money(line[key], line.currency)
       ) : (
         <a
-          href={changed(route, { line: lineKey(line) })}
+          href={changed(route, { line: lineKey(line), figure: key === "allocated_usd" ? "" : key })}
           aria-label={`${money(line[key], line.currency)}: how calculated`}
         >
           {money(line[key], line.currency)}
