@@ -342,16 +342,16 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
               rowKey={(row) => Object.values(row.group).join("\n")}
               columns={[
                 groupColumn("workload", "Workload"),
-                groupColumn("namespace", "Namespace"),
-                groupColumn("business_unit", "Business unit"),
-                groupColumn("cluster", "Cluster"),
+                moneyColumn("unmeasured_usd", "Unmeasured", currency),
                 figureColumn(
                   "unmeasured_gpu_hours",
                   "GPU-hours",
                   (row: CostRow) => row.unmeasured_gpu_hours,
                   roundHours,
                 ),
-                moneyColumn("unmeasured_usd", "Unmeasured", currency),
+                groupColumn("namespace", "Namespace"),
+                groupColumn("business_unit", "Business unit"),
+                groupColumn("cluster", "Cluster"),
               ]}
             />
           </>
@@ -374,10 +374,10 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
               rowKey={(row) => Object.values(row.group).join("\n")}
               columns={[
                 groupColumn("instance_type", "Instance type"),
+                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, roundHours),
                 groupColumn("capacity_type", "Capacity type"),
                 groupColumn("node_pool", "Node pool"),
                 groupColumn("cluster", "Cluster"),
-                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, roundHours),
               ]}
             />
           </>

@@ -9,7 +9,8 @@ import { type Column, Name, Table } from "../parts";
 import { podsOf, type Pod } from "../pods";
 import { lineKey } from "./why";
 
-const AMOUNTS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
+/** Narrow screens show the first two next to the name. */
+const AMOUNTS = ["allocated_usd", "waste_usd", "unmeasured_usd", "effective_usd"] as const;
 
 /** Pods, with a row for each; several hours of a pod are below it. */
 export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral: boolean }) {

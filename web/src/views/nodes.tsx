@@ -297,14 +297,14 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
           (pool: Pool) => pool.name,
           (pool: Pool) => linkTo(route, "nodes", "", { pool: pool.name, cluster: pool.cluster }),
         ),
-        ...clusterColumns(sums, (pool) => pool.cluster),
-        { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         moneyColumn("cost", "Node cost", currency),
         moneyColumn("waste", "Waste", currency),
+        { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         figureColumn("capacity", "Capacity GPU-hours", (pool: Pool) => pool.capacity, roundHours),
         figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated, roundHours),
         figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
         figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
+        ...clusterColumns(sums, (pool) => pool.cluster),
       ]}
     />
   );
