@@ -64,7 +64,8 @@ export function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }
       {hasHour && (
         <>
           {" "}
-          in <a href={linkTo(route, "hour", hour, { cluster })}>{moment(hour, zone)}</a>
+          in{" "}
+          <a href={linkTo(route, "hour", hour, { cluster, "lines-sort": "-unmeasured_usd" })}>{moment(hour, zone)}</a>
         </>
       )}
       , cluster <Name>{cluster}</Name>

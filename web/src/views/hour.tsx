@@ -135,6 +135,8 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { fleet, lines } = props;
   const open = lines.rows.find((line) => lineKey(line) === route.query["line"]);
+  // Notes on complete hours, such as the date of a price list, come last.
+  const isLacking = (props.hours?.rows ?? []).some(({ status }) => status !== "complete");
   const step = Date.parse(props.end) - Date.parse(props.start);
   const to = (start: number) => linkTo(route, "hour", instant(start), { ...keptQuery(route), line: "" });
   return (
@@ -155,7 +157,7 @@ function Shown(props: ViewData) {
       <Filters />
       {fleet.coverage.hours_complete > 0 && (isFiltered(route) ? <Selected {...props} /> : <Totals fleet={fleet} />)}
       <UnpricedNote totals={isFiltered(route) ? (props.selected ?? {}) : fleet.totals} />
-      <Status {...props} />
+      {isLacking && <Status {...props} />}
       {hasCauses(lines.rows) && (
         <Section title="Why a part is unmeasured">
           <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
@@ -197,6 +199,7 @@ function Shown(props: ViewData) {
           );
         }}
       </Optional>
+      {!isLacking && <Status {...props} />}
       {open && (
         <Why
           line={open}
