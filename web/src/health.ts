@@ -1,6 +1,7 @@
 // The state of the data: statuses and notes of hours, and what to check.
 
 import type { HourRow, Line } from "./api";
+import { NEGLIGIBLE } from "./charts/colors";
 import { counted, HOUR, percent } from "./format";
 import { type Cause, causesOf } from "./unmeasured";
 
@@ -133,9 +134,6 @@ export function hoursToCheck(
     [...new Set([worst.start, newest.start])].map((start) => ({ cluster, start })),
   );
 }
-
-/** Fewer missing scrapes of an hour change no figure that is shown. */
-export const NEGLIGIBLE = 0.01;
 
 /** Which of the doctor's checks explain what the hours lack.
  *

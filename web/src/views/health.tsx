@@ -16,6 +16,7 @@ import {
 } from "../api";
 import { coverageColor, STATUS_COLORS } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
+import { filterQuery } from "../explore";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
 import { HOUR, instant, money, moment, percent, ratio, roundHours } from "../format";
 import {
@@ -195,10 +196,10 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
           Coverage <Help term="coverage" />:
         </span>
         <span>
-          <Swatch color={coverageColor(1)} /> all expected scrapes
+          <Swatch color={coverageColor(1)} /> more than 99% of the expected scrapes
         </span>
         <span>
-          <Swatch color={coverageColor(0.99)} /> some missing
+          <Swatch color={coverageColor(0.98)} /> some missing
         </span>
         <span>
           <Swatch color={coverageColor(0)} /> nearly all missing
@@ -321,6 +322,7 @@ function Notes({ rows }: { rows: readonly HourRow[] }) {
 }
 
 function Missing({ clusters, unmeasured, unpriced }: ViewData) {
+  const route = useRoute();
   const { currency } = clusters;
   return (
     <>
@@ -341,7 +343,16 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
               rows={unmeasured}
               rowKey={(row) => Object.values(row.group).join("\n")}
               columns={[
-                groupColumn("workload", "Workload"),
+                groupColumn("workload", "Workload", ({ group }: CostRow) =>
+                  linkTo(route, "explore", "", {
+                    by: "workload",
+                    measure: "unmeasured_usd",
+                    ...filterQuery(
+                      Object.entries(group).map(([dimension, name]) => ({ dimension, name, isExcluded: false })),
+                      [],
+                    ),
+                  }),
+                ),
                 moneyColumn("unmeasured_usd", "Unmeasured", currency),
                 figureColumn(
                   "unmeasured_gpu_hours",
