@@ -29,6 +29,18 @@ export const STATUSES: Record<HourStatus, string> = {
   missing: "no result; the hour adds nothing to any figure",
 };
 
+/** Hours without figures, and why: their notes, or else what their status means. */
+export function lackingHours(rows: readonly Pick<HourRow, "cluster" | "hour" | "status" | "notes">[]) {
+  return rows
+    .filter(({ status }) => status !== "complete" && status !== "provisional")
+    .map(({ cluster, hour, status, notes }) => ({
+      cluster,
+      hour,
+      status: status === "pending" ? "being computed" : status,
+      reason: notes.length > 0 ? notes.join(". ") : STATUSES[status],
+    }));
+}
+
 export interface NoteGroup {
   cluster: string;
   note: string;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
 import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
 import { podsOf } from "../src/pods";
-import { countsOf, findingsOf, hoursToCheck, joinPriced, noteGroups, restatedOf } from "../src/health";
+import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalGroups, removalsOf, savedWithout, shortened, strandedReason } from "../src/removal";
 import {
   commandsOf,
@@ -139,6 +139,19 @@ test("a missing hour is not restated, and a restated hour is not complete", () =
     pending: 1,
     missing: 1,
   });
+});
+
+test("hours without figures have the reason of each cluster", () => {
+  const note = "Prometheus has no samples of kube-state-metrics in this hour";
+  const rows = [
+    hour(1, { cluster: "batch", status: "incomplete", notes: [note] }),
+    hour(1, { cluster: "east", status: "missing" }),
+    hour(1),
+  ];
+  expect(lackingHours(rows).map(({ cluster, status, reason }) => [cluster, status, reason])).toEqual([
+    ["batch", "incomplete", note],
+    ["east", "missing", "no result; the hour adds nothing to any figure"],
+  ]);
 });
 
 test("notes that differ in numbers only are one group with the newest text", () => {

@@ -33,7 +33,7 @@ import {
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { figureOf } from "../explain";
-import { joinPriced, noteGroups } from "../health";
+import { joinPriced, lackingHours, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
 import { sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
@@ -180,11 +180,7 @@ function Shown(props: ViewData) {
           />
         }
       >
-        {lines.rows.length === 0 ? (
-          <Empty>{nothing(fleet)}</Empty>
-        ) : (
-          <Lines rows={lines.rows} areSeveral={step > HOUR} />
-        )}
+        {lines.rows.length === 0 ? <Nothing {...props} /> : <Lines rows={lines.rows} areSeveral={step > HOUR} />}
         {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
       </Section>
       <Optional side={props.nodes}>
@@ -237,9 +233,28 @@ function HourPicker({ start, open }: { start: string; open: (start: number) => v
   );
 }
 
-function nothing({ coverage }: FleetResponse): string {
-  if (coverage.hours_expected === 0) return "No data yet: the hour has not ended.";
-  return coverage.hours_complete === 0 ? "No data: the hour is missing or incomplete." : "No pod held a GPU.";
+/** Why there are no pods: which clusters lack the hour, and why. */
+function Nothing({ fleet: { coverage }, hours }: ViewData) {
+  const route = useRoute();
+  const zone = useZone();
+  if (coverage.hours_expected === 0) return <Empty>No data yet: the hour has not ended.</Empty>;
+  if (coverage.hours_complete > 0) return <Empty>No pod held a GPU.</Empty>;
+  const lacking = lackingHours(hours?.rows ?? []);
+  return (
+    <div class="empty" data-testid="no-data">
+      <p>No data: the hour is missing or incomplete.</p>
+      <ul class="notes">
+        {lacking.map(({ cluster, hour, status, reason }) => (
+          <li key={`${cluster} ${hour}`}>
+            <Name>{cluster}</Name>, {moment(hour, zone)}: <strong>{status}</strong>, {reason}
+          </li>
+        ))}
+      </ul>
+      <p>
+        <a href={linkTo(route, "health")}>Data health</a> has the checks.
+      </p>
+    </div>
+  );
 }
 
 function keptQuery(route: Route): Record<string, string> {
@@ -271,9 +286,10 @@ function Filters() {
   );
 }
 
-function Status({ hours }: ViewData) {
+function Status({ hours, fleet }: ViewData) {
   const route = useRoute();
   const zone = useZone();
+  if (fleet.coverage.hours_complete === 0) return null; // the pods' place says why
   const rows = hours?.rows.filter((row) => row.status !== "complete" || row.notes.length > 0) ?? [];
   if (rows.length === 0) return null;
   if (new Set(rows.map(({ hour }) => hour)).size === 1)
