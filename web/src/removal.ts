@@ -63,7 +63,7 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
 }
 
 /** A node with fewer hours may be starting for a pod that waits. */
-const LEAST_HOURS = 6;
+export const LEAST_HOURS = 6;
 
 function isEmpty({ hours, emptyHours }: Removal): boolean {
   return emptyHours === hours;

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
 import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
+import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
 import { freeReason, removalGroups, removalsOf, savedWithout, shortened, strandedReason } from "../src/removal";
@@ -262,6 +263,25 @@ test("a node saves what it costs without pods, and nothing is known of one with 
   ]);
   const saved = Object.fromEntries(removalsOf(rows).map((removal) => [removal.node.node, savedWithout(removal)]));
   expect(saved).toEqual({ full: null, empty: 8 * 730, late: 4 * 730 });
+});
+
+test("the next step of a node names the commands that fit", () => {
+  const node = (held: number, hours = 6) =>
+    Array.from({ length: hours }, (_, at) =>
+      nodeHour("n1", `0${at}`, held, { provider_id: "aws:///us-east-1b/i-0a1" }),
+    );
+  const commands = (rows: NodeRow[]) =>
+    removalsOf(rows).flatMap((removal) => stepsFor(removal).map(({ command }) => command ?? ""));
+  expect(commands(node(0))).toEqual([
+    "kubectl cordon n1",
+    "kubectl drain n1 --ignore-daemonsets --delete-emptydir-data",
+    "kubectl delete node n1",
+    "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0a1 --should-decrement-desired-capacity",
+  ]);
+  expect(commands(node(4))).toEqual([]);
+  expect(commands(node(0, 5))).toEqual([]); // it may be starting for a pod that waits
+  const late = [nodeHour("n1", "01", 0, { node_pool: "a b" }), nodeHour("n1", "02", 4, { node_pool: "a b" })];
+  expect(commands(late)[0]).toBe("kubectl get nodepool 'a b' -o jsonpath='{.spec.disruption}'");
 });
 
 test("the reason of a stranded GPU follows from what the node offered", () => {

@@ -19,9 +19,11 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
 import { Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
+import { stepsFor } from "../next-step";
 import {
   freeReason,
   heldGpuHours,
+  LEAST_HOURS,
   type Removal,
   removalGroups,
   removalsOf,
@@ -119,6 +121,7 @@ function Shown(props: ViewData) {
       <>
         {note}
         <Summary {...props} rows={chosen} fleet={nodes} />
+        <NextStep rows={chosen} fleet={nodes} />
         <Section title="GPUs by hour" aside={all}>
           <Strips {...props} rows={chosen} />
         </Section>
@@ -177,7 +180,8 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         <a href={linkTo(route, "nodes", "", { pool, cluster })}>
           <Name>{pool}</Name>
         </a>
-        , cluster <Name>{cluster}</Name>, zone <Name>{newest.zone}</Name>
+        , cluster <Name>{cluster}</Name>, zone <Name>{newest.zone}</Name>. Price source: {newest.price_source || "none"}
+        , split policy {newest.split_policy || "none"}.
       </p>
       <dl class="stats">
         <Stat
@@ -185,11 +189,6 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
           value={money(cost, currency)}
           note={`${money(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
           testId="node-cost"
-        />
-        <Stat
-          name="Price source"
-          value={newest.price_source || "none"}
-          note={`split policy ${newest.split_policy || "none"}`}
         />
         <Stat
           name="Utilization"
@@ -229,6 +228,45 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         )}
       </dl>
     </>
+  );
+}
+
+/** What to do about the node's hours without pods. */
+function NextStep({ rows, fleet }: { rows: readonly NodeRow[]; fleet: readonly NodeRow[] }) {
+  const route = useRoute();
+  const newest = rows.at(-1);
+  const removal = removalsOf(fleet).find(({ node }) => node.node === newest?.node && node.cluster === newest.cluster);
+  if (newest === undefined || removal === undefined) return null;
+  const { emptyHours, hours } = removal;
+  const steps = stepsFor(removal);
+  const savings = linkTo(route, "savings", "", { kind: "consolidate", cluster: newest.cluster });
+  return (
+    <Section title={steps.length > 0 && emptyHours === hours ? "To remove this node" : "Next step"}>
+      {emptyHours < hours && (
+        <p>
+          {emptyHours === 0
+            ? "This node had pods in every hour, so its removal moves them."
+            : `This node was without pods in ${emptyHours} of ${counted(hours, "hour")}.`}{" "}
+          Whether pods of its pool fit on fewer nodes: <a href={savings}>Savings</a>.
+        </p>
+      )}
+      {emptyHours === hours && steps.length === 0 && (
+        <p>
+          This node was without pods for {counted(hours, "hour")}. It may be starting for a pod that waits, so wait for{" "}
+          {LEAST_HOURS} hours.
+        </p>
+      )}
+      {newest.capacity_type === "reserved" && <p>Its commitment is charged until it ends, also without the node.</p>}
+      {steps.length > 0 && (
+        <ul class="notes" data-testid="next-step">
+          {steps.map(({ text, command }) => (
+            <li key={text}>
+              {text} {command !== undefined && <code class="command">{command}</code>}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Section>
   );
 }
 
