@@ -108,10 +108,17 @@ function Shown(props: ViewData) {
     (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
   );
   if (chosen.length === 0) return <Nothing {...props} />;
+  const shown = `${moment(props.start, zone)} to ${moment(props.end, zone)}`;
   const note = (
-    <p class="note">
-      {moment(props.start, zone)} to {moment(props.end, zone)}
-      {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
+    <p class={props.isCut ? "unpriced" : "note"} data-testid="nodes-period">
+      {props.isCut ? (
+        <>
+          <strong>All figures are of one day:</strong> {shown}, the last of the selected period. Nodes are shown for at
+          most 48 hours.
+        </>
+      ) : (
+        shown
+      )}
       {props.isPartial && " Not all hours are shown. Select a shorter period."}
     </p>
   );
@@ -384,7 +391,7 @@ function Removals({ rows, recommendations }: ViewData) {
       )}
       {pools.length > 0 && (
         <>
-          <h3>Scale down when idle: no pods in some hours</h3>
+          <h3>Scale down: no pods in some hours</h3>
           <ul class="notes" data-testid="scale-down">
             {pools.slice(0, MAX_REMOVALS).map(({ cluster, name, nodes, emptyMonthlyUsd }) => (
               <li key={`${cluster} ${name}`}>
