@@ -13,6 +13,7 @@ export const GLOSSARY = {
   host: "The part of a node's price that the price split policy gives to CPU and memory.",
   residual: "What remains when all other parts are subtracted from the node's cost.",
   idle: "Unallocated, stranded, unobserved, host and residual together: the part of a node's cost that is not allocated.",
+  "idle workload": "A workload that holds GPUs and hardly uses them: its cost is allocated, and it is waste.",
   "GPU-hour": "One physical GPU, or one device of another vendor, for one hour.",
   "GPU share":
     "The part of a physical GPU that one requested unit stands for: 1, a partition's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",

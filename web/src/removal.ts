@@ -75,7 +75,7 @@ export function savedWithout({ hours, emptyHours, monthlyUsd, emptyMonthlyUsd }:
   return emptyHours === hours ? monthlyUsd : emptyMonthlyUsd;
 }
 
-export interface IdlePool {
+export interface PoolWithoutPods {
   cluster: string;
   name: string;
   nodes: number;
@@ -84,9 +84,9 @@ export interface IdlePool {
 }
 
 /** Nodes that no pod used in the whole period, and pools whose other nodes were without pods for some hours. */
-export function removalGroups(removals: readonly Removal[]): { now: Removal[]; pools: IdlePool[] } {
+export function removalGroups(removals: readonly Removal[]): { now: Removal[]; pools: PoolWithoutPods[] } {
   const least = Math.min(LEAST_HOURS, Math.max(0, ...removals.map(({ hours }) => hours)));
-  const isIdle = (removal: Removal) => isEmpty(removal) && removal.hours >= least;
+  const isRemovable = (removal: Removal) => isEmpty(removal) && removal.hours >= least;
   const pools = new Map<string, Removal[]>();
   for (const removal of removals) {
     if (removal.emptyHours === 0 || isEmpty(removal)) continue;
@@ -94,7 +94,7 @@ export function removalGroups(removals: readonly Removal[]): { now: Removal[]; p
     pools.set(key, [...(pools.get(key) ?? []), removal]);
   }
   return {
-    now: removals.filter(isIdle),
+    now: removals.filter(isRemovable),
     pools: [...pools.values()]
       .map((nodes) => ({
         cluster: nodes[0]?.node.cluster ?? "",

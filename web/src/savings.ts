@@ -88,7 +88,7 @@ export function grouped<Row extends Pick<Recommendation, "id" | "kind" | "state"
 
 /** What a finding means, before its reason. */
 const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
-  idle: "idle",
+  idle: "idle workload",
   low: "little used",
   bursty: "used in bursts",
   healthy: "",
