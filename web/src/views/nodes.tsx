@@ -500,7 +500,9 @@ function Strips({ rows, start, end, hours }: ViewData) {
         <span>
           <Swatch color={PART_COLORS.stranded_usd} /> stranded
         </span>
-        <span>empty: the node did not exist</span>
+        <span>
+          <Swatch color="none" /> the node did not exist
+        </span>
       </Scale>
       <p class="note">
         Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
