@@ -17,8 +17,7 @@ export const GLOSSARY = {
   "GPU-hour": "One physical GPU, or one device of another vendor, for one hour.",
   "GPU share":
     "The part of a physical GPU that one requested unit stands for: 1, a partition's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",
-  "cluster-hour":
-    "One cluster and one UTC hour, [hour, hour + 1h): the unit in which costs are computed, stored and corrected.",
+  "cluster-hour": "One cluster and one UTC hour: the unit in which costs are computed, stored and corrected.",
   coverage: "Scrapes seen in an hour ÷ scrapes expected in it, between 0 and 1, for allocation and for utilization.",
   "utilization source":
     "Where a line's utilization comes from: pod (the pod's own GPUs), process (a shared GPU's utilization, split by what its pods' processes use), shared (the same, split by the replicas that its pods hold), node, cluster (averages), or none.",
