@@ -205,7 +205,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
           <Swatch color={coverageColor(0)} /> nearly all missing
         </span>
       </p>
-      {clusters.slice(0, MOST_STRIPS).map((cluster) => {
+      {clusters.slice(0, MOST_STRIPS).map((cluster, index) => {
         const byHour = new Map(
           rows.filter((row) => row.cluster === cluster).map((row) => [Date.parse(row.hour), row] as const),
         );
@@ -221,7 +221,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
               columns={buckets.starts.length}
               rowHeight={20}
               dataKey={rows}
-              hint="Point at an hour, or focus the strip and use the arrow keys."
+              hint={index === 0 ? "Point at an hour or tap it, or focus the strip and use the arrow keys." : " "}
               labels={["Status", "Allocation", "Utilization"]}
               ticks={(most) => timeTicks(buckets, zone, most)}
               paint={(row, column) => paint(row, at(column), restated)}
