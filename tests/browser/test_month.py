@@ -485,9 +485,7 @@ def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> 
     findings = page.get_by_test_id("findings")
     for cluster in ("east", "west"):
         missing = sum(row["cluster"] == cluster and row["status"] == "missing" for row in rows)
-        expect(findings.locator("li").filter(has_text=cluster).first).to_contain_text(
-            f"{missing} hours have no result"
-        )
+        expect(findings.locator("li").filter(has_text=cluster).first).to_contain_text(f"{missing} hours have no result")
         expect(findings).to_contain_text("samples of the GPU exporter are missing; 1.2% of them in the worst.")
     expect(findings).to_contain_text("The doctor's check: kube_node_labels")
     expect(page.locator("main")).to_contain_text("gpucost doctor --settings FILE")

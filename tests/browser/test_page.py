@@ -254,7 +254,8 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     explanation = page.get_by_test_id("why")
     # The GPU bears 95% of the list price of g5.xlarge, $1.006, and the scenario uses 0.3% of it.
     for text in (
-        "How the allocated cost of $0.9557 was calculated", "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
+        "How the allocated cost of $0.9557 was calculated",
+        "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
         "for 1.000 h", "$0.9557 per GPU-hour, source list-price, split policy datadog",
         "0.3% on average, from the pod's own GPUs (source: pod)", line["pod"], "$0.002867",
     ):  # fmt: skip

@@ -99,11 +99,11 @@ function causeOf(line: Line, scraped: number, pods: readonly Line[], areAllSilen
  * A pod with all of its measurements is no contradiction if it could run outside the gap. */
 function gapOfNode(pods: readonly Line[]): number | null {
   const measured = pods.filter(isMeasured);
-  const judged = measured.length > 0 ? measured : pods;
-  const gap = Math.max(...judged.map(gapOf));
+  const compared = measured.length > 0 ? measured : pods;
+  const gap = Math.max(...compared.map(gapOf));
   const isExplained = (pod: Line) =>
     Math.abs(gapOf(pod) - gap) <= TOLERANCE || heldOf(pod) - gapOf(pod) <= 1 - gap + TOLERANCE;
-  return gap > TINY && judged.every(isExplained) ? gap : null;
+  return gap > TINY && compared.every(isExplained) ? gap : null;
 }
 
 /** Hours in which the pod held its GPUs. A row of a shared pod has only a part of its GPU-hours. */

@@ -101,7 +101,7 @@ function Shown({ all, open }: ViewData) {
           value={reviewed === undefined ? "–" : moment(reviewed, zone)}
           note={
             <>
-              Next review <Help term="review" />: {moment(nextReview(Date.now()), zone)}
+              Next review: {moment(nextReview(Date.now()), zone)} <Help term="review" />
             </>
           }
         />
