@@ -254,7 +254,8 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     explanation = page.get_by_test_id("why")
     # The GPU bears 95% of the list price of g5.xlarge, $1.006, and the scenario uses 0.3% of it.
     for text in (
-        "How $0.9557 was calculated", "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
+        "How the allocated cost of $0.9557 was calculated",
+        "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
         "for 1.000 h", "$0.9557 per GPU-hour, source list-price, split policy datadog",
         "0.3% on average, from the pod's own GPUs (source: pod)", line["pod"], "$0.002867",
     ):  # fmt: skip
@@ -262,7 +263,7 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     assert page.evaluate("window.dialogs") == [True], "the dialog is open before a key is pressed"
     assert "line=" in page.url
     page.reload()
-    expect(explanation).to_contain_text("How $0.9557 was calculated")
+    expect(explanation).to_contain_text("How the allocated cost of $0.9557 was calculated")
     page.keyboard.press("Escape")
     expect(page).not_to_have_url(re.compile("line="))
     expect(explanation).to_have_count(0)
@@ -688,7 +689,9 @@ def test_node_page_matches_the_api(visit: Callable[..., Page], demo: Demo) -> No
     assert page.get_by_test_id("node-cost").inner_text() == usd(cost)
     assert page.get_by_test_id("node-utilization").inner_text() == percent(used, held)
     assert page.get_by_test_id("node-stranded").inner_text() == usd(sum(row["stranded_usd"] for row in rows))
-    assert page.get_by_test_id("node-removal").inner_text() == usd(cost / len(rows) * 730)
+    empty = [row["node_cost_usd"] for row in rows if not row["holders"]]
+    saved = usd(sum(empty) / len(rows) * 730) if empty else "–"
+    assert page.get_by_test_id("node-removal").inner_text() == saved
     expect(page.get_by_test_id("pools")).to_have_count(0)
 
 

@@ -218,10 +218,26 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
     assert visitor.page.get_by_test_id("unmeasured").inner_text() == usd(missing) == "$6.00"
     visitor.click(visitor.page.get_by_role("link", name=f"Why {usd(missing)} unmeasured?"))
     panel = visitor.page.get_by_test_id("figure")
-    cause = f"{usd(missing)}, 3.00 GPU-hours: Other pods of node n2 are measured, but no sample"
+    cause = f"{usd(missing)}, 3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
     expect(panel.get_by_test_id("causes")).to_contain_text(cause)
     expect(panel.get_by_test_id("causes")).to_contain_text("Pods: chat-0. The doctor's check: pods of devices.")
     assert visitor.clicks == 1
+    steps = panel.locator("[data-testid=causes], [data-testid=figure-formula]")
+    expect(steps.first).to_have_attribute("data-testid", "causes")
+
+
+def test_pod_of_an_unmeasured_cost_answers_for_that_cost(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    visitor = newcomer()
+    missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {usd(missing)} unmeasured?"))
+    visitor.click(visitor.page.get_by_test_id("figure-pods").get_by_role("link").first)
+    dialog = visitor.page.get_by_test_id("why")
+    expect(dialog.get_by_role("heading").first).to_have_text(
+        f"How the unmeasured cost of {usd(missing)} was calculated"
+    )
+    expect(dialog.get_by_test_id("why-answer")).to_have_text(
+        f"Without a measurement: 3.000 GPU-hours × $2.00 = unmeasured {usd(missing)}"
+    )
 
 
 def test_hour_names_the_cause_of_its_unmeasured_cost(newcomer: Callable[..., Newcomer], site: Site) -> None:

@@ -1,6 +1,6 @@
 // The path from a sum to its sources: the formula, its largest periods, and the prices of an hour.
 
-import { exactMoney } from "./format";
+import { exactMoney, gpuHours } from "./format";
 import { PARTS, type PartKey } from "./identity";
 
 export type FigureKey = PartKey | "allocated_usd" | "node_cost_usd";
@@ -42,6 +42,25 @@ export function formulaOf(key: FigureKey, row: Amounts, currency: string): strin
       .join(" + ")} = ${total}`;
   const part = PARTS.find((candidate) => candidate.key === key);
   return `${total}: ${part?.meaning ?? ""}`;
+}
+
+interface PodCost extends Amounts {
+  currency: string;
+  gpu_hourly_usd: number | null;
+  allocated_gpu_hours: number;
+  effective_gpu_hours: number | null;
+  unmeasured_gpu_hours: number;
+}
+
+/** How a pod's figure follows from its GPU-hours and its price. */
+export function answerOf(key: FigureKey, line: PodCost): string {
+  const { currency, gpu_hourly_usd: price } = line;
+  const product = (figure: number | null) =>
+    `${gpuHours(figure)} GPU-hours × ${exactMoney(price, currency)} = ${nameOf(key)} ${exactMoney(line[key], currency)}`;
+  if (key === "unmeasured_usd") return `Without a measurement: ${product(line.unmeasured_gpu_hours)}`;
+  if (key === "effective_usd") return `Used: ${product(line.effective_gpu_hours)}`;
+  if (key === "allocated_usd") return `Held: ${product(line.allocated_gpu_hours)}`;
+  return formulaOf(key, line, currency);
 }
 
 /** Whether the formula's amounts are rounded, so that their last digits need not add up. */

@@ -13,11 +13,11 @@ export const GLOSSARY = {
   host: "The part of a node's price that the price split policy gives to CPU and memory.",
   residual: "What remains when all other parts are subtracted from the node's cost.",
   idle: "Unallocated, stranded, unobserved, host and residual together: the part of a node's cost that is not allocated.",
+  "idle workload": "A workload that holds GPUs and hardly uses them: its cost is allocated, and it is waste.",
   "GPU-hour": "One physical GPU, or one device of another vendor, for one hour.",
   "GPU share":
     "The part of a physical GPU that one requested unit stands for: 1, a partition's share, 1 ÷ replicas of a time-sliced GPU, or a fraction.",
-  "cluster-hour":
-    "One cluster and one UTC hour, [hour, hour + 1h): the unit in which costs are computed, stored and corrected.",
+  "cluster-hour": "One cluster and one UTC hour: the unit in which costs are computed, stored and corrected.",
   coverage: "Scrapes seen in an hour ÷ scrapes expected in it, between 0 and 1, for allocation and for utilization.",
   "utilization source":
     "Where a line's utilization comes from: pod (the pod's own GPUs), process (a shared GPU's utilization, split by what its pods' processes use), shared (the same, split by the replicas that its pods hold), node, cluster (averages), or none.",

@@ -1,8 +1,9 @@
 // The state of the data: statuses and notes of hours, and what to check.
 
 import type { HourRow, Line } from "./api";
+import { NEGLIGIBLE } from "./charts/colors";
 import { counted, HOUR, percent } from "./format";
-import { causesOf } from "./unmeasured";
+import { type Cause, causesOf } from "./unmeasured";
 
 export type HourStatus = "complete" | "provisional" | "incomplete" | "pending" | "missing" | "restated";
 
@@ -27,6 +28,18 @@ export const STATUSES: Record<HourStatus, string> = {
   pending: "the hour has just ended and is being computed",
   missing: "no result; the hour adds nothing to any figure",
 };
+
+/** Hours without figures, and why: their notes, or else what their status means. */
+export function lackingHours(rows: readonly Pick<HourRow, "cluster" | "hour" | "status" | "notes">[]) {
+  return rows
+    .filter(({ status }) => status !== "complete" && status !== "provisional")
+    .map(({ cluster, hour, status, notes }) => ({
+      cluster,
+      hour,
+      status: status === "pending" ? "being computed" : status,
+      reason: notes.length > 0 ? notes.join(". ") : STATUSES[status],
+    }));
+}
 
 export interface NoteGroup {
   cluster: string;
@@ -104,6 +117,10 @@ export interface Finding {
   /** The doctor's check. */
   check: string;
   finding: string;
+  /** The hour to look at. */
+  hour?: string;
+  /** A cause that the pods of an hour show, as the hour's view names it. */
+  cause?: Cause;
 }
 
 interface Figures {
@@ -111,43 +128,76 @@ interface Figures {
   unpriced_gpu_hours: number;
 }
 
-/** Which of the doctor's checks explain what the hours lack, as the hour view says for the pods of the newest hour. */
+/** The hours whose pods show why GPU-hours are unmeasured: per cluster, the one with the most of them and the newest. */
+export function hoursToCheck(
+  rows: readonly { start: string; group: Record<string, string>; unmeasured_gpu_hours: number }[],
+): { cluster: string; start: string }[] {
+  const clusters = new Map<string, { worst: (typeof rows)[number]; newest: (typeof rows)[number] }>();
+  for (const row of rows) {
+    if (row.unmeasured_gpu_hours <= 1e-6) continue;
+    const cluster = row.group["cluster"] ?? "";
+    const { worst, newest } = clusters.get(cluster) ?? { worst: row, newest: row };
+    clusters.set(cluster, {
+      worst: row.unmeasured_gpu_hours > worst.unmeasured_gpu_hours ? row : worst,
+      newest: row.start > newest.start ? row : newest,
+    });
+  }
+  return [...clusters].flatMap(([cluster, { worst, newest }]) =>
+    [...new Set([worst.start, newest.start])].map((start) => ({ cluster, start })),
+  );
+}
+
+/** Which of the doctor's checks explain what the hours lack.
+ *
+ * `pods` are those of the hours to look at. Where they show a cause, it is the answer, as in the view of the hour. */
 export function findingsOf(
   rows: readonly HourRow[],
   figures: ReadonlyMap<string, Figures>,
-  newestPods: readonly Line[] = [],
+  pods: readonly Line[] = [],
 ): Finding[] {
   const findings: Finding[] = [];
   for (const cluster of new Set(rows.map((row) => row.cluster))) {
     const hours = rows.filter((row) => row.cluster === cluster);
-    const add = (check: string, finding: string) => findings.push({ cluster, check, finding });
-    const missing = hours.filter((row) => row.status === "missing").length;
-    if (missing > 0) {
+    const add = (check: string, finding: string, hour?: string) =>
+      findings.push({ cluster, check, finding, ...(hour === undefined ? {} : { hour }) });
+    const missing = hours.filter((row) => row.status === "missing");
+    if (missing.length > 0) {
       const reason =
         "Prometheus did not answer, or the cluster was not attributed yet. gpucost backfill computes past hours.";
-      add("Prometheus", `${counted(missing, "hour")} ${missing === 1 ? "has" : "have"} no result. ${reason}`);
+      const count = `${counted(missing.length, "hour")} ${missing.length === 1 ? "has" : "have"} no result`;
+      add("Prometheus", `${count}. ${reason}`, missing.at(-1)?.hour);
     }
-    const lacking = (check: string, evidence: string, source: "allocation" | "utilization") => {
-      const shares = hours.map((row) => row.coverage?.[source] ?? 1).filter((share) => share < 1);
-      if (shares.length > 0)
-        add(
-          check,
-          `${shares.length === 1 ? "1 hour lacks" : `${shares.length} hours lack`} scrapes that show ${evidence}, at most ${percent(1 - Math.min(...shares))} of an hour's.`,
-        );
+    const lacking = (check: string, exporter: string, source: "allocation" | "utilization") => {
+      const share = (row: HourRow) => row.coverage?.[source] ?? 1;
+      const some = hours.filter((row) => 1 - share(row) >= NEGLIGIBLE);
+      const [first, ...others] = some;
+      if (first === undefined) return;
+      const worst = others.reduce((least, row) => (share(row) < share(least) ? row : least), first);
+      const lost = 1 - share(worst);
+      const samples = lost > 0.9995 ? "All samples" : `${percent(lost)} of the samples`;
+      add(
+        check,
+        others.length === 0
+          ? `${samples} of ${exporter} are missing.`
+          : `In ${some.length} hours, samples of ${exporter} are missing; ${lost > 0.9995 ? "all" : `${percent(lost)} of them`} in the worst.`,
+        worst.hour,
+      );
     };
-    lacking("kube-state-metrics now, scrape interval", "which pods held GPUs", "allocation");
-    lacking("GPU exporter now, exporter on every node", "utilization", "utilization");
+    lacking("kube-state-metrics now, scrape interval", "kube-state-metrics", "allocation");
     const { unmeasured_gpu_hours: unmeasured, unpriced_gpu_hours: unpriced } = figures.get(cluster) ?? {
       unmeasured_gpu_hours: 0,
       unpriced_gpu_hours: 0,
     };
     const causes = causesOf(
-      newestPods.filter((line) => line.cluster === cluster),
+      pods.filter((line) => line.cluster === cluster),
       hours,
     );
-    for (const { cause, check } of causes) add(check, `${cause}, in the newest hour.`);
+    // Missing samples are the cause of what is unmeasured: one answer for both.
+    if (causes.length === 0) lacking("GPU exporter now, exporter on every node", "the GPU exporter", "utilization");
+    for (const cause of causes)
+      findings.push({ cluster, check: cause.check, finding: `${cause.cause}.`, hour: cause.hour, cause });
     if (unmeasured > 1e-6 && causes.length === 0)
-      add("pods of devices", "Pods held GPUs without a utilization measurement before the newest hour.");
+      add("pods of devices", "Pods held GPUs without a utilization measurement.");
     if (unpriced > 1e-6)
       add("kube_node_labels", "Nodes have no price. Does each node have its instance type, zone and capacity type?");
   }

@@ -4,7 +4,8 @@
 import type { Holder, NodeRow } from "./api";
 
 export type Cell =
-  | { kind: "held"; holder: Holder; part: number }
+  /** `isAtEnd`: of a part of an hour, the pod held the lane at the hour's end. */
+  | { kind: "held"; holder: Holder; part: number; isAtEnd?: boolean }
   | { kind: "free" | "stranded" | "unobserved" | "unknown" | "absent" | "missing" };
 
 export interface Strips {
@@ -33,7 +34,19 @@ export function stripsOf(rows: readonly (NodeRow | undefined)[]): Strips {
     });
     laneHolders = now.laneHolders;
   });
-  return { perGpu, lanes };
+  return { perGpu, lanes: lanes.map(aligned) };
+}
+
+/** A pod that holds the lane in the next hour only began within this one, and held it until the hour's end. */
+function aligned(lane: readonly Cell[]): Cell[] {
+  return lane.map((cell, hour) => {
+    if (cell.kind !== "held" || cell.part >= 1) return cell;
+    const isHeldAt = (at: number) => {
+      const neighbor = lane[at];
+      return neighbor?.kind === "held" && holderKey(neighbor.holder) === holderKey(cell.holder);
+    };
+    return isHeldAt(hour + 1) && !isHeldAt(hour - 1) ? { ...cell, isAtEnd: true } : cell;
+  });
 }
 
 interface Arrangement {

@@ -63,13 +63,19 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
 }
 
 /** A node with fewer hours may be starting for a pod that waits. */
-const LEAST_HOURS = 6;
+export const LEAST_HOURS = 6;
 
 function isEmpty({ hours, emptyHours }: Removal): boolean {
   return emptyHours === hours;
 }
 
-export interface IdlePool {
+/** What a removal saves a month: the node's cost, or that of its hours without pods; null if there are none. */
+export function savedWithout({ hours, emptyHours, monthlyUsd, emptyMonthlyUsd }: Removal): number | null {
+  if (emptyHours === 0) return null;
+  return emptyHours === hours ? monthlyUsd : emptyMonthlyUsd;
+}
+
+export interface PoolWithoutPods {
   cluster: string;
   name: string;
   nodes: number;
@@ -78,9 +84,9 @@ export interface IdlePool {
 }
 
 /** Nodes that no pod used in the whole period, and pools whose other nodes were without pods for some hours. */
-export function removalGroups(removals: readonly Removal[]): { now: Removal[]; pools: IdlePool[] } {
+export function removalGroups(removals: readonly Removal[]): { now: Removal[]; pools: PoolWithoutPods[] } {
   const least = Math.min(LEAST_HOURS, Math.max(0, ...removals.map(({ hours }) => hours)));
-  const isIdle = (removal: Removal) => isEmpty(removal) && removal.hours >= least;
+  const isRemovable = (removal: Removal) => isEmpty(removal) && removal.hours >= least;
   const pools = new Map<string, Removal[]>();
   for (const removal of removals) {
     if (removal.emptyHours === 0 || isEmpty(removal)) continue;
@@ -88,7 +94,7 @@ export function removalGroups(removals: readonly Removal[]): { now: Removal[]; p
     pools.set(key, [...(pools.get(key) ?? []), removal]);
   }
   return {
-    now: removals.filter(isIdle),
+    now: removals.filter(isRemovable),
     pools: [...pools.values()]
       .map((nodes) => ({
         cluster: nodes[0]?.node.cluster ?? "",

@@ -1,6 +1,7 @@
 // Recommendations by state: selection, sums and the commands that change them.
 
 import type { Recommendation, RecommendationsResponse } from "./api";
+import { DAY, HOUR } from "./format";
 
 export type State = Recommendation["state"];
 
@@ -18,6 +19,19 @@ export const HOURS_NEEDED = 168;
 /** Hours with figures of the newest reviews; of several clusters, the largest number. 0 without a review. */
 export function hoursReviewed({ reviews }: Pick<RecommendationsResponse, "reviews">): number {
   return Math.max(0, ...reviews.map((review) => review.hours_known));
+}
+
+/** The time of day of reviews, in milliseconds: 04:10 UTC. */
+const REVIEWED = (4 * 60 + 10) * 60_000;
+
+/** The first review after a time, in milliseconds. */
+export function nextReview(after: number): number {
+  return (Math.floor((after - REVIEWED) / DAY) + 1) * DAY + REVIEWED;
+}
+
+/** The first review that can have a week of hours, if no more of them are missing. */
+export function firstReview(response: Pick<RecommendationsResponse, "reviews">, reviewed: string): number {
+  return nextReview(Date.parse(reviewed) + (HOURS_NEEDED - hoursReviewed(response)) * HOUR);
 }
 
 /** The recommendations of the total on offer: open savings that no other includes, and no commitments. */
@@ -74,7 +88,7 @@ export function grouped<Row extends Pick<Recommendation, "id" | "kind" | "state"
 
 /** What a finding means, before its reason. */
 const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
-  idle: "idle",
+  idle: "idle workload",
   low: "little used",
   bursty: "used in bursts",
   healthy: "",

@@ -148,6 +148,8 @@ test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
 
 test("alarm colors of hours mean that figures are missing", () => {
   expect(coverageColor(1)).toBe(STATUS_COLORS.complete);
+  expect(coverageColor(0.994)).toBe(STATUS_COLORS.complete); // no finding
+  expect(coverageColor(0.98)).not.toBe(STATUS_COLORS.complete);
   expect(coverageColor(0)).toBe("rgb(191,62,7)");
   expect(STATUS_COLORS.incomplete).toBe("#bf3e07"); // the same color
   expect(new Set(Object.values(STATUS_COLORS)).size).toBe(5);

@@ -46,3 +46,12 @@ test("part of an hour fills part of a cell", () => {
   const cell = stripsOf([hour(1, [holder("A", 1, 1, 0.25)])]).lanes[0]?.[0];
   expect(cell).toMatchObject({ kind: "held", part: 0.25 });
 });
+
+test("a part of an hour is next to the hour in which the pod holds the lane", () => {
+  const [whole, begun, ended] = [holder("A", 1, 1), holder("A", 1, 1, 0.87), holder("A", 1, 1, 0.4)];
+  const [lane = []] = stripsOf([hour(1, []), hour(1, [begun]), hour(1, [whole]), hour(1, [ended]), hour(1, [])]).lanes;
+  const isAtEnd = (at: number) => (lane[at] as { isAtEnd?: boolean }).isAtEnd ?? false;
+  expect([1, 2, 3].map(isAtEnd)).toEqual([true, false, false]);
+  // Without a neighbor, or with both, nothing says when in the hour it was.
+  expect(stripsOf([hour(1, [begun])]).lanes[0]?.[0]).toEqual({ kind: "held", holder: begun, part: 0.87 });
+});

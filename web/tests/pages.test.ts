@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
-import { formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
+import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
+import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
-import { countsOf, findingsOf, joinPriced, noteGroups, restatedOf } from "../src/health";
-import { freeReason, removalGroups, removalsOf, shortened, strandedReason } from "../src/removal";
+import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
+import { freeReason, removalGroups, removalsOf, savedWithout, shortened, strandedReason } from "../src/removal";
 import {
   commandsOf,
   countsText,
@@ -141,6 +142,19 @@ test("a missing hour is not restated, and a restated hour is not complete", () =
   });
 });
 
+test("hours without figures have the reason of each cluster", () => {
+  const note = "Prometheus has no samples of kube-state-metrics in this hour";
+  const rows = [
+    hour(1, { cluster: "batch", status: "incomplete", notes: [note] }),
+    hour(1, { cluster: "east", status: "missing" }),
+    hour(1),
+  ];
+  expect(lackingHours(rows).map(({ cluster, status, reason }) => [cluster, status, reason])).toEqual([
+    ["batch", "incomplete", note],
+    ["east", "missing", "no result; the hour adds nothing to any figure"],
+  ]);
+});
+
 test("notes that differ in numbers only are one group with the newest text", () => {
   const groups = noteGroups([
     hour(2, { notes: ["coverage of allocation is 40.0%"] }),
@@ -241,6 +255,35 @@ test("a node without any pod is removed, and the pool of a larger node with pods
   expect(pools).toEqual([{ cluster: "west", name: "big", nodes: 1, emptyMonthlyUsd: ((3 * 55) / 8) * 730 }]);
 });
 
+test("a node saves what it costs without pods, and nothing is known of one with pods in every hour", () => {
+  const rows = ["01", "02"].flatMap((at) => [
+    nodeHour("full", at, 4),
+    nodeHour("empty", at, 0),
+    nodeHour("late", at, at === "01" ? 0 : 4),
+  ]);
+  const saved = Object.fromEntries(removalsOf(rows).map((removal) => [removal.node.node, savedWithout(removal)]));
+  expect(saved).toEqual({ full: null, empty: 8 * 730, late: 4 * 730 });
+});
+
+test("the next step of a node names the commands that fit", () => {
+  const node = (held: number, hours = 6) =>
+    Array.from({ length: hours }, (_, at) =>
+      nodeHour("n1", `0${at}`, held, { provider_id: "aws:///us-east-1b/i-0a1" }),
+    );
+  const commands = (rows: NodeRow[]) =>
+    removalsOf(rows).flatMap((removal) => stepsFor(removal).map(({ command }) => command ?? ""));
+  expect(commands(node(0))).toEqual([
+    "kubectl cordon n1",
+    "kubectl drain n1 --ignore-daemonsets --delete-emptydir-data",
+    "kubectl delete node n1",
+    "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0a1 --should-decrement-desired-capacity",
+  ]);
+  expect(commands(node(4))).toEqual([]);
+  expect(commands(node(0, 5))).toEqual([]); // it may be starting for a pod that waits
+  const late = [nodeHour("n1", "01", 0, { node_pool: "a b" }), nodeHour("n1", "02", 4, { node_pool: "a b" })];
+  expect(commands(late)[0]).toBe("kubectl get nodepool 'a b' -o jsonpath='{.spec.disruption}'");
+});
+
 test("the reason of a stranded GPU follows from what the node offered", () => {
   expect(strandedReason(nodeHour("a", "01", 0, { stranded_gpu_hours: 4 }))).toContain("offered no GPUs");
   expect(strandedReason(nodeHour("a", "01", 2, { stranded_gpu_hours: 1 }))).toContain("unhealthy");
@@ -266,6 +309,25 @@ test("formulas name the parts with their amounts", () => {
   expect(formulaOf("node_cost_usd", row, "USD")).toBe(
     "effective $4.00 + waste $5.00 + unmeasured $1.00 + host $2.00 = node cost $12.00",
   );
+});
+
+test("a pod's dialog answers the figure that was selected", () => {
+  const line = {
+    currency: "USD",
+    gpu_hourly_usd: 2.60747,
+    allocated_gpu_hours: 1,
+    effective_gpu_hours: 0.23,
+    unmeasured_gpu_hours: 0.667,
+    allocated_usd: 2.60747,
+    effective_usd: 0.6,
+    waste_usd: 0.27,
+    unmeasured_usd: 1.739182,
+  };
+  expect(answerOf("unmeasured_usd", line)).toBe(
+    "Without a measurement: 0.667 GPU-hours × $2.60747 = unmeasured $1.739182",
+  );
+  expect(answerOf("allocated_usd", line)).toContain("= allocated $2.60747");
+  expect(answerOf("waste_usd", line)).toBe(formulaOf("waste_usd", line, "USD"));
 });
 
 test("the rows that are not shown are added up", () => {
@@ -304,6 +366,9 @@ function pod(name: string, fields: Partial<Line> = {}): Line {
     pod: name,
     node: "n1",
     resource: "nvidia.com/gpu",
+    units: 1,
+    gpu_share: 1,
+    shared_from: "",
     allocated_gpu_hours: 1,
     unmeasured_gpu_hours: 1,
     unmeasured_usd: 2,
@@ -326,20 +391,71 @@ test("each unmeasured pod has the cause that the other pods and the coverage sho
 
 test("causes add up, the largest first, and an unknown price makes an amount unknown", () => {
   const lines = [pod("a"), pod("b", { node: "n2" }), pod("c", { node: "n2", unmeasured_usd: null })];
-  const causes = causesOf(lines, []);
-  expect(causes.map(({ gpuHours, usd }) => [gpuHours, usd])).toEqual([
-    [2, null],
-    [1, 2],
+  const [measured, mig] = [pod("d", { unmeasured_gpu_hours: 0 }), pod("e", { resource: "nvidia.com/mig-1g.10gb" })];
+  const causes = causesOf([mig, ...lines, measured], []);
+  expect(causes.map(({ check, gpuHours, usd }) => [check, gpuHours, usd])).toEqual([
+    ["exporter on every node", 2, null],
+    ["signal under MIG", 1, 2],
+    ["pods of devices", 1, 2],
   ]);
 });
 
-test("the newest hour's pods name the causes in Data health, as in the hour view", () => {
+test("an exporter that was silent on one node is one cause with its node and minutes", () => {
+  const slice = { gpu_share: 2 / 7, resource: "nvidia.com/mig-2g.10gb", allocated_gpu_hours: 2 / 7 };
+  const silent = [
+    pod("a", { unmeasured_gpu_hours: 2 / 3, unmeasured_usd: 4 }),
+    pod("b", { ...slice, unmeasured_gpu_hours: (2 / 7) * (2 / 3), unmeasured_usd: 1 }),
+    // Ended before the gap did, and began within it.
+    pod("c", { allocated_gpu_hours: 0.5, unmeasured_gpu_hours: 0.5, unmeasured_usd: 1 }),
+  ];
+  const lines = [...silent, pod("elsewhere", { node: "n2", unmeasured_gpu_hours: 0, unmeasured_usd: 0 })];
+  const rows = [hour(1, { coverage: { allocation: 1, utilization: 0.643 } })];
+  const [cause, ...others] = causesOf(lines, rows);
+  expect(others).toEqual([]);
+  expect(cause).toMatchObject({ nodes: ["n1"], usd: 6, check: "exporter on every node", hour: rows[0]?.hour });
+  expect(cause?.cause).toBe("The GPU exporter gave no samples for 40 of 60 minutes");
+  // With a filter, the other pods of the hour still show the same cause.
+  expect(causesOf([lines[1] as Line], rows, lines)[0]?.cause).toBe(cause?.cause);
+  // Data health has the same answer, and no second one from the hour's coverage.
+  const unmeasured = new Map([["west", { unmeasured_gpu_hours: 2, unpriced_gpu_hours: 0 }]]);
+  const findings = findingsOf(rows, unmeasured, lines);
+  expect(findings).toMatchObject([{ check: cause?.check, hour: cause?.hour, cause: { nodes: ["n1"], usd: 6 } }]);
+});
+
+test("nodes with the same cause are one cause", () => {
+  const lines = [pod("a"), pod("b", { node: "n2" }), pod("c", { node: "n3", unmeasured_gpu_hours: 0 })];
+  const rows = [hour(1, { coverage: { allocation: 1, utilization: 0.33 } })];
+  expect(causesOf(lines, rows)).toMatchObject([{ nodes: ["n1", "n2"], gpuHours: 2, check: "exporter on every node" }]);
+});
+
+test("a few missing scrapes are no finding", () => {
+  const none = new Map([["west", { unmeasured_gpu_hours: 0, unpriced_gpu_hours: 0 }]]);
+  expect(findingsOf([hour(1, { coverage: { allocation: 1, utilization: 0.994 } })], none)).toEqual([]);
+  const [finding] = findingsOf([hour(1, { coverage: { allocation: 0, utilization: 1 } })], none);
+  expect(finding).toMatchObject({ finding: "All samples of kube-state-metrics are missing.", hour: hour(1).hour });
+});
+
+test("the hour with most unmeasured GPU-hours and the newest are looked at, per cluster", () => {
+  const row = (cluster: string, start: string, gpuHours: number) => ({
+    start,
+    group: { cluster },
+    unmeasured_gpu_hours: gpuHours,
+  });
+  const rows = [row("west", "01", 5), row("west", "02", 1), row("west", "03", 0), row("east", "01", 2)];
+  expect(hoursToCheck(rows)).toEqual([
+    { cluster: "west", start: "01" },
+    { cluster: "west", start: "02" },
+    { cluster: "east", start: "01" },
+  ]);
+});
+
+test("Data health names the causes of its hours as the hour view does", () => {
   const rows = [hour(1, { coverage: { allocation: 1, utilization: 1 } })];
   const unmeasured = new Map([["west", { unmeasured_gpu_hours: 2, unpriced_gpu_hours: 0 }]]);
   const named = findingsOf(rows, unmeasured, [pod("a"), pod("elsewhere", { cluster: "east" })]);
-  expect(named.map(({ check }) => check)).toEqual(causesOf([pod("a")], rows).map(({ check }) => check));
-  const [earlier] = findingsOf(rows, unmeasured, [pod("a", { unmeasured_gpu_hours: 0 })]);
-  expect(earlier?.finding).toContain("before the newest hour");
+  expect(named.map(({ cause }) => cause)).toEqual(causesOf([pod("a")], rows));
+  const [unknown] = findingsOf(rows, unmeasured, [pod("a", { unmeasured_gpu_hours: 0 })]);
+  expect(unknown?.check).toBe("pods of devices");
 });
 
 test("hours of a pod are one row with their sums", () => {

@@ -64,11 +64,14 @@ export const STATUS_COLORS = {
   incomplete: PART_COLORS.waste_usd,
 };
 
+/** The share of an hour's scrapes that may be missing without a finding. */
+export const NEGLIGIBLE = 0.01;
+
 /** The color of a coverage, 0 to 1: that of complete hours if nothing is missing, and an alarm color the more is. */
 export function coverageColor(share: number): string {
   const [light, dark] = COVERAGE_LOST;
   const lost = Math.min(1, Math.max(0, 1 - share));
-  if (lost < 0.0005) return STATUS_COLORS.complete;
+  if (lost < NEGLIGIBLE) return STATUS_COLORS.complete;
   return `rgb(${light.map((channel, index) => Math.round(channel + ((dark[index] ?? channel) - channel) * lost)).join(",")})`;
 }
 

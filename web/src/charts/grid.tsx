@@ -11,6 +11,8 @@ export interface Painted {
   fill: string | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
+  /** The part is at the end of the cell, and not at its start. */
+  isAtEnd?: boolean;
   /** Color of the rest of the cell. */
   rest?: string;
   isHatched?: boolean;
@@ -177,22 +179,23 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const hatched = hatch(pen, missing);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      const { fill, part, rest, isHatched } = props.paint(row, column);
+      const { fill, part, rest, isHatched, isAtEnd } = props.paint(row, column);
       // Narrow cells are aligned with whole pixels to avoid visible edges.
       const left = cell > 4 ? column * cell : Math.round(column * cell);
       const room = cell > 4 ? cell - 0.5 : Math.max(1, Math.round((column + 1) * cell) - left);
       const wide = room * (part ?? 1);
+      const begin = isAtEnd === true ? left + room - wide : left;
       if (rest !== undefined && wide < room) {
         pen.fillStyle = rest;
-        pen.fillRect(left + wide, row * rowHeight, room - wide, rowHeight - 1);
+        pen.fillRect(isAtEnd === true ? left : left + wide, row * rowHeight, room - wide, rowHeight - 1);
       }
       if (fill !== null) {
         pen.fillStyle = fill === "missing" ? hatched : fill;
-        pen.fillRect(left, row * rowHeight, wide, rowHeight - 1);
+        pen.fillRect(begin, row * rowHeight, wide, rowHeight - 1);
       }
       if (isHatched === true) {
         pen.fillStyle = hatched;
-        pen.fillRect(left, row * rowHeight, wide, rowHeight - 1);
+        pen.fillRect(begin, row * rowHeight, wide, rowHeight - 1);
       }
     }
   }

@@ -1,46 +1,122 @@
 // The probable causes of GPU-hours without a measurement.
 
-import type { HourRow, Line } from "../api";
-import { money, roundHours } from "../format";
-import { useRoute } from "../hooks";
+import { fetchAll, type HourRow, type Line } from "../api";
+import { counted, HOUR, instant, money, moment, roundHours, shortNode } from "../format";
+import { useRoute, useZone } from "../hooks";
 import { Help, Name } from "../parts";
 import { linkTo } from "../route";
-import { causesOf } from "../unmeasured";
+import { type Cause, causesOf } from "../unmeasured";
 
-const MOST_PODS = 3;
+const MOST_NAMES = 3;
 
 /** Whether pods have GPU-hours without a measurement. */
 export function hasCauses(lines: readonly Line[]): boolean {
   return causesOf(lines, []).length > 0;
 }
 
-export function Causes({ lines, hours }: { lines: readonly Line[]; hours: readonly HourRow[] }) {
+/** All pods of the hours in which pods of a filter are unmeasured. The others show whether an exporter was silent. */
+export async function fetchNeighbors(
+  period: { start: string; end: string },
+  cluster: string | undefined,
+  lines: readonly Line[],
+): Promise<Line[]> {
+  if (!hasCauses(lines)) return [...lines];
+  return (await fetchAll("v1/lines", { ...period, cluster, limit: "2000" }, 10)).rows;
+}
+
+interface Props {
+  lines: readonly Line[];
+  hours: readonly HourRow[];
+  /** With the pods of the same hours that a filter leaves out. */
+  all?: readonly Line[];
+}
+
+export function Causes({ lines, hours, all = lines }: Props) {
   const route = useRoute();
+  const areSeveral = new Set(lines.map(({ hour }) => hour)).size > 1;
   return (
     <>
       <ul class="notes" data-testid="causes">
-        {causesOf(lines, hours).map(({ cause, check, lines: pods, gpuHours, usd }) => {
-          const names = [...new Set(pods.map(({ pod }) => pod))];
-          return (
-            <li key={cause}>
-              <strong>{money(usd, pods[0]?.currency)}</strong>, {roundHours(gpuHours)} GPU-hours: {cause}. Pods:{" "}
-              {names.slice(0, MOST_PODS).map((name, index) => (
-                <span key={name}>
-                  {index > 0 && ", "}
-                  <Name>{name}</Name>
-                </span>
-              ))}
-              {names.length > MOST_PODS && ` and ${names.length - MOST_PODS} others`}. The doctor's check:{" "}
-              <strong>{check}</strong>.
-            </li>
-          );
-        })}
+        {causesOf(lines, hours, all).map((cause) => (
+          <li key={`${cause.cluster} ${cause.hour} ${cause.cause}`}>
+            <CauseText cause={cause} hasHour={areSeveral} />
+          </li>
+        ))}
       </ul>
       <p class="note">
         These causes follow from the hour's pods and scrapes. <a href={linkTo(route, "health")}>Data health</a> has the
-        notes; <code class="command">gpucost doctor --settings FILE</code> checks the metrics now <Help term="doctor" />
-        .
+        other hours; <code class="command">gpucost doctor --settings FILE</code> checks the metrics now{" "}
+        <Help term="doctor" />.
       </p>
+    </>
+  );
+}
+
+/** The same sentence in every view: the amount, what happened on which nodes, the pods, and the check. */
+export function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
+  const route = useRoute();
+  const zone = useZone();
+  const { cluster, nodes, hour, lines, gpuHours, usd } = cause;
+  const pods = [...new Set(lines.map(({ pod }) => pod))].sort();
+  return (
+    <>
+      <strong>{money(usd, lines[0]?.currency)}</strong>, {roundHours(gpuHours)} GPU-hours
+      {hasHour && (
+        <>
+          {" "}
+          in{" "}
+          <a href={linkTo(route, "hour", hour, { cluster, "lines-sort": "-unmeasured_usd" })}>{moment(hour, zone)}</a>
+        </>
+      )}
+      , cluster <Name>{cluster}</Name>
+      {nodes.length > 0 && (
+        <>
+          , {nodes.length === 1 ? "node" : "nodes"}{" "}
+          {nodes.slice(0, MOST_NAMES).map((node, index) => (
+            <span key={node}>
+              {index > 0 && ", "}
+              <a href={linkTo(route, "nodes", "", { node, cluster })} title={node}>
+                <Name>{shortNode(node)}</Name>
+              </a>
+            </span>
+          ))}
+          {nodes.length > MOST_NAMES && ` and ${counted(nodes.length - MOST_NAMES, "other")}`}
+        </>
+      )}
+      : {cause.cause}.{" "}
+      {pods.length > MOST_NAMES ? (
+        `${counted(pods.length, "pod")}.`
+      ) : (
+        <>
+          Pods:{" "}
+          {pods.map((name, index) => (
+            <span key={name}>
+              {index > 0 && ", "}
+              <Name>{name}</Name>
+            </span>
+          ))}
+          .
+        </>
+      )}{" "}
+      <Check name={cause.check} cluster={cluster} hour={hour} />
+    </>
+  );
+}
+
+/** The doctor's check, linked to what Data health knows of the cluster. An hour's view need not be in the period. */
+export function Check({ name, cluster, hour }: { name: string; cluster: string; hour?: string }) {
+  const route = useRoute();
+  const period =
+    route.view === "hour" && hour !== undefined
+      ? { start: hour, end: instant(Date.parse(hour) + HOUR), window: "" }
+      : {};
+  return (
+    <>
+      The doctor's check:{" "}
+      <strong>
+        {route.view === "health" ? name : <a href={linkTo(route, "health", "", { cluster, ...period })}>{name}</a>}
+      </strong>
+      .
     </>
   );
 }

@@ -43,7 +43,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
-import { Causes, hasCauses } from "./causes";
+import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { lineKey, Why } from "./why";
 
 const NONE = {
@@ -91,6 +91,8 @@ interface Explained {
   at: string | null;
   hours: HoursResponse | null;
   lines: Line[];
+  /** The hour's pods on the same nodes, also those of others, which show why this cost is unmeasured. */
+  all: Line[];
   nodes: NodeRow[];
 }
 
@@ -118,7 +120,19 @@ async function explain(route: Route, figure: FigureKey): Promise<Explained> {
   const total = ofPods ? whole.rows[0] : (whole as unknown as { totals: FleetTotals }).totals;
   const top = largest<(typeof rows)[number]>(rows, figure, 1).shown[0];
   const at = grain !== "hour" ? null : (query["why-at"] ?? top?.start ?? null);
-  const explained = { total, currency, start, end, grain, rows, at, hours: null, lines: [], nodes: [] } as Explained;
+  const explained = {
+    total,
+    currency,
+    start,
+    end,
+    grain,
+    rows,
+    at,
+    hours: null,
+    lines: [],
+    all: [],
+    nodes: [],
+  } as Explained;
   if (at === null) return explained;
   const hour = { start: at, end: instant(Date.parse(at) + HOUR) };
   const [hours, lines, nodes] = await Promise.all([
@@ -126,7 +140,9 @@ async function explain(route: Route, figure: FigureKey): Promise<Explained> {
     isOfPods(figure) ? fetchAll("v1/lines", { ...hour, ...filters, limit: "2000" }, 3) : null,
     isOfPods(figure) ? null : fetchIfAllowed("v1/nodes", { ...hour, cluster: filters.cluster, limit: "2000" }),
   ]);
-  return { ...explained, hours, lines: lines?.rows ?? [], nodes: nodes?.rows ?? [] };
+  const shown = lines?.rows ?? [];
+  const all = ofPods && figure === "unmeasured_usd" ? await fetchNeighbors(hour, filters.cluster, shown) : shown;
+  return { ...explained, hours, lines: shown, all, nodes: nodes?.rows ?? [] };
 }
 
 /** The panel; nothing unless the URL names a figure. */
@@ -182,6 +198,12 @@ function Shown(props: Explained & { figure: FigureKey }) {
         <strong data-testid="figure-total">{exactMoney(amounts[figure], currency)}</strong>
       </p>
       <UnpricedNote totals={total} />
+      {figure === "unmeasured_usd" && props.at !== null && hasCauses(props.lines) && (
+        <>
+          <h3>Why it is unmeasured, in the hour {moment(props.at, zone)}</h3>
+          <Causes lines={props.lines} hours={props.hours?.rows ?? []} all={props.all} />
+        </>
+      )}
       <ol class="path">
         <li>
           <h3>Sum</h3>
@@ -202,12 +224,14 @@ function Shown(props: Explained & { figure: FigureKey }) {
 }
 
 /** The calculation of a pod's cost, above the dialog that it was opened from. */
-function Pod({ lines, hours }: Explained) {
+function Pod({ lines, hours, figure }: Explained & { figure: FigureKey }) {
   const route = useRoute();
   const line = lines.find((candidate) => podKey(candidate) === route.query["why-pod"]);
   if (line === undefined) return null;
   const hour = hours?.rows.find((row) => row.cluster === line.cluster);
-  return <Why line={line} hour={hour} closeName="Back" close={() => go(changed(route, { "why-pod": "" }))} />;
+  return (
+    <Why line={line} figure={figure} hour={hour} closeName="Back" close={() => go(changed(route, { "why-pod": "" }))} />
+  );
 }
 
 function Periods({ figure, rows, grain, at, currency }: Explained & { figure: FigureKey }) {
@@ -276,7 +300,6 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
                 (line: Line) => line.pod,
                 (line: Line) => changed(route, { "why-pod": podKey(line) }),
               ),
-              ...clusterColumns(shown, (line: Line) => line.cluster),
               moneyColumn(figure as "waste_usd", capitalized(nameOf(figure)), currency),
               figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, roundHours),
               figureColumn(
@@ -287,6 +310,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
               ),
               figureColumn("utilization", "Utilization", (line: Line) => line.utilization, percent),
               { key: "source", title: "Measured by", cell: (line) => line.utilization_source },
+              ...clusterColumns(shown, (line: Line) => line.cluster),
             ]}
           />
         ) : (
@@ -298,8 +322,8 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
             rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
             columns={[
               nodeColumn(route),
-              nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               moneyColumn(figure as "node_cost_usd", capitalized(nameOf(figure)), currency),
+              nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
             ]}
           />
@@ -311,12 +335,6 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
           </p>
         )}
       </li>
-      {figure === "unmeasured_usd" && hasCauses(lines) && (
-        <li>
-          <h3>Why it is unmeasured</h3>
-          <Causes lines={lines} hours={hours?.rows ?? []} />
-        </li>
-      )}
       <li>
         <h3>Prices</h3>
         <Prices prices={prices} currency={currency} ofPods={ofPods} />

@@ -7,7 +7,7 @@ export function Glossary() {
     <>
       <h1>Glossary</h1>
       <section aria-label="Terms">
-        <dl class="facts">
+        <dl class="facts terms">
           {Object.entries(GLOSSARY).map(([term, meaning]) => (
             <div key={term}>
               <dt>{term}</dt>

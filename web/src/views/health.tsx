@@ -16,28 +16,41 @@ import {
 } from "../api";
 import { coverageColor, STATUS_COLORS } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
+import { filterQuery } from "../explore";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
 import { HOUR, instant, money, moment, percent, ratio, roundHours } from "../format";
-import { countsOf, endOfGroup, findingsOf, noteGroups, restatedOf, type Restated, STATUSES, statusOf } from "../health";
+import {
+  countsOf,
+  endOfGroup,
+  findingsOf,
+  hoursToCheck,
+  noteGroups,
+  restatedOf,
+  type Restated,
+  STATUSES,
+  statusOf,
+} from "../health";
 import { GLOSSARY, type Term } from "../glossary";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, HatchSwatch, Help, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
-import { linkTo, periodOf } from "../route";
+import { exactly, linkTo, periodOf } from "../route";
 import { bucketsOf, timeTicks } from "../series";
+import { CauseText, Check } from "./causes";
 
 interface ViewData {
   clusters: CostsResponse;
   unmeasured: CostRow[];
   unpriced: CostRow[];
   hours: HoursResponse | null;
-  /** Of the newest hour with figures, if any GPU-hours are unmeasured. */
-  newestPods: Line[];
+  /** Of the hours that show why GPU-hours are unmeasured. */
+  pods: Line[];
   restatements: Settled<RestatementsResponse | null>;
 }
 
 const MOST_NOTES = 30;
 const MOST_STRIPS = 20;
 const WORST = 20;
+const MOST_HOURS = 8;
 
 export function Health() {
   const route = useRoute();
@@ -62,8 +75,8 @@ export function Health() {
       fetchHours(period, clusters.coverage),
       settle(fetchIfAllowed("v1/restatements", period)),
     ]);
-    const newestPods = clusters.totals.unmeasured_gpu_hours ? await fetchNewestPods(hours, cluster) : [];
-    return { clusters, unmeasured, unpriced, hours, newestPods, restatements };
+    const pods = clusters.totals.unmeasured_gpu_hours && hours !== null ? await fetchPods(period) : [];
+    return { clusters, unmeasured, unpriced, hours, pods, restatements };
   });
   return (
     <View title="Data health" request={request}>
@@ -72,14 +85,17 @@ export function Health() {
   );
 }
 
-async function fetchNewestPods(hours: HoursResponse | null, cluster: string | undefined): Promise<Line[]> {
-  const newest = (hours?.rows ?? []).reduce(
-    (latest, row) => (row.version && row.hour > latest ? row.hour : latest),
-    "",
+async function fetchPods(period: { start: string; end: string; cluster: string | undefined }): Promise<Line[]> {
+  const { rows } = await fetchAll("v1/costs", { ...period, granularity: "hour", group_by: "cluster" });
+  const pods = await Promise.all(
+    hoursToCheck(rows)
+      .slice(0, MOST_HOURS)
+      .map(({ cluster, start }) => {
+        const hour = { start, end: instant(Date.parse(start) + HOUR) };
+        return fetchAll("v1/lines", { ...hour, cluster: exactly(cluster), limit: "2000" }, 10);
+      }),
   );
-  if (newest === "") return [];
-  const period = { start: newest, end: instant(Date.parse(newest) + HOUR) };
-  return (await fetchAll("v1/lines", { ...period, cluster, limit: "2000" }, 10)).rows;
+  return pods.flatMap((response) => response.rows);
 }
 
 function Shown(props: ViewData) {
@@ -137,7 +153,7 @@ function Shown(props: ViewData) {
           <Coverage {...hours} restated={restated} />
         )}
       </Section>
-      <Doctor rows={rows} clusters={clusters.rows} newestPods={props.newestPods} />
+      <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} />
       <Section title="Notes on hours">
         <Notes rows={rows} />
       </Section>
@@ -180,16 +196,16 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
           Coverage <Help term="coverage" />:
         </span>
         <span>
-          <Swatch color={coverageColor(1)} /> all expected scrapes
+          <Swatch color={coverageColor(1)} /> more than 99% of the expected scrapes
         </span>
         <span>
-          <Swatch color={coverageColor(0.99)} /> some missing
+          <Swatch color={coverageColor(0.98)} /> some missing
         </span>
         <span>
           <Swatch color={coverageColor(0)} /> nearly all missing
         </span>
       </p>
-      {clusters.slice(0, MOST_STRIPS).map((cluster) => {
+      {clusters.slice(0, MOST_STRIPS).map((cluster, index) => {
         const byHour = new Map(
           rows.filter((row) => row.cluster === cluster).map((row) => [Date.parse(row.hour), row] as const),
         );
@@ -205,7 +221,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
               columns={buckets.starts.length}
               rowHeight={20}
               dataKey={rows}
-              hint="Point at an hour, or focus the strip and use the arrow keys."
+              hint={index === 0 ? "Point at an hour or tap it, or focus the strip and use the arrow keys." : " "}
               labels={["Status", "Allocation", "Utilization"]}
               ticks={(most) => timeTicks(buckets, zone, most)}
               paint={(row, column) => paint(row, at(column), restated)}
@@ -245,18 +261,32 @@ function Described({ row, restated, when }: { row: HourRow | undefined; restated
 }
 
 /** Which of the doctor's checks to look at first. */
-function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[]; newestPods: readonly Line[] }) {
-  const { rows, clusters, newestPods } = props;
-  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), newestPods);
+function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[]; pods: readonly Line[] }) {
+  const route = useRoute();
+  const zone = useZone();
+  const { rows, clusters, pods } = props;
+  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), pods);
   return (
     <Section title="What to check">
       {findings.length === 0 ? (
         <Empty>Nothing is missing in this period: every hour has all scrapes, a measurement and a price.</Empty>
       ) : (
         <ul class="notes" data-testid="findings">
-          {findings.map(({ cluster, check, finding }) => (
-            <li key={`${cluster} ${finding}`}>
-              <Name>{cluster}</Name>: {finding} The doctor's check: <strong>{check}</strong>.
+          {findings.map(({ cluster, check, finding, hour, cause }) => (
+            <li key={`${cluster} ${finding} ${hour ?? ""}`}>
+              {cause === undefined ? (
+                <>
+                  <Name>{cluster}</Name>
+                  {hour !== undefined && (
+                    <>
+                      , <a href={linkTo(route, "hour", hour, { cluster })}>{moment(hour, zone)}</a>
+                    </>
+                  )}
+                  : {finding} <Check name={check} cluster={cluster} />
+                </>
+              ) : (
+                <CauseText cause={cause} hasHour />
+              )}
             </li>
           ))}
         </ul>
@@ -292,6 +322,7 @@ function Notes({ rows }: { rows: readonly HourRow[] }) {
 }
 
 function Missing({ clusters, unmeasured, unpriced }: ViewData) {
+  const route = useRoute();
   const { currency } = clusters;
   return (
     <>
@@ -312,17 +343,26 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
               rows={unmeasured}
               rowKey={(row) => Object.values(row.group).join("\n")}
               columns={[
-                groupColumn("workload", "Workload"),
-                groupColumn("namespace", "Namespace"),
-                groupColumn("business_unit", "Business unit"),
-                groupColumn("cluster", "Cluster"),
+                groupColumn("workload", "Workload", ({ group }: CostRow) =>
+                  linkTo(route, "explore", "", {
+                    by: "workload",
+                    measure: "unmeasured_usd",
+                    ...filterQuery(
+                      Object.entries(group).map(([dimension, name]) => ({ dimension, name, isExcluded: false })),
+                      [],
+                    ),
+                  }),
+                ),
+                moneyColumn("unmeasured_usd", "Unmeasured", currency),
                 figureColumn(
                   "unmeasured_gpu_hours",
                   "GPU-hours",
                   (row: CostRow) => row.unmeasured_gpu_hours,
                   roundHours,
                 ),
-                moneyColumn("unmeasured_usd", "Unmeasured", currency),
+                groupColumn("namespace", "Namespace"),
+                groupColumn("business_unit", "Business unit"),
+                groupColumn("cluster", "Cluster"),
               ]}
             />
           </>
@@ -345,10 +385,10 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
               rowKey={(row) => Object.values(row.group).join("\n")}
               columns={[
                 groupColumn("instance_type", "Instance type"),
+                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, roundHours),
                 groupColumn("capacity_type", "Capacity type"),
                 groupColumn("node_pool", "Node pool"),
                 groupColumn("cluster", "Cluster"),
-                figureColumn("unpriced_gpu_hours", "GPU-hours", (row: CostRow) => row.unpriced_gpu_hours, roundHours),
               ]}
             />
           </>

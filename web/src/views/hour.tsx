@@ -32,12 +32,13 @@ import {
   writeClock,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { joinPriced, noteGroups } from "../health";
+import { figureOf } from "../explain";
+import { joinPriced, lackingHours, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
 import { sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
-import { Causes, hasCauses } from "./causes";
+import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
@@ -53,6 +54,8 @@ interface ViewData {
   start: string;
   end: string;
   lines: LinesResponse;
+  /** The pods of the same hours, also those that the filters leave out, if some of the lines are unmeasured. */
+  all: readonly Line[];
   /** The pods that the filters select; undefined without filters. */
   selected: CostRow | undefined;
   fleet: FleetResponse;
@@ -79,7 +82,9 @@ async function fetchHour(route: Route): Promise<ViewData | null> {
     span.count > 1 ? { response: null } : settle(fetchIfAllowed("v1/nodes", { ...period, limit: "2000" })),
     isFiltered(route) ? fetchJson("v1/costs", { ...period, ...filters, granularity: "total" }) : null,
   ]);
-  return { ...span, lines, fleet, hours, nodes, selected: costs?.rows[0] };
+  const { start, end } = span;
+  const all = isFiltered(route) ? await fetchNeighbors({ start, end }, period.cluster, lines.rows) : lines.rows;
+  return { ...span, lines, all, fleet, hours, nodes, selected: costs?.rows[0] };
 }
 
 const isFiltered = (route: Route) => Object.keys(FILTERS).some((key) => route.query[key] !== undefined);
@@ -130,6 +135,8 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { fleet, lines } = props;
   const open = lines.rows.find((line) => lineKey(line) === route.query["line"]);
+  // Notes on complete hours, such as the date of a price list, come last.
+  const isLacking = (props.hours?.rows ?? []).some(({ status }) => status !== "complete");
   const step = Date.parse(props.end) - Date.parse(props.start);
   const to = (start: number) => linkTo(route, "hour", instant(start), { ...keptQuery(route), line: "" });
   return (
@@ -150,10 +157,10 @@ function Shown(props: ViewData) {
       <Filters />
       {fleet.coverage.hours_complete > 0 && (isFiltered(route) ? <Selected {...props} /> : <Totals fleet={fleet} />)}
       <UnpricedNote totals={isFiltered(route) ? (props.selected ?? {}) : fleet.totals} />
-      <Status {...props} />
+      {isLacking && <Status {...props} />}
       {hasCauses(lines.rows) && (
         <Section title="Why a part is unmeasured">
-          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} />
+          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
         </Section>
       )}
       <Section
@@ -173,11 +180,7 @@ function Shown(props: ViewData) {
           />
         }
       >
-        {lines.rows.length === 0 ? (
-          <Empty>{nothing(fleet)}</Empty>
-        ) : (
-          <Lines rows={lines.rows} areSeveral={step > HOUR} />
-        )}
+        {lines.rows.length === 0 ? <Nothing {...props} /> : <Lines rows={lines.rows} areSeveral={step > HOUR} />}
         {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
       </Section>
       <Optional side={props.nodes}>
@@ -192,7 +195,15 @@ function Shown(props: ViewData) {
           );
         }}
       </Optional>
-      {open && <Why line={open} hour={hourOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
+      {!isLacking && <Status {...props} />}
+      {open && (
+        <Why
+          line={open}
+          figure={figureOf(route.query["figure"]) ?? "allocated_usd"}
+          hour={hourOf(props, open)}
+          close={() => go(changed(route, { line: "", figure: "" }))}
+        />
+      )}
     </>
   );
 }
@@ -222,9 +233,28 @@ function HourPicker({ start, open }: { start: string; open: (start: number) => v
   );
 }
 
-function nothing({ coverage }: FleetResponse): string {
-  if (coverage.hours_expected === 0) return "No data yet: the hour has not ended.";
-  return coverage.hours_complete === 0 ? "No data: the hour is missing or incomplete." : "No pod held a GPU.";
+/** Why there are no pods: which clusters lack the hour, and why. */
+function Nothing({ fleet: { coverage }, hours }: ViewData) {
+  const route = useRoute();
+  const zone = useZone();
+  if (coverage.hours_expected === 0) return <Empty>No data yet: the hour has not ended.</Empty>;
+  if (coverage.hours_complete > 0) return <Empty>No pod held a GPU.</Empty>;
+  const lacking = lackingHours(hours?.rows ?? []);
+  return (
+    <div class="empty" data-testid="no-data">
+      <p>No data: the hour is missing or incomplete.</p>
+      <ul class="notes">
+        {lacking.map(({ cluster, hour, status, reason }) => (
+          <li key={`${cluster} ${hour}`}>
+            <Name>{cluster}</Name>, {moment(hour, zone)}: <strong>{status}</strong>, {reason}
+          </li>
+        ))}
+      </ul>
+      <p>
+        <a href={linkTo(route, "health")}>Data health</a> has the checks.
+      </p>
+    </div>
+  );
 }
 
 function keptQuery(route: Route): Record<string, string> {
@@ -256,9 +286,10 @@ function Filters() {
   );
 }
 
-function Status({ hours }: ViewData) {
+function Status({ hours, fleet }: ViewData) {
   const route = useRoute();
   const zone = useZone();
+  if (fleet.coverage.hours_complete === 0) return null; // the pods' place says why
   const rows = hours?.rows.filter((row) => row.status !== "complete" || row.notes.length > 0) ?? [];
   if (rows.length === 0) return null;
   if (new Set(rows.map(({ hour }) => hour)).size === 1)

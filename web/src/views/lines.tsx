@@ -2,14 +2,15 @@
 
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
-import { capitalized, counted, exactMoney, money, moment, percent, shortNode, utilization } from "../format";
+import { capitalized, counted, exactMoney, money, moment, percent, shortNode, unitPrice, utilization } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { type Column, Name, Table } from "../parts";
 import { podsOf, type Pod } from "../pods";
 import { lineKey } from "./why";
 
-const AMOUNTS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
+/** Narrow screens show the first two next to the name. */
+const AMOUNTS = ["allocated_usd", "waste_usd", "unmeasured_usd", "effective_usd"] as const;
 
 /** Pods, with a row for each; several hours of a pod are below it. */
 export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral: boolean }) {
@@ -24,7 +25,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         money(line[key], line.currency)
       ) : (
         <a
-          href={changed(route, { line: lineKey(line) })}
+          href={changed(route, { line: lineKey(line), figure: key === "allocated_usd" ? "" : key })}
           aria-label={`${money(line[key], line.currency)}: how calculated`}
         >
           {money(line[key], line.currency)}
@@ -101,14 +102,19 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         {
           key: "gpu_hourly_usd",
           title: "GPU-hour price",
+          isFigure: true,
           cell: (line) => (
-            <span class="soft">
-              {line.gpu_hourly_usd === null
-                ? "none"
-                : `${exactMoney(line.gpu_hourly_usd, line.currency)}, ${line.price_source || "unknown"}`}
+            <span title={line.gpu_hourly_usd === null ? undefined : exactMoney(line.gpu_hourly_usd, line.currency)}>
+              {line.gpu_hourly_usd === null ? "none" : unitPrice(line.gpu_hourly_usd, line.currency)}
             </span>
           ),
           by: (line) => line.gpu_hourly_usd,
+        },
+        {
+          key: "price_source",
+          title: "Source",
+          cell: (line) => (line.gpu_hourly_usd === null ? "–" : line.price_source || "unknown"),
+          by: (line) => line.price_source,
         },
       ]}
     />

@@ -19,12 +19,15 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
 import { Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
+import { stepsFor } from "../next-step";
 import {
   freeReason,
   heldGpuHours,
+  LEAST_HOURS,
   type Removal,
   removalGroups,
   removalsOf,
+  savedWithout,
   strandedReason,
   sumOf,
   utilizationOf,
@@ -105,10 +108,17 @@ function Shown(props: ViewData) {
     (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
   );
   if (chosen.length === 0) return <Nothing {...props} />;
+  const shown = `${moment(props.start, zone)} to ${moment(props.end, zone)}`;
   const note = (
-    <p class="note">
-      {moment(props.start, zone)} to {moment(props.end, zone)}
-      {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
+    <p class={props.isCut ? "unpriced" : "note"} data-testid="nodes-period">
+      {props.isCut ? (
+        <>
+          <strong>All figures are of one day:</strong> {shown}, the last of the selected period. Nodes are shown for at
+          most 48 hours.
+        </>
+      ) : (
+        shown
+      )}
       {props.isPartial && " Not all hours are shown. Select a shorter period."}
     </p>
   );
@@ -118,6 +128,7 @@ function Shown(props: ViewData) {
       <>
         {note}
         <Summary {...props} rows={chosen} fleet={nodes} />
+        <NextStep rows={chosen} fleet={nodes} />
         <Section title="GPUs by hour" aside={all}>
           <Strips {...props} rows={chosen} />
         </Section>
@@ -176,7 +187,8 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         <a href={linkTo(route, "nodes", "", { pool, cluster })}>
           <Name>{pool}</Name>
         </a>
-        , cluster <Name>{cluster}</Name>, zone <Name>{newest.zone}</Name>
+        , cluster <Name>{cluster}</Name>, zone <Name>{newest.zone}</Name>. Price source: {newest.price_source || "none"}
+        , split policy {newest.split_policy || "none"}.
       </p>
       <dl class="stats">
         <Stat
@@ -184,11 +196,6 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
           value={money(cost, currency)}
           note={`${money(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
           testId="node-cost"
-        />
-        <Stat
-          name="Price source"
-          value={newest.price_source || "none"}
-          note={`split policy ${newest.split_policy || "none"}`}
         />
         <Stat
           name="Utilization"
@@ -209,12 +216,17 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         />
         {removal !== undefined && (
           <Stat
-            name="Saved a month without it"
-            value={money(removal.monthlyUsd, currency)}
+            name={
+              removal.emptyHours > 0 && removal.emptyHours < removal.hours
+                ? "Hours without pods, a month"
+                : "Saved a month without it"
+            }
+            value={money(savedWithout(removal), currency)}
             note={
               <>
-                {removal.emptyHours < removal.hours && "if its pods fit on other nodes; "}
-                {removal.emptyHours} of {counted(removal.hours, "hour")} without pods.{" "}
+                {removal.emptyHours === 0
+                  ? "It had pods in every hour. "
+                  : `${removal.emptyHours} of ${counted(removal.hours, "hour")} without pods. `}
                 <Recommended recommendations={recommendations} cluster={cluster} pool={pool} />
               </>
             }
@@ -223,6 +235,45 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         )}
       </dl>
     </>
+  );
+}
+
+/** What to do about the node's hours without pods. */
+function NextStep({ rows, fleet }: { rows: readonly NodeRow[]; fleet: readonly NodeRow[] }) {
+  const route = useRoute();
+  const newest = rows.at(-1);
+  const removal = removalsOf(fleet).find(({ node }) => node.node === newest?.node && node.cluster === newest.cluster);
+  if (newest === undefined || removal === undefined) return null;
+  const { emptyHours, hours } = removal;
+  const steps = stepsFor(removal);
+  const savings = linkTo(route, "savings", "", { kind: "consolidate", cluster: newest.cluster });
+  return (
+    <Section title={steps.length > 0 && emptyHours === hours ? "To remove this node" : "Next step"}>
+      {emptyHours < hours && (
+        <p>
+          {emptyHours === 0
+            ? "This node had pods in every hour, so its removal moves them."
+            : `This node was without pods in ${emptyHours} of ${counted(hours, "hour")}.`}{" "}
+          Whether pods of its pool fit on fewer nodes: <a href={savings}>Savings</a>.
+        </p>
+      )}
+      {emptyHours === hours && steps.length === 0 && (
+        <p>
+          This node was without pods for {counted(hours, "hour")}. It may be starting for a pod that waits, so wait for{" "}
+          {LEAST_HOURS} hours.
+        </p>
+      )}
+      {newest.capacity_type === "reserved" && <p>Its commitment is charged until it ends, also without the node.</p>}
+      {steps.length > 0 && (
+        <ul class="notes" data-testid="next-step">
+          {steps.map(({ text, command }) => (
+            <li key={text}>
+              {text} {command !== undefined && <code class="command">{command}</code>}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Section>
   );
 }
 
@@ -291,14 +342,14 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
           (pool: Pool) => pool.name,
           (pool: Pool) => linkTo(route, "nodes", "", { pool: pool.name, cluster: pool.cluster }),
         ),
-        ...clusterColumns(sums, (pool) => pool.cluster),
-        { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         moneyColumn("cost", "Node cost", currency),
         moneyColumn("waste", "Waste", currency),
+        { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         figureColumn("capacity", "Capacity GPU-hours", (pool: Pool) => pool.capacity, roundHours),
         figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated, roundHours),
         figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
         figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
+        ...clusterColumns(sums, (pool) => pool.cluster),
       ]}
     />
   );
@@ -340,7 +391,7 @@ function Removals({ rows, recommendations }: ViewData) {
       )}
       {pools.length > 0 && (
         <>
-          <h3>Scale down when idle: no pods in some hours</h3>
+          <h3>Scale down: no pods in some hours</h3>
           <ul class="notes" data-testid="scale-down">
             {pools.slice(0, MAX_REMOVALS).map(({ cluster, name, nodes, emptyMonthlyUsd }) => (
               <li key={`${cluster} ${name}`}>
@@ -449,7 +500,9 @@ function Strips({ rows, start, end, hours }: ViewData) {
         <span>
           <Swatch color={PART_COLORS.stranded_usd} /> stranded
         </span>
-        <span>empty: the node did not exist</span>
+        <span>
+          <Swatch color="none" /> the node did not exist
+        </span>
       </Scale>
       <p class="note">
         Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
@@ -546,7 +599,7 @@ function paint(cell: Cell, row: NodeRow | undefined): Painted {
   const fill = use === null ? "missing" : useColor(use);
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
   const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
-  return { fill, part: cell.part, ...rest };
+  return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, ...rest };
 }
 
 function describe(cell: Cell, row: NodeRow | undefined, when: string) {

@@ -2,10 +2,10 @@
 
 import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
-import { counted, money, moment, type Zone } from "../format";
+import { money, moment, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
-import { HOURS_NEEDED, hoursReviewed, KINDS } from "../savings";
+import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview } from "../savings";
 
 const MOST = 5;
 
@@ -84,15 +84,15 @@ export function Recommendations({ response }: { response: RecommendationsRespons
 }
 
 /** Why there are no open recommendations. */
-export function noneText(response: RecommendationsResponse | null, zone: Zone): string {
+export function noneText(response: RecommendationsResponse | null, zone: Zone, now = Date.now()): string {
   if (response === null) return "Your role may not see recommendations.";
   const reviewed = reviewedAt(response);
-  if (reviewed === undefined)
-    return "No recommendations yet. Reviews run every night at 04:10 UTC and need a week of hours.";
+  const next = moment(nextReview(now), zone);
+  if (reviewed === undefined) return `No recommendations yet. The next review runs ${next}. It needs a week of hours.`;
   const hours = hoursReviewed(response);
   return hours < HOURS_NEEDED
-    ? `The review of ${moment(reviewed, zone)} had figures for ${counted(hours, "hour")}. A recommendation needs ${HOURS_NEEDED}.`
-    : `No open recommendations after the review of ${moment(reviewed, zone)}. Reviews run every night at 04:10 UTC.`;
+    ? `The review of ${moment(reviewed, zone)} had figures for ${hours} of the ${HOURS_NEEDED} hours that a recommendation needs. The first that can have them runs ${moment(firstReview(response, reviewed), zone)}.`
+    : `No open recommendations after the review of ${moment(reviewed, zone)}. The next one runs ${next}.`;
 }
 
 /** When the newest review ended. */

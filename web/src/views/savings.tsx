@@ -13,6 +13,7 @@ import {
   HOURS_NEEDED,
   hoursReviewed,
   KINDS,
+  nextReview,
   onOffer,
   type Section as SectionName,
   sectionOf,
@@ -74,7 +75,11 @@ function Shown({ all, open }: ViewData) {
         <Stat
           name="On offer"
           value={money(isKnown ? savings.usd : null, currency)}
-          note={isKnown ? `a month, from ${plural(onOffer(rows).length, "saving")}` : noneText(all, zone)}
+          note={
+            isKnown
+              ? `a month, from ${plural(onOffer(rows).length, "saving")}`
+              : "a month, known after the first review with a week of hours"
+          }
           testId="on-offer"
         />
         <Stat
@@ -96,16 +101,15 @@ function Shown({ all, open }: ViewData) {
           value={reviewed === undefined ? "–" : moment(reviewed, zone)}
           note={
             <>
-              Reviews <Help term="review" /> run every night at 04:10 UTC
+              Next review: {moment(nextReview(Date.now()), zone)} <Help term="review" />
             </>
           }
         />
       </dl>
       <p class="note" data-testid="counts">
         {openRows.length > 0 && `${openRows.length} open: ${countsText(openRows)}. `}
-        On offer leaves out savings that another recommendation includes, and commitments, which save less after the
-        others are applied. Savings are for a month of 730 hours. Risk and confidence <Help term="risk, confidence" />{" "}
-        are in each recommendation.
+        On offer counts each saving once. It has no commitments, because what they save depends on the other changes. A
+        month has 730 hours. Each recommendation has its risk and confidence <Help term="risk, confidence" />.
       </p>
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
         <nav class="filters" aria-label="States">
@@ -231,8 +235,7 @@ function Nothing({ state, all, hasOthers }: { state: string; all: Recommendation
   if (reviewedAt(all) === undefined)
     return (
       <Empty>
-        No review has run yet. Reviews run every night at 04:10 UTC and need a week of hours. To run one now:{" "}
-        <code>gpucost recommendations run --stack NAME</code>
+        {noneText(all, zone)} To run one now: <code>gpucost recommendations run --stack NAME</code>
       </Empty>
     );
   if (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED) return <Empty>{noneText(all, zone)}</Empty>;
@@ -241,7 +244,7 @@ function Nothing({ state, all, hasOthers }: { state: string; all: Recommendation
       The last review recommends nothing.{" "}
       {kind || unit
         ? "Select all kinds and business units."
-        : "Reviews need a week of hours with measured utilization; the next one runs at 04:10 UTC. "}
+        : `Reviews need a week of hours with measured utilization; the next one runs ${moment(nextReview(Date.now()), zone)}. `}
       {!kind && !unit && <a href={linkTo(route, "health", "", { window: "7d" })}>Data health of the last week</a>}
     </Empty>
   );

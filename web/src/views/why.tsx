@@ -1,7 +1,7 @@
 // Shows how a line's cost was calculated.
 
 import type { HourRow, Line } from "../api";
-import { notesOn, queriesOf } from "../explain";
+import { type Amounts, answerOf, type FigureKey, notesOn, phraseOf, queriesOf } from "../explain";
 import { joinPriced } from "../health";
 import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
@@ -20,15 +20,28 @@ export function lineKey(line: Line): string {
   return `${line.hour} ${line.uid} ${line.resource} ${line.business_unit}`;
 }
 
-export function Why(props: { line: Line; hour: HourRow | undefined; closeName?: string; close: () => void }) {
-  const { line, hour, close, closeName } = props;
+export function Why(props: {
+  line: Line;
+  /** The figure that was selected. */
+  figure: FigureKey;
+  hour: HourRow | undefined;
+  closeName?: string;
+  close: () => void;
+}) {
+  const { line, figure, hour, close, closeName } = props;
   const zone = useZone();
   const usd = (value: number | null) => exactMoney(value, line.currency);
   const whole = line.units * line.gpu_share;
   const notes = joinPriced(notesOn(hour?.notes ?? [], new Set([line.instance_type])));
   const held = whole > 0 ? line.allocated_gpu_hours / whole : null;
   return (
-    <Dialog id="why" title={`How ${usd(line.allocated_usd)} was calculated`} close={close} closeName={closeName}>
+    <Dialog
+      id="why"
+      title={`How ${phraseOf(figure)} of ${usd((line as Amounts)[figure] ?? null)} was calculated`}
+      close={close}
+      closeName={closeName}
+    >
+      <p data-testid="why-answer">{answerOf(figure, line)}</p>
       <p>
         Pod <Name>{line.pod}</Name> of {line.workload_kind} <Name>{line.workload}</Name> in namespace{" "}
         <Name>{line.namespace}</Name>, business unit <Name>{line.business_unit}</Name>, on node <Name>{line.node}</Name>{" "}
