@@ -3,7 +3,8 @@ import { budgetNote, burnOf, type Month } from "../src/views/budget";
 
 const HOURS = 24 * 4;
 const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour)).toISOString().replace(".000Z", "Z");
-const day = (number: number, usd: number | null, unpriced = 0) => ({
+const day = (number: number, usd: number | null, unpriced = 0, cluster = "west") => ({
+  group: { cluster },
   start: at(24 * number),
   end: at(24 * (number + 1)),
   allocated_gpu_hours: 24,
@@ -13,6 +14,7 @@ const day = (number: number, usd: number | null, unpriced = 0) => ({
 
 function month(rows: ReturnType<typeof day>[], unknown: number, missing: number[] | null): Month {
   const hours = Array.from({ length: HOURS }, (_, hour) => ({
+    cluster: "west",
     hour: at(hour),
     status: missing?.includes(hour) ? "missing" : "complete",
   }));
@@ -43,6 +45,20 @@ test("a day without a row is a gap, and half a gap if half of its hours are know
 test("without hour statuses, buckets with rows count as complete", () => {
   const { gaps } = burnOf(month([day(0, 5), day(1, 5)], 48, null));
   expect(gaps.map(({ from }) => new Date(from).getUTCDate())).toEqual([3, 4]);
+});
+
+test("days are sums of clusters, and only hours of the clusters that the unit uses can be missing", () => {
+  const rows = [day(0, 5), day(1, 5), day(2, 5), day(3, 5), day(1, 2, 0, "east")];
+  const west = month(rows, 24, [50, 51]);
+  const others = ["east", "north"].flatMap((cluster) =>
+    (month([], 0, [30]).hours?.rows ?? []).map((row) => ({ ...row, cluster })),
+  );
+  const { points, gaps } = burnOf({ ...west, hours: { rows: [...(west.hours?.rows ?? []), ...others] } } as Month);
+  expect(points.map(({ spent }) => spent)).toEqual([5, 12, 17, 22]);
+  expect(gaps.map(({ from, coverage }) => [new Date(from).getUTCDate(), coverage])).toEqual([
+    [2, 47 / 48], // of west and east; north's hour 30 is missing too
+    [3, 46 / 48],
+  ]);
 });
 
 test("costs without a price are not zero", () => {

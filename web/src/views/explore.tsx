@@ -62,7 +62,7 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, UnpricedNote, View } from "../parts";
 import { sumOf } from "../removal";
 import { periodOf, type Route } from "../route";
-import { bucketsOf, completeShare, isWhole, type Step } from "../series";
+import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series";
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
@@ -75,6 +75,7 @@ interface Chart {
   /** Of all groups, by cluster, from which the others follow. */
   all: CostsResponse;
   names: string[];
+  /** Of the clusters that the filters leave. */
   hours: HoursResponse | null;
 }
 
@@ -160,7 +161,9 @@ async function fetchChart(question: Question, period: Period, whole: CostsRespon
     fetchAll("v1/costs", { ...request, ...costsOf({ ...question, by: "cluster" }) }),
     fetchHours({ ...period, cluster }, whole.coverage),
   ]);
-  return { step, groups, all, names, hours };
+  const rows = all.rows.filter(({ kind }) => kind !== "idle");
+  const clusters = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
+  return { step, groups, all, names, hours: hoursIn(hours, clusters) };
 }
 
 export function Explore() {

@@ -10,9 +10,9 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
 import { exactly, linkTo } from "../route";
-import { align, bucketsOf, endOf, type Grain, isWhole, completeShare, timeTicks } from "../series";
+import { align, bucketsOf, endOf, type Grain, isWhole, timeTicks } from "../series";
 import { openAt } from "./over-time";
-import { byUnit, unitOf } from "./units";
+import { byUnit, coverageByUnit, type UnitClusters, unitOf } from "./units";
 
 interface Props {
   units: CostsResponse;
@@ -21,21 +21,24 @@ interface Props {
   fleet: FleetResponse;
   grain: Grain;
   hours: HoursResponse | null;
+  clusters: UnitClusters | null;
 }
 
 const MAX_HOURS = 35 * 24;
 
 export function Heat(props: Props) {
   const route = useRoute();
-  const { units, byTime, timeGrain, fleet, grain, hours } = props;
+  const { units, byTime, timeGrain, fleet, grain, hours, clusters } = props;
   const names = units.rows.map(unitOf);
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
   if (names.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   const mapGrain: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
   if (mapGrain !== timeGrain)
-    return <Paged units={units} names={names} hours={hours} perPage={rowsOfPage(count, names.length)} />;
+    return (
+      <Paged units={units} names={names} hours={hours} clusters={clusters} perPage={rowsOfPage(count, names.length)} />
+    );
   const page = { names, grain: mapGrain, rows: byTime.rows, fleet: grain === mapGrain ? fleet.rows : null, hours };
-  return <HeatMap units={units} page={page} />;
+  return <HeatMap units={units} page={page} clusters={clusters} />;
 }
 
 interface Page {
@@ -51,6 +54,7 @@ function Paged(props: {
   units: CostsResponse;
   names: readonly string[];
   hours: HoursResponse | null;
+  clusters: UnitClusters | null;
   perPage: number;
 }) {
   const route = useRoute();
@@ -79,7 +83,9 @@ function Paged(props: {
         </p>
       )}
       <Loaded request={request}>
-        {(page) => <HeatMap units={units} page={page} pages={{ index, count: pages, turn }} />}
+        {(page) => (
+          <HeatMap units={units} page={page} clusters={props.clusters} pages={{ index, count: pages, turn }} />
+        )}
       </Loaded>
     </>
   );
@@ -116,7 +122,8 @@ async function fetchPage(
   };
 }
 
-function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pages?: Pages }) {
+function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitClusters | null; pages?: Pages }) {
+  const { units, page, clusters, pages } = props;
   const route = useRoute();
   const zone = useZone();
   const { names, grain } = page;
@@ -124,7 +131,9 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
   const series = byUnit(page.rows);
   const rows = names.map((name) => align(buckets, series.get(name) ?? []));
   const fleet = page.fleet === null ? [] : align(buckets, page.fleet);
-  const coverage = completeShare(buckets, page.hours?.rows ?? null, fleet, isWhole(units.coverage));
+  const coverageOf = coverageByUnit(buckets, page.hours, clusters, fleet, isWhole(units.coverage));
+  const coverages = names.map(coverageOf);
+  const isLacking = (row: number, column: number) => (coverages[row]?.[column] ?? 1) < 1;
   return (
     <>
       <Scale />
@@ -144,9 +153,9 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
         ticks={(most) => timeTicks(buckets, zone, most)}
         paint={(row, column) => {
           const cell = rows[row]?.[column];
-          if (cell === undefined) return { fill: (coverage[column] ?? 1) < 1 ? "missing" : null };
+          if (cell === undefined) return { fill: isLacking(row, column) ? "missing" : null };
           const use = utilization(cell);
-          return { fill: use === null ? "missing" : useColor(use), isHatched: (coverage[column] ?? 1) < 1 };
+          return { fill: use === null ? "missing" : useColor(use), isHatched: isLacking(row, column) };
         }}
         describe={(row, column) => {
           const cell = rows[row]?.[column];
@@ -158,7 +167,7 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
               </strong>{" "}
               {grain === "day" ? utcDay(start) : moment(start, zone)}:{" "}
               {cell === undefined
-                ? (coverage[column] ?? 1) < 1
+                ? isLacking(row, column)
                   ? "missing or incomplete"
                   : "no GPUs allocated"
                 : `${percent(utilization(cell))} of ${gpuHours(cell.allocated_gpu_hours)} GPU-hours used, ${money(cell.waste_usd, units.currency)} wasted`}

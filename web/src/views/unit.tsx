@@ -49,7 +49,7 @@ import {
   View,
 } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
-import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
+import { align, bucketsOf, type Grain, grainOf, hoursIn, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
 import { fetchMonth, Budget, type Month } from "./budget";
 import { WhyLink } from "./figure";
@@ -67,6 +67,7 @@ interface ViewData {
   byTime: CostsResponse;
   workloads: CostsResponse;
   hardware: CostsResponse;
+  /** Of the clusters that the unit uses. */
   hours: HoursResponse | null;
   month: Settled<Month>;
   alerts: Settled<Alert[]>;
@@ -113,6 +114,8 @@ async function fetchUnit(route: Route): Promise<ViewData> {
     settle(fetchAlerts(end)),
     settle(fetchIfAllowed("v1/recommendations", { business_unit: exactly(route.name), cluster })),
   ]);
+  const isListed = workloads.cursor === null; // otherwise, the others may be in further clusters
+  const clusters = isListed ? new Set(workloads.rows.map(({ group }) => group["cluster"] ?? "")) : null;
   return {
     grain,
     whole,
@@ -121,7 +124,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
     byTime,
     workloads,
     hardware,
-    hours,
+    hours: hoursIn(hours, clusters),
     month,
     recommendations,
     alerts,
