@@ -258,6 +258,33 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     expect(page.get_by_role("region", name="Summary")).to_contain_text("begin with the unit that wastes most: research")
 
 
+def test_heat_map_hatches_the_unmeasured_part_of_a_cell(newcomer: Callable[..., Newcomer]) -> None:
+    page = newcomer(f"overview?{DAY}&zone=utc").page
+    heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
+    serving = page.locator(".labels li").all_inner_texts().index("serving")
+    column = 24 - (END - UNMEASURED) // HOUR
+    painted = heat.evaluate(
+        """(cells, [row, column]) => {
+          const canvas = cells.querySelector("canvas"), pen = canvas.getContext("2d");
+          const wide = canvas.width / 24, tall = canvas.height / cells.previousSibling.children.length;
+          return [0, 0.3].map((from) => {
+            const [left, top] = [(column + from) * wide + 1, row * tall + 2];
+            const { data } = pen.getImageData(left, top, (from === 0 ? 0.25 : 0.7) * wide - 3, tall - 5);
+            return data.filter((_, at) => at % 4 === 3 && data[at] === 255).length / (data.length / 4);
+          });
+        }""",
+        [serving, column],
+    )
+    assert painted[0] == 1, "the measured quarter"
+    assert painted[1] < 0.5, "lines and the space between them"
+    heat.focus()
+    for key in ["Home", *["ArrowDown"] * serving, *["ArrowRight"] * column]:
+        page.keyboard.press(key)
+    expect(page.locator(".grid .readout")).to_contain_text(
+        "50.0% of the 1.00 measured GPU-hours used, $1.00 wasted; 3.00 GPU-hours unmeasured ($6.00)"
+    )
+
+
 def test_explore_compares_with_the_week_before(newcomer: Callable[..., Newcomer], site: Site) -> None:
     page = newcomer(f"explore?{THIS_WEEK}&by=workload&measure=waste_usd").page
     assert "Before" not in page.get_by_test_id("explore").inner_text()

@@ -5,7 +5,18 @@ import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetRespon
 import { useColor } from "../charts/colors";
 import { Grid, type Pages } from "../charts/grid";
 import { Scale } from "../charts/scale";
-import { gpuHours, HOUR, money, moment, percent, utcDay, utilization } from "../format";
+import {
+  HOUR,
+  isMeasured,
+  isRepresentative,
+  measuredShare,
+  money,
+  moment,
+  percent,
+  roundHours,
+  utcDay,
+  utilization,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
@@ -122,6 +133,18 @@ async function fetchPage(
   };
 }
 
+/** A cell in words. What was not measured is neither used nor wasted. */
+export function useText(cell: CostRow, currency: string): string {
+  const { allocated_gpu_hours: allocated, unmeasured_gpu_hours: unmeasured } = cell;
+  const wasted = `${money(cell.waste_usd, currency)} wasted`;
+  if (unmeasured <= 1e-9) return `${percent(utilization(cell))} of ${roundHours(allocated)} GPU-hours used, ${wasted}`;
+  const unknown = `${roundHours(unmeasured)} GPU-hours unmeasured (${money(cell.unmeasured_usd, currency)})`;
+  if (!isMeasured(cell)) return unknown;
+  if (!isRepresentative(cell)) return `${unknown}, too much for a utilization; ${wasted} of the rest`;
+  const measured = `${roundHours(allocated - unmeasured)} measured GPU-hours`;
+  return `${percent(utilization(cell))} of the ${measured} used, ${wasted}; ${unknown}`;
+}
+
 function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitClusters | null; pages?: Pages }) {
   const { units, page, clusters, pages } = props;
   const route = useRoute();
@@ -155,7 +178,8 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
           const cell = rows[row]?.[column];
           if (cell === undefined) return { fill: isLacking(row, column) ? "missing" : null };
           const use = utilization(cell);
-          return { fill: use === null ? "missing" : useColor(use), isHatched: isLacking(row, column) };
+          if (use === null) return { fill: "missing" };
+          return { fill: useColor(use), unmeasured: 1 - measuredShare(cell), isHatched: isLacking(row, column) };
         }}
         describe={(row, column) => {
           const cell = rows[row]?.[column];
@@ -170,7 +194,10 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
                 ? isLacking(row, column)
                   ? "missing or incomplete"
                   : "no GPUs allocated"
-                : `${percent(utilization(cell))} of ${gpuHours(cell.allocated_gpu_hours)} GPU-hours used, ${money(cell.waste_usd, units.currency)} wasted`}
+                : useText(cell, units.currency)}
+              {cell !== undefined &&
+                isLacking(row, column) &&
+                `; ${percent(coverages[row]?.[column])} of hours complete`}
             </>
           );
         }}
