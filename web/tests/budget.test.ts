@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { budgetNote, burnOf, type Month } from "../src/views/budget";
+import { budgetNote, burnOf, type Month, projectionOf } from "../src/views/budget";
 
 const HOURS = 24 * 4;
 const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour)).toISOString().replace(".000Z", "Z");
@@ -65,6 +65,20 @@ test("costs without a price are not zero", () => {
   const { points, gaps } = burnOf(month([day(0, null, 24), day(1, 6, 12), day(2, 7), day(3, 1)], 0, null));
   expect(gaps.map(({ coverage }) => coverage)).toEqual([0, 0.5]);
   expect(points.map(({ spent }) => spent)).toEqual([6, 13, 14]);
+});
+
+test("the projection rises at the mean rate, and begins with an estimate for the unknown hours", () => {
+  const forecast = (unknown: number, usd: number | null) =>
+    ({ ...month([], unknown, null).forecast, run_rate_usd: usd }) as Month["forecast"];
+  const points = [{ from: Date.parse(at(0)), at: Date.parse(at(HOURS)), spent: 20 }];
+  const { projection, estimate } = projectionOf(forecast(48, 300), points); // 10 a day
+  expect(estimate).toBeCloseTo(20);
+  const [spent, from, end] = projection;
+  expect(spent).toEqual({ at: Date.parse(at(HOURS)), amount: 20 });
+  expect(((end?.amount ?? 0) - (from?.amount ?? 0)) / 26).toBeCloseTo(10);
+  expect(end).toEqual({ at: Date.parse(at(30 * 24)), amount: 300 });
+  expect(projectionOf(forecast(0, 150), points)).toMatchObject({ estimate: 0 });
+  expect(projectionOf(forecast(48, null), points)).toEqual({ projection: [], estimate: 0 });
 });
 
 test("a share of the budget without a projection names the hours that it is known for", () => {

@@ -71,6 +71,24 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
   return burn;
 }
 
+/** The line of the projection, at the mean rate. It begins with an estimate for the hours so far without figures, so
+ * that its slope is that of the days to come. */
+export function projectionOf(
+  forecast: Forecast,
+  points: Burn["points"],
+): { projection: { at: number; amount: number }[]; estimate: number } {
+  const { run_rate_usd: projected } = forecast;
+  const last = points.at(-1);
+  if (projected === null || last === undefined) return { projection: [], estimate: 0 };
+  const [start, now, end] = [forecast.start, forecast.known_until, forecast.end].map((time) => Date.parse(time));
+  if (start === undefined || now === undefined || end === undefined) return { projection: [], estimate: 0 };
+  const ahead = projected * ((end - now) / (end - start));
+  const estimate = forecast.hours_unknown === 0 ? 0 : Math.max(0, projected - ahead - last.spent);
+  // A millisecond later than the spend, because a line has one amount at a time.
+  const from = { at: Math.max(now, last.at + 1), amount: last.spent + estimate };
+  return { projection: [{ at: last.at, amount: last.spent }, from, { at: end, amount: projected }], estimate };
+}
+
 /** The clusters' sums by day; undefined if no cluster has a row. */
 function sumOfDays(days: number, clusters: readonly (readonly (CostRow | undefined)[])[]) {
   return Array.from({ length: days }, (_, day) => {
@@ -103,7 +121,10 @@ export function Budget({ month }: { month: Month }) {
   const zone = useZone();
   const { forecast } = month;
   const { currency, budget_usd: budget, run_rate_usd: projected } = forecast;
-  const burn = useMemo(() => burnOf(month), [month]);
+  const burn = useMemo(() => {
+    const { points, gaps } = burnOf(month);
+    return { points, gaps, ...projectionOf(month.forecast, points) };
+  }, [month]);
   const knownHours = forecast.hours_known;
   const endedHours = knownHours + forecast.hours_unknown;
   return (
@@ -148,7 +169,8 @@ export function Budget({ month }: { month: Month }) {
           end={Date.parse(forecast.end)}
           points={burn.points}
           gaps={burn.gaps}
-          projected={projected}
+          projection={burn.projection}
+          estimate={burn.estimate}
           budget={budget}
           currency={currency}
         />
