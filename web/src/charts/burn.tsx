@@ -23,6 +23,8 @@ interface Props {
   currency: string;
 }
 
+/** Height, in pixels, of the mark of a day of which a part is missing. */
+const GAP_MARK = 8;
 const SPENT = "#0072b2";
 const BUDGET = "#d55e00";
 
@@ -86,8 +88,10 @@ export function BurnChart(props: Props) {
               drawn.ctx.fillStyle = hatch(drawn.ctx, styleToken(element, "--missing"));
               for (const { from, to, coverage } of gaps) {
                 const [left, right] = [from, to].map((at) => drawn.valToPos(at / 1000, "x", true));
-                const tall = drawn.bbox.height * (1 - coverage);
-                drawn.ctx.fillRect(left ?? 0, drawn.bbox.top, (right ?? 0) - (left ?? 0), tall);
+                const { top, height: room } = drawn.bbox;
+                // A partly known day is a mark at the axis: a height would look like an amount.
+                const tall = coverage > 0 ? Math.min(room, GAP_MARK * window.devicePixelRatio) : room;
+                drawn.ctx.fillRect(left ?? 0, top + room - tall, (right ?? 0) - (left ?? 0), tall);
               }
             },
           ],
