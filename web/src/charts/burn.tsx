@@ -32,6 +32,7 @@ export function BurnChart(props: Props) {
   const [box, width] = useWidth();
   const plot = useRef<uPlot | null>(null);
   const appearance = useAppearance();
+  const height = Math.round(Math.min(420, Math.max(220, width / 6)));
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
@@ -65,7 +66,7 @@ export function BurnChart(props: Props) {
     const made = new uPlot(
       {
         width,
-        height: 220,
+        height,
         padding: [8, 28, 0, 0],
         legend: { show: false },
         cursor: { show: false },
@@ -111,7 +112,7 @@ export function BurnChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, appearance, props.points, props.projection, props.budget, props.currency]);
+  }, [width, height, appearance, props.points, props.projection, props.budget, props.currency]);
   useRedrawForPrint(() => plot.current?.redraw(false, true));
   const { points, currency, projection, estimate, budget } = props;
   const projected = projection.at(-1)?.amount ?? null;
