@@ -194,9 +194,19 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     table = dict(
         zip(cells(visitor.page, "explore", "Business unit"), cells(visitor.page, "explore", "Change"), strict=True)
     )
-    assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}
-    assert cells(visitor.page, "explore", "Business unit")[0] == "serving"
+    expected["idle"] = -sum(expected.values(), Decimal(0))
+    assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}, "also what no pod held"
+    order = [expected[unit] for unit in table]
+    assert order == sorted(order, reverse=True), "by the signed change"
+    total = site.ask(f"fleet?{THIS_WEEK}&granularity=total")["totals"]["node_cost_usd"]
+    expect(visitor.page.get_by_test_id("explore-total")).to_have_text(usd(total))
+    expect(visitor.page.locator(".legend")).to_contain_text("idle")
     assert visitor.clicks == 2
+    visitor.page.get_by_role("application", name=re.compile("Cost with idle over time")).focus()
+    visitor.page.keyboard.press("ArrowRight")
+    first_day = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={BEGIN + timedelta(days=1):%Y-%m-%dT%H:00:00Z}"
+    earlier = site.ask(f"fleet?{first_day}&granularity=total")["totals"]["node_cost_usd"]
+    expect(visitor.page.get_by_test_id("readout")).to_contain_text(f"a week before {usd(earlier)}")
 
 
 def test_node_to_remove_takes_a_click(newcomer: Callable[..., Newcomer], site: Site) -> None:

@@ -14,6 +14,7 @@ import {
   backTo,
   chartRows,
   costsOf,
+  earlierTotals,
   excluded,
   familyOf,
   type Filter,
@@ -69,6 +70,24 @@ test("the API gets names as they are, and labels in one parameter", () => {
     group_by: "business_unit",
     idle: "shared-by-allocation",
   });
+});
+
+test("idle cost is shared, or a row of its own where the address says so", () => {
+  const idleOf = (query: Record<string, string>) => costsOf(questionOf(at(query)))["idle"];
+  expect(idleOf({ measure: "cost_usd" })).toBe("shared-by-allocation");
+  expect(idleOf({ measure: "cost_usd", idle: "separate" })).toBe("separate");
+  expect(idleOf({ measure: "waste_usd", idle: "separate" })).toBeUndefined();
+});
+
+test("an earlier period's totals stand at the same hours, and are unknown where a figure is", () => {
+  const DAY = 24 * 3_600_000;
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-21T00:00:00Z", "day");
+  const row = (date: string, waste_usd: number | null) =>
+    ({ start: `2026-11-${date}T00:00:00Z`, waste_usd }) as CostRow;
+  const rows = [row("11", 1), row("11", 2), row("12", 5), row("12", null), row("12", 1)];
+  expect(earlierTotals("waste_usd", buckets, 7 * DAY, rows)).toEqual([3, null, null]);
+  expect(earlierTotals("waste_usd", buckets, 5.5 * DAY, rows)).toEqual([]);
+  expect(earlierTotals("waste_usd", { ...buckets, step: "month" }, 28 * DAY, rows)).toEqual([]);
 });
 
 test("an opened group becomes a filter, and the trail leads back", () => {

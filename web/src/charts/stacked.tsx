@@ -37,6 +37,8 @@ interface Props {
   /** Share of each bucket's GPU-hours that have a price; by default that of the row. */
   priced?: readonly number[];
   parts: readonly Series[];
+  /** Totals of an earlier period by bucket, drawn as a dashed line. */
+  earlier?: { name: string; figures: readonly (number | null)[] } | undefined;
   /** Sums of the parts over the period. */
   totals: Figures;
   /** Total of the parts. */
@@ -67,7 +69,7 @@ export function StackedChart(props: Props) {
   latestRef.current = props;
   const [at, setAt] = useState<number | null>(null);
   const appearance = useAppearance();
-  const { buckets, rows, parts, zone, wholeName = "total" } = props;
+  const { buckets, rows, parts, zone, wholeName = "total", earlier } = props;
   const height = Math.round(Math.min(520, Math.max(260, width / 4.5)));
   const most = Math.floor(width / (110 * textScale()));
   const labels = new Map(
@@ -111,16 +113,22 @@ export function StackedChart(props: Props) {
             paths: (drawn: uPlot, index: number) => bars(drawn, index, latestRef.current.buckets),
             points: { show: false },
           })),
+          // Extends the scale; drawn as the bars are, by bucket.
+          ...(earlier === undefined ? [] : [{ paths: () => null, points: { show: false } }]),
         ],
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
-          draw: [(drawn) => outline(drawn, latestRef.current), (drawn) => markCut(drawn, latestRef.current)],
+          draw: [
+            (drawn) => outline(drawn, latestRef.current),
+            (drawn) => markCut(drawn, latestRef.current),
+            (drawn) => drawEarlier(drawn, latestRef.current, styleToken(element, "--ink")),
+          ],
           // Without an event it is the first drawing, which must not end a selection made with the keyboard.
           setCursor: [(drawn) => drawn.cursor.event && setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
         },
       },
-      [times, ...stack(columns)],
+      [times, ...stack(columns), ...(earlier === undefined ? [] : [[...earlier.figures]])],
       element,
     );
     plot.current = made;
@@ -136,7 +144,7 @@ export function StackedChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, height, appearance, zone, buckets, rows, parts]);
+  }, [width, height, appearance, zone, buckets, rows, parts, earlier]);
   useRedrawForPrint(() => plot.current?.redraw(false, true));
 
   const move = (event: KeyboardEvent) => {
@@ -166,6 +174,14 @@ export function StackedChart(props: Props) {
         {wholeName !== null && (
           <li>
             {wholeName} {props.show(props.whole)}
+          </li>
+        )}
+        {earlier !== undefined && (
+          <li>
+            <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
+              <path d="M0 5H4M6 5H10" stroke="currentColor" stroke-width="2" />
+            </svg>
+            {earlier.name}
           </li>
         )}
         <li>
@@ -249,6 +265,11 @@ function Readout(props: Props & { at: number }) {
             </span>
           )}
         </>
+      )}
+      {props.earlier !== undefined && (
+        <span>
+          {props.earlier.name} {props.show(props.earlier.figures[at])}
+        </span>
       )}
       {row !== undefined && share < 1 && <span>{percent(share)} of hours complete</span>}
       {lacking.length > 0 && <span>without figures: {lacking.join(", ")}</span>}
@@ -342,7 +363,29 @@ function bars(plot: uPlot, series: number, buckets: Buckets): uPlot.Series.Paths
   return { fill, stroke: null };
 }
 
-function outline(plot: uPlot, { buckets }: Props): void {
+/** A dashed line at the total that an earlier period had, over each bucket. */
+function drawEarlier(plot: uPlot, { buckets, earlier }: Props, color: string): void {
+  if (earlier === undefined) return;
+  const { ctx: pen } = plot;
+  const scale = window.devicePixelRatio;
+  pen.save();
+  pen.strokeStyle = color;
+  pen.lineWidth = 2 * scale;
+  pen.setLineDash([6 * scale, 4 * scale]);
+  pen.beginPath();
+  buckets.starts.forEach((start, index) => {
+    const figure = earlier.figures[index];
+    if (figure == null) return;
+    const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
+    const height = plot.valToPos(figure, "y", true);
+    pen.moveTo(from, height);
+    pen.lineTo(to, height);
+  });
+  pen.stroke();
+  pen.restore();
+}
+
+function outline(plot: uPlot, { buckets, parts }: Props): void {
   const { ctx: pen } = plot;
   pen.save();
   pen.strokeStyle = OUTLINE;
@@ -350,7 +393,7 @@ function outline(plot: uPlot, { buckets }: Props): void {
   pen.beginPath();
   const sharp = (position: number) => Math.round(position) + 0.5;
   const floor = sharp(plot.valToPos(0, "y", true));
-  for (const sums of plot.data.slice(1)) {
+  for (const sums of plot.data.slice(1, 1 + parts.length)) {
     let before = floor;
     buckets.starts.forEach((start, index) => {
       const sum = sums[index];

@@ -272,6 +272,12 @@ function Changed({ fleet, units, before }: AnswersData) {
   const difference = changeOf(now, then, comparison) ?? null;
   const { others, notAllocated } = changeRows(difference, moved);
   const missing = comparisonNote(fleet.coverage, earlier.fleet.coverage, period.name);
+  const hasNodes = fleet.totals.node_cost_usd !== null;
+  const all = linkTo(route, "explore", "", {
+    compare: "1",
+    "explore-sort": "-change",
+    ...(hasNodes ? { measure: "cost_usd", idle: "separate" } : { measure: "allocated_usd" }),
+  });
   return (
     <Answer
       title="What changed"
@@ -300,14 +306,14 @@ function Changed({ fleet, units, before }: AnswersData) {
             </Row>
           ))}
           {others !== null && <Row name="Other business units">{signed(others, show)}</Row>}
-          {notAllocated !== null && <Row name="Not allocated to a pod">{signed(notAllocated, show)}</Row>}
+          {notAllocated !== null && (
+            <Row name={<a href={all}>Not allocated to a pod</a>}>{signed(notAllocated, show)}</Row>
+          )}
           {moved.length === 0 && <Row name="No business unit's cost changed">–</Row>}
         </ul>
       )}
       <p class="note">
-        <a href={linkTo(route, "explore", "", { compare: "1", measure: "allocated_usd", "explore-sort": "-change" })}>
-          All changes
-        </a>
+        <a href={all}>All changes</a>
         {route.query["window"] !== "7d" && (
           <>
             {" · "}

@@ -17,6 +17,7 @@ import { figureColumn, gpuHoursColumn, measuredColumn, moneyColumn, useColumn } 
 import {
   changeOf,
   type Compared,
+  type Earlier,
   comparisonNote,
   comparisonOf,
   fetchEarlier,
@@ -29,6 +30,7 @@ import {
   backTo,
   chartRows,
   costsOf,
+  earlierTotals,
   DIMENSIONS,
   excluded,
   type ExploreRow,
@@ -75,6 +77,8 @@ interface Chart {
   /** Of all groups, by cluster, from which the others follow. */
   all: CostsResponse;
   names: string[];
+  /** All groups of the earlier period, if it is compared. */
+  earlier: { period: Earlier; rows: readonly CostRow[] } | null;
   /** Of the clusters that the filters leave. */
   hours: HoursResponse | null;
 }
@@ -111,7 +115,7 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   const step = stepOf(question, start, end, grain);
   const periods = [period, ...(before === null ? [] : [{ ...before.period, cluster }])];
   const [chart, jobs] = await Promise.all([
-    settle(fetchChart(question, period, whole, step)),
+    settle(fetchChart(question, period, whole, step, before?.period ?? null)),
     fetchJobs(question, withVanished(whole.rows, before?.body.rows ?? []), periods),
   ]);
   return { question, whole, before, jobs, chart };
@@ -147,7 +151,13 @@ async function fetchJobs(
   return new Set(kindRows.map(({ group }) => group["workload"] ?? "").filter((name) => !others.has(name)));
 }
 
-async function fetchChart(question: Question, period: Period, whole: CostsResponse, step: Step): Promise<Chart> {
+async function fetchChart(
+  question: Question,
+  period: Period,
+  whole: CostsResponse,
+  step: Step,
+  before: Earlier | null,
+): Promise<Chart> {
   const { by, measure } = question;
   const names = [...whole.rows]
     .filter(({ kind }) => kind !== "idle")
@@ -156,14 +166,21 @@ async function fetchChart(question: Question, period: Period, whole: CostsRespon
     .map((row) => row.group[by] ?? "");
   const request = { granularity: step, ...period };
   const { cluster = period.cluster } = costsOf(question);
-  const [groups, all, hours] = await Promise.all([
+  const byCluster = costsOf({ ...question, by: "cluster" });
+  const fetchBefore = async (earlier: Earlier) => {
+    const { start, end } = earlier;
+    const { rows } = await fetchAll("v1/costs", { ...request, ...byCluster, start, end });
+    return { period: earlier, rows };
+  };
+  const [groups, all, hours, earlier] = await Promise.all([
     names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOf(onlyGroups(question, names)) }),
-    fetchAll("v1/costs", { ...request, ...costsOf({ ...question, by: "cluster" }) }),
+    fetchAll("v1/costs", { ...request, ...byCluster }),
     fetchHours({ ...period, cluster }, whole.coverage),
+    before === null ? null : fetchBefore(before),
   ]);
   const rows = all.rows.filter(({ kind }) => kind !== "idle");
   const clusters = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
-  return { step, groups, all, names, hours: hoursIn(hours, clusters) };
+  return { step, groups, all, names, earlier, hours: hoursIn(hours, clusters) };
 }
 
 export function Explore() {
@@ -235,6 +252,16 @@ function Controls({ question }: { question: Question }) {
           <Options titles={MEASURES} />
         </select>
       </label>
+      {question.measure === "cost_usd" && (
+        <label>
+          <input
+            type="checkbox"
+            checked={question.isIdleSeparate}
+            onChange={(event) => set({ idle: event.currentTarget.checked ? "separate" : "" })}
+          />{" "}
+          Idle cost as a row
+        </label>
+      )}
       <label>
         <input
           type="checkbox"
@@ -389,13 +416,7 @@ function changeColumns(
   const difference = (row: ExploreRow) => changeOf(row[measure], was(row), comparison);
   return [
     figureColumn<ExploreRow>("before", "Before", shown, show),
-    {
-      ...figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
-      by: (row) => {
-        const figure = difference(row); // by size: a decrease matters as much as an increase
-        return figure == null ? null : Math.abs(figure);
-      },
-    },
+    figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
     figureColumn<ExploreRow>(
       "change_percent",
       "Change %",
@@ -412,17 +433,23 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   const { measure, by } = question;
   const { names, hours } = chart;
   // The chart is drawn again only for other figures, not when the table's order changes.
-  const { buckets, rows, totals, priced, coverage, series } = useMemo(() => {
+  const { buckets, rows, totals, priced, coverage, series, earlier } = useMemo(() => {
     const buckets = bucketsOf(whole.start, whole.end, chart.step);
     const { rows, ...figures } = chartRows(question, buckets, names, chart.groups.rows, chart.all.rows);
     const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
     const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
     const filled = rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
-    return { buckets, rows: filled, coverage, series: seriesOf(names, rows), ...figures };
+    const isOthersIdle = question.isIdleSeparate && whole.rows.filter(({ kind }) => kind !== "idle").length <= TOP;
+    const othersName = isOthersIdle ? "idle" : question.isIdleSeparate ? "idle and others" : "others";
+    const { period, rows: before } = chart.earlier ?? {};
+    const later = Date.parse(whole.start) - Date.parse(period?.start ?? whole.start);
+    const amounts = before === undefined ? [] : earlierTotals(measure, buckets, later, before);
+    const earlier = amounts.length === 0 ? undefined : { name: period?.name ?? "", figures: amounts };
+    return { buckets, rows: filled, coverage, series: seriesOf(names, rows, othersName), earlier, ...figures };
   }, [chart]);
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
-  const isShared = measure === "cost_usd";
+  const isShared = measure === "cost_usd" && !question.isIdleSeparate;
   const sum = Object.values(totals).reduce((total, figure) => total + figure, 0);
   return (
     <>
@@ -432,9 +459,10 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
         rows={rows}
         coverage={coverage}
         priced={priced}
+        earlier={earlier}
         parts={series}
         totals={totals}
-        whole={isShared ? sum : totalOf(whole, measure)}
+        whole={measure === "cost_usd" ? sum : totalOf(whole, measure)}
         show={show}
         axis={isMoney(measure) ? (figure) => axisMoney(figure, whole.currency) : show}
         hours={hours?.rows}
@@ -453,7 +481,11 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   );
 }
 
-function seriesOf(names: readonly string[], rows: readonly (Record<string, number | null> | undefined)[]): Series[] {
+function seriesOf(
+  names: readonly string[],
+  rows: readonly (Record<string, number | null> | undefined)[],
+  othersName: string,
+): Series[] {
   const series = names.map((key, index) => ({
     key,
     name: key === "" ? "none" : key,
@@ -462,7 +494,7 @@ function seriesOf(names: readonly string[], rows: readonly (Record<string, numbe
   }));
   const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
   return hasOthers
-    ? [...series, { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR }]
+    ? [...series, { key: OTHERS, name: othersName, meaning: "all other groups", color: OTHERS_COLOR }]
     : series;
 }
 
