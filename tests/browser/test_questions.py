@@ -356,6 +356,14 @@ def test_explore_offers_labels_weeks_and_idle_costs(newcomer: Callable[..., Newc
     expect(page.get_by_role("combobox", name="Granularity")).to_have_value("")
 
 
+def test_explore_says_that_no_energy_was_measured(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    assert site.ask(f"fleet?{DAY}&granularity=total")["totals"]["energy_kwh"] is None
+    page = newcomer(f"explore?{DAY}&measure=energy_kwh").page
+    expect(page.locator("main .empty")).to_contain_text("No energy was measured in this period.")
+    expect(page.locator("main .empty")).to_contain_text("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
+    expect(page.locator(".legend")).to_have_count(0)
+
+
 def test_explore_prints_its_filters(newcomer: Callable[..., Newcomer]) -> None:
     page = newcomer(f"explore?{DAY}&by=workload&f.business_unit=research").page
     page.emulate_media(media="print")

@@ -240,7 +240,8 @@ export const OTHERS = "\0others";
 export interface ChartRows {
   /** Figures by group; undefined in a bucket without figures. */
   rows: (Record<string, number | null> | undefined)[];
-  totals: Record<string, number>;
+  /** Null for a group of which no figure is known. */
+  totals: Record<string, number | null>;
   /** Share of the GPU-hours that have a price. */
   priced: number[];
 }
@@ -278,9 +279,10 @@ export function chartRows(
   // Where there are figures, a group without a row held nothing: a zero, not a gap.
   for (const row of rows)
     for (const key of [...names, OTHERS]) if (row !== undefined) row[key] ??= key in row ? null : 0;
-  const totals: Record<string, number> = {};
+  const totals: Record<string, number | null> = {};
   for (const row of rows)
-    for (const [key, figure] of Object.entries(row ?? {})) totals[key] = (totals[key] ?? 0) + (figure ?? 0);
+    for (const [key, figure] of Object.entries(row ?? {}))
+      totals[key] = figure === null ? (totals[key] ?? null) : (totals[key] ?? 0) + figure;
   return { rows, totals, priced: isMoney(measure) ? hours.map(pricedShare) : hours.map(() => 1) };
 }
 

@@ -263,3 +263,12 @@ test("jobs whose names begin alike are one row, and other workloads are not", ()
   expect(groupJobs(rows, new Set([...jobs].slice(1))).map(({ group }) => group["workload"])).toHaveLength(5);
   expect(groupJobs([...rows, row("train-e5", null)], new Set([...jobs, "train-e5"]))[0]?.allocated_usd).toBeNull();
 });
+
+test("a group without any known figure has no total", () => {
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-18T02:00:00Z", "hour");
+  const row = (hour: number, name: string, energy_kwh: number | null) =>
+    ({ start: `2026-11-18T0${hour}:00:00Z`, group: { team: name }, energy_kwh }) as unknown as CostRow;
+  const groups = [row(0, "a", null), row(1, "a", null), row(0, "b", 2), row(1, "b", null)];
+  const question = { ...questionOf(at({ measure: "energy_kwh" })), by: "team" };
+  expect(chartRows(question, buckets, ["a", "b"], groups, groups).totals).toEqual({ a: null, b: 2, [OTHERS]: null });
+});

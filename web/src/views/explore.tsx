@@ -298,6 +298,8 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
   }
   const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : roundHours(figure));
   const sum = totalOf(whole, measure);
+  if (whole.rows.every((row) => row[measure] == null) && (measure === "energy_kwh" || measure === "co2e_kg"))
+    return <Unknown measure={measure} isEnergyKnown={whole.rows.some((row) => row.energy_kwh != null)} />;
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
@@ -397,6 +399,27 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
   );
 }
 
+/** Why no row has energy or emissions, and what to do. */
+function Unknown({ measure, isEnergyKnown }: { measure: "energy_kwh" | "co2e_kg"; isEnergyKnown: boolean }) {
+  return (
+    <Empty>
+      {measure === "co2e_kg" && isEnergyKnown ? (
+        <>
+          The emissions of this period are unknown: its regions have no emission factor. Set{" "}
+          <code>energy.co2e_kg_per_kwh</code> in the settings.
+        </>
+      ) : (
+        <>
+          No energy was measured in this period. dcgm-exporter reports it as{" "}
+          <code>DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION</code> or <code>DCGM_FI_DEV_POWER_USAGE</code>; Neuron devices
+          report none. <code>gpucost doctor</code> says what each cluster has. The settings can turn energy off:{" "}
+          <code>energy.enabled</code>.
+        </>
+      )}
+    </Empty>
+  );
+}
+
 function changeColumns(
   measure: Measure,
   whole: CostsResponse,
@@ -450,7 +473,7 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
   const isShared = measure === "cost_usd" && !question.isIdleSeparate;
-  const sum = Object.values(totals).reduce((total, figure) => total + figure, 0);
+  const sum = Object.values(totals).reduce<number>((total, figure) => total + (figure ?? 0), 0);
   return (
     <>
       <StackedChart
