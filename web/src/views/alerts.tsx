@@ -1,4 +1,4 @@
-// Pending and firing alerts.
+// Firing alerts by cost, with the pending ones and the latest events below.
 
 import type { Alert } from "../api";
 import { type Column, Empty, Name, Table } from "../parts";
@@ -27,18 +27,36 @@ function subjectOf({ subject }: Alert): string {
   return [about, cluster, detail].filter(Boolean).join(", ");
 }
 
-function conditionOf({ notification, phase }: Alert): string {
-  if (notification !== null) return notification.threshold;
-  return phase === "firing" ? "no notification was sent" : "its condition holds, but not for long enough to notify";
+function conditionOf({ notification }: Alert): string {
+  return notification?.threshold ?? "no notification was sent";
 }
 
-/** The phase of an alert without a notification. */
-const severityOf = ({ notification, phase }: Alert): string => notification?.severity ?? phase;
+/** Empty if no notification was sent. */
+const severityOf = ({ notification }: Alert): string => notification?.severity ?? "";
+
+function Severity({ phase, severity }: { phase: string; severity: string }) {
+  return severity === "" ? <>–</> : <span class={`phase ${phase} ${severity}`}>{severity}</span>;
+}
 
 export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
+  const firing = alerts.filter(({ phase }) => phase === "firing");
+  const pending = alerts.filter(({ phase }) => phase === "pending");
+  return (
+    <>
+      {firing.length === 0 ? <Empty>No alert fires.</Empty> : <AlertTable alerts={firing} isPending={false} />}
+      {pending.length > 0 && (
+        <details>
+          <summary>{pending.length} pending: the condition holds, but not for long enough to notify</summary>
+          <AlertTable alerts={pending} isPending />
+        </details>
+      )}
+    </>
+  );
+}
+
+function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending: boolean }) {
   const route = useRoute();
   const zone = useZone();
-  if (alerts.length === 0) return <Empty>No pending or firing alerts.</Empty>;
   const columns: Column<Alert>[] = [
     {
       key: "alert",
@@ -49,7 +67,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
             <Name>{alert.summary ?? subjectOf(alert)}</Name>
           </a>
           <span class="note below">
-            {alert.rule}: {conditionOf(alert)}
+            {isPending ? alert.rule : `${alert.rule}: ${conditionOf(alert)}`}
             {alert.acknowledged_by !== null && (
               <>
                 {" "}
@@ -64,7 +82,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
     {
       key: "severity",
       title: "Severity",
-      cell: (alert) => <span class={`phase ${alert.phase} ${severityOf(alert)}`}>{severityOf(alert)}</span>,
+      cell: (alert) => <Severity phase={alert.phase} severity={severityOf(alert)} />,
       by: severityOf,
     },
     {
@@ -78,12 +96,12 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   ];
   return (
     <Table
-      name="alerts"
-      caption="Pending and firing alerts, newest first"
-      sort="-since"
+      name={isPending ? "pending" : "alerts"}
+      caption={isPending ? "Pending alerts, newest first" : "Firing alerts by cost per hour"}
+      sort={isPending ? "-since" : "-cost"}
       rows={alerts}
       rowKey={(alert) => alert.id}
-      columns={columns}
+      columns={columns.filter(({ key }) => !isPending || key === "alert" || key === "since")}
     />
   );
 }
