@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simplejson
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
@@ -354,6 +355,48 @@ def test_explore_offers_labels_weeks_and_idle_costs(newcomer: Callable[..., Newc
     page.get_by_role("link", name="Overview").click()
     settled(page)
     expect(page.get_by_role("combobox", name="Granularity")).to_have_value("")
+
+
+def test_alerts_lead_to_what_is_about_them(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    """Firing ones by cost, then the pending ones and the events, folded. Rules take longer than this test."""
+    response = site.ask(f"alerts?{DAY}")
+    nothing = dict.fromkeys(("namespace", "workload_kind", "workload", "node_pool", "detail"))
+
+    def alert(name: str, unit: str, waste: int | None) -> dict[str, Any]:
+        subject = {**nothing, "cluster": "west", "business_unit": unit}
+        common = {"id": name, "rule": "waste", "subject": subject, "since": f"{END - 3 * HOUR:%Y-%m-%dT%H:00:00Z}"}
+        event = {
+            **common, "event": "firing", "kind": "waste", "severity": "warning", "threshold": "waste > $1",
+            "figures": {"waste_usd_per_hour": waste}, "currency": "USD", "workloads": [], "note": "",
+            "hour": f"{END - HOUR:%Y-%m-%dT%H:00:00Z}",
+        }  # fmt: skip
+        state = {"notified_at": None, "acknowledged_by": None, "silenced_by": []}
+        return {
+            **common, **state, "phase": "firing" if waste else "pending", "summary": f"{unit} wastes" if waste else None,
+            "notification": event if waste else None,
+        }  # fmt: skip
+
+    active = [alert("waiting", "batch", None), alert("small", "serving", 2), alert("large", "research", 9)]
+    ended = {**active[1]["notification"], "id": "ended", "event": "resolved"}
+    body = simplejson.dumps({**response, "active": active, "history": [active[2]["notification"], ended]})
+    page = newcomer("glossary").page
+    page.route("**/v1/alerts*", lambda route: route.fulfill(body=body, content_type="application/json"))
+    page.goto(f"{site.address}/#/overview?{DAY}&zone=utc")
+    settled(page)
+    assert cells(page, "alerts", "Cost per hour") == ["$9.00", "$2.00"]
+    assert cells(page, "alerts", "Severity") == ["warning", "warning"]
+    expect(page.get_by_test_id("pending")).to_be_hidden()
+    page.get_by_text("1 pending: ").click()
+    expect(page.get_by_test_id("pending")).to_contain_text("batch, west")
+    page.get_by_text("Last 24 hours: 1 fired, 1 resolved").click()
+    assert cells(page, "alert-events", "Event") == ["fired", "resolved"]
+    page.get_by_test_id("alerts").get_by_role("link", name="research wastes").click()
+    page.wait_for_url(re.compile("#/unit/research.*alert=large"))
+    settled(page)
+    marked = page.get_by_test_id("alerts").locator("[aria-current]")
+    expect(marked).to_contain_text("research wastes")
+    expect(marked).to_be_in_viewport()
+    check_layouts(page)
 
 
 def test_explore_says_that_no_energy_was_measured(newcomer: Callable[..., Newcomer], site: Site) -> None:

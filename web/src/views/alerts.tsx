@@ -1,6 +1,7 @@
 // Firing alerts by cost, with the pending ones and the latest events below.
 
-import type { Alert } from "../api";
+import { useEffect, useRef } from "preact/hooks";
+import type { Alert, AlertEvent, AlertsResponse } from "../api";
 import { type Column, Empty, Name, Table } from "../parts";
 import { money, moment } from "../format";
 import { useRoute, useZone } from "../hooks";
@@ -12,16 +13,16 @@ export function costPerHour({ notification }: Pick<Alert, "notification">): numb
   return waste ?? unallocated ?? null;
 }
 
-/** Where to look: the node pool, the business unit, or the data of the cluster. */
-function linkOf(route: Route, { subject }: Alert): string {
+/** Where to look: the node pool, the business unit with the alert marked, or the data of the cluster. */
+function linkOf(route: Route, { subject, id }: Alert | AlertEvent): string {
   const cluster = subject.cluster ?? "";
-  if (subject.business_unit !== null) return linkTo(route, "unit", subject.business_unit);
+  if (subject.business_unit !== null) return linkTo(route, "unit", subject.business_unit, { alert: id });
   if (subject.node_pool !== null) return linkTo(route, "nodes", "", { pool: subject.node_pool, cluster });
   return linkTo(route, "health", "", { cluster });
 }
 
 /** What an alert without a notification is about. */
-function subjectOf({ subject }: Alert): string {
+function subjectOf({ subject }: Alert | AlertEvent): string {
   const { workload, namespace, business_unit, node_pool, cluster, detail } = subject;
   const about = workload === null ? (business_unit ?? node_pool ?? "") : `${namespace ?? ""}/${workload}`;
   return [about, cluster, detail].filter(Boolean).join(", ");
@@ -38,19 +39,84 @@ function Severity({ phase, severity }: { phase: string; severity: string }) {
   return severity === "" ? <>–</> : <span class={`phase ${phase} ${severity}`}>{severity}</span>;
 }
 
-export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
-  const firing = alerts.filter(({ phase }) => phase === "firing");
-  const pending = alerts.filter(({ phase }) => phase === "pending");
+export function Alerts(props: Pick<AlertsResponse, "active" | "history">) {
+  const route = useRoute();
+  const { active } = props;
+  const history = props.history.filter(({ event }) => event !== "digest"); // a report, and about no alert
+  const marked = route.query["alert"];
+  const firing = active.filter(({ phase }) => phase === "firing");
+  const pending = active.filter(({ phase }) => phase === "pending");
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
+  }, [marked, active]);
   return (
-    <>
+    <div ref={box}>
       {firing.length === 0 ? <Empty>No alert fires.</Empty> : <AlertTable alerts={firing} isPending={false} />}
       {pending.length > 0 && (
-        <details>
+        <details open={pending.some(({ id }) => id === marked)}>
           <summary>{pending.length} pending: the condition holds, but not for long enough to notify</summary>
           <AlertTable alerts={pending} isPending />
         </details>
       )}
-    </>
+      {history.length > 0 && (
+        <details open={marked !== undefined && active.every(({ id }) => id !== marked)}>
+          <summary>Last 24 hours: {eventsText(history)}</summary>
+          <History events={history} />
+        </details>
+      )}
+    </div>
+  );
+}
+
+const EVENTS: Readonly<Record<string, string>> = { firing: "fired", resolved: "resolved", repeat: "repeated" };
+
+/** How many alerts fired, resolved and were repeated: "2 fired, 1 resolved". */
+export function eventsText(events: readonly Pick<AlertEvent, "event">[]): string {
+  const count = (name: string) => events.filter(({ event }) => event === name).length;
+  return Object.entries(EVENTS)
+    .filter(([event]) => count(event) > 0)
+    .map(([event, text]) => `${count(event)} ${text}`)
+    .join(", ");
+}
+
+function History({ events }: { events: readonly AlertEvent[] }) {
+  const route = useRoute();
+  const zone = useZone();
+  return (
+    <Table<AlertEvent>
+      name="alert-events"
+      caption="Events of alerts, newest first"
+      sort="-hour"
+      most={20}
+      rows={events}
+      rowKey={(event) => `${event.id} ${event.event} ${event.hour}`}
+      columns={[
+        {
+          key: "alert",
+          title: "Alert",
+          cell: (event) => (
+            <span class="wide" aria-current={event.id === route.query["alert"] ? "true" : undefined}>
+              <a href={linkOf(route, event)}>
+                <Name>{subjectOf(event) || event.rule}</Name>
+              </a>
+              <span class="note below">
+                {event.rule}: {event.threshold}
+              </span>
+            </span>
+          ),
+        },
+        { key: "event", title: "Event", cell: ({ event }) => EVENTS[event], by: ({ event }) => event },
+        { key: "hour", title: "Hour", cell: ({ hour }) => moment(hour, zone), by: ({ hour }) => hour },
+        {
+          key: "cost",
+          title: "Cost per hour",
+          isFigure: true,
+          cell: (event) => money(costPerHour({ notification: event }), event.currency),
+          by: (event) => costPerHour({ notification: event }),
+        },
+      ]}
+    />
   );
 }
 
@@ -62,7 +128,7 @@ function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending
       key: "alert",
       title: "Alert",
       cell: (alert) => (
-        <span class="wide">
+        <span class="wide" aria-current={alert.id === route.query["alert"] ? "true" : undefined}>
           <a href={linkOf(route, alert)}>
             <Name>{alert.summary ?? subjectOf(alert)}</Name>
           </a>

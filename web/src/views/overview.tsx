@@ -1,7 +1,7 @@
 // Overview of a period: costs, waste by business unit, utilization over time, alerts and recommendations.
 
 import {
-  type Alert,
+  type AlertsResponse,
   settle,
   fetchJson,
   fetchAll,
@@ -28,7 +28,7 @@ interface ViewData extends AnswersData {
   grain: Grain;
   byTime: CostsResponse;
   timeGrain: Grain;
-  alerts: Settled<Alert[]>;
+  alerts: Settled<AlertsResponse>;
   /** The clusters that each unit uses; null if no hour is missing, or if they are unknown. */
   clusters: UnitClusters | null;
   /** The workload with the most waste of the unit with the most waste; null without units. */
@@ -161,7 +161,7 @@ function Shown(props: ViewData) {
         <Heat {...props} />
       </Section>
       <Section title="Active alerts">
-        <Optional side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Optional>
+        <Optional side={props.alerts}>{(alerts) => <Alerts {...alerts} />}</Optional>
       </Section>
     </>
   );

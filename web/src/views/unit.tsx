@@ -1,7 +1,7 @@
 // A business unit: costs over time, workloads, hardware, budget, recommendations and alerts.
 
 import {
-  type Alert,
+  type AlertsResponse,
   settle,
   fetchJson,
   fetchAll,
@@ -70,7 +70,7 @@ interface ViewData {
   /** Of the clusters that the unit uses. */
   hours: HoursResponse | null;
   month: Settled<Month>;
-  alerts: Settled<Alert[]>;
+  alerts: Settled<AlertsResponse>;
   recommendations: Settled<RecommendationsResponse | null>;
 }
 
@@ -266,7 +266,12 @@ function Shown(props: ViewData) {
       </Section>
       <Section title="Active alerts">
         <Optional side={props.alerts}>
-          {(alerts) => <Alerts alerts={alerts.filter((alert) => alert.subject["business_unit"] === route.name)} />}
+          {({ active, history }) => (
+            <Alerts
+              active={active.filter(({ subject }) => subject.business_unit === route.name)}
+              history={history.filter(({ subject }) => subject.business_unit === route.name)}
+            />
+          )}
         </Optional>
       </Section>
       <OverTime {...props} />
