@@ -9,7 +9,7 @@ import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
-import { hatch, OUTLINE, styleToken, textScale } from "./colors";
+import { hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -309,8 +309,12 @@ function knownShare(props: Props, index: number): number {
 
 /** Strength of the hatching of a bucket of which almost nothing is missing. */
 const LEAST_STRENGTH = 0.35;
+/** Known share from which a day, week or month has only a mark above its bar, and the mark's height in pixels. */
+const ALMOST_KNOWN = 0.9;
+const GAP_MARK = 8;
 
-/** Hatches buckets from the axis to the top, behind their bars: fully without figures, more lightly the more is known. */
+/** Hatches buckets from the axis to the top, behind their bars: fully without figures, more lightly the more is known. A
+ * few missing hours of a long bucket are a mark above its bar. */
 function hatchGaps(plot: uPlot, props: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
   const { buckets } = props;
@@ -321,18 +325,24 @@ function hatchGaps(plot: uPlot, props: Props, color: string): void {
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     pen.globalAlpha = LEAST_STRENGTH + (1 - LEAST_STRENGTH) * (1 - share);
-    pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), bbox.height);
+    const sum = plot.data[1]?.[index];
+    const isMark = buckets.step !== "hour" && share >= ALMOST_KNOWN && sum != null;
+    const floor = isMark ? plot.valToPos(sum, "y", true) : bbox.top + bbox.height;
+    const top = isMark ? Math.max(bbox.top, floor - GAP_MARK * window.devicePixelRatio) : bbox.top;
+    pen.fillRect(from ?? 0, top, (to ?? 0) - (from ?? 0), floor - top);
   });
   pen.restore();
 }
 
-/** Writes above the bar of a cut day, week or month how long it is, so that its height is no drop. */
+/** Writes above the bar of a cut day, week or month how long it is, so that its height is no drop; without room there, at
+ * the top of the chart. */
 function markCut(plot: uPlot, { buckets }: Props): void {
   const { ctx: pen } = plot;
   const scale = window.devicePixelRatio;
   pen.save();
   pen.font = `${Math.round(11 * textScale() * scale)}px ${styleToken(plot.root, "--font")}`;
-  pen.fillStyle = styleToken(plot.root, "--ink");
+  const ink = styleToken(plot.root, "--ink");
+  pen.fillStyle = ink;
   pen.textAlign = "center";
   buckets.starts.forEach((start, index) => {
     const cut = cutOf(buckets, index);
@@ -341,7 +351,22 @@ function markCut(plot: uPlot, { buckets }: Props): void {
     const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     const texts = [`${cut.hours} of ${cut.of} h`, `${cut.hours} h`];
     const text = texts.find((candidate) => pen.measureText(candidate).width <= to - from);
-    if (text !== undefined) pen.fillText(text, (from + to) / 2, plot.valToPos(sum, "y", true) - 4 * scale);
+    if (text !== undefined) {
+      pen.fillText(text, (from + to) / 2, plot.valToPos(sum, "y", true) - 4 * scale);
+      return;
+    }
+    const [long = ""] = texts;
+    const { left, top, width } = plot.bbox;
+    const room = pen.measureText(long).width;
+    const middle = Math.min(
+      left + width - room / 2 - 4 * scale,
+      Math.max(left + room / 2 + 4 * scale, (from + to) / 2),
+    );
+    pen.fillStyle = PLATE; // it can cover bars of any color
+    pen.fillRect(middle - room / 2 - 4 * scale, top, room + 8 * scale, 16 * textScale() * scale);
+    pen.fillStyle = PLATE_TEXT;
+    pen.fillText(long, middle, top + 12 * textScale() * scale);
+    pen.fillStyle = ink;
   });
   pen.restore();
 }
