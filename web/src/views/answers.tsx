@@ -280,7 +280,7 @@ function Changed({ fleet, units, before }: AnswersData) {
   });
   return (
     <Answer
-      title="What changed"
+      title={`What changed vs ${period.name}`}
       figure={change(relativeChange(now, then, comparison))}
       testId="changed"
       note={
@@ -420,7 +420,12 @@ function Known({ fleet, units, hours }: AnswersData) {
   const provisional = hours?.rows.filter(({ status }) => status === "provisional").length ?? 0;
   const unpriced = Math.max(totals.unpriced_capacity_gpu_hours ?? 0, totals.unpriced_gpu_hours ?? 0);
   return (
-    <Answer title="What is known" figure={percent(least.share)} testId="coverage" note={least.of}>
+    <Answer
+      title="What is known"
+      figure={percent(least.share)}
+      testId="coverage"
+      note={`${least.of}: the least of hours, measurements and prices`}
+    >
       <ul>
         <Row
           name={
