@@ -67,10 +67,12 @@ function Answer(props: {
   figure: string;
   testId: string;
   note: ComponentChildren;
+  /** It has little to show, so the cards share the room evenly. */
+  isSmall?: boolean;
   children?: ComponentChildren;
 }) {
   return (
-    <div class="answer">
+    <div class={props.isSmall ? "answer small" : "answer"}>
       <h2>{props.title}</h2>
       <strong data-testid={props.testId}>{props.figure}</strong>
       <p class="note">{props.note}</p>
@@ -325,7 +327,7 @@ function Changed({ fleet, units, before }: AnswersData) {
   );
 }
 
-function ToDo({ recommendations, units }: AnswersData) {
+function ToDo({ recommendations, units, fleet }: AnswersData) {
   const route = useRoute();
   const zone = useZone();
   if ("error" in recommendations)
@@ -340,8 +342,10 @@ function ToDo({ recommendations, units }: AnswersData) {
   const commitments = rows.filter(({ kind, saving }) => kind === "commitment" && saving.usd > 0);
   const worst = units.rows[0];
   const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
+  const unallocated = fleet.totals.unallocated_usd ?? 0;
   return (
     <Answer
+      isSmall={rows.length === 0}
       title="What to do"
       figure={money(offer, rows[0]?.currency)}
       testId="offer"
@@ -377,6 +381,13 @@ function ToDo({ recommendations, units }: AnswersData) {
           </Row>
         )}
       </ul>
+      {rows.length === 0 && unallocated > 0 && (
+        <ul data-testid="unallocated">
+          <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated</a>}>
+            {money(unallocated, fleet.currency)}
+          </Row>
+        </ul>
+      )}
       <p class="note">
         {worst !== undefined && best.length + commitments.length === 0 ? (
           <>
