@@ -189,7 +189,7 @@ test("with few missing hours, changes are for the same number of hours; with man
   const few = comparisonOf(coverage(96), coverage(100));
   expect(changeOf(96, 100, few)).toBeCloseTo(0);
   expect(comparisonNote(coverage(96), coverage(100), "a week before")).toMatch(
-    /^Changes are approximate.* 96 of 100 .*, and 100 of 100 a week before/,
+    /^Changes are approximate: 4 of 100 .*, and 0 of 100 a week before/,
   );
   expect(comparisonOf(coverage(94), coverage(100))).toBeNull();
   expect(comparisonOf(coverage(100), coverage(0, 0))).toBeNull();

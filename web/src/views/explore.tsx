@@ -326,12 +326,10 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
         }
       >
         <p class="note">
-          <strong data-testid="explore-total">{show(sum)}</strong> in{" "}
-          {before === null
-            ? counted(all.length, "row")
-            : `${counted(all.length, "row")}, ${whole.rows.length} now, ${all.length - whole.rows.length} ended`}
-          {question.filters.length > 0 && ", the part that the filters select"}.{" "}
-          {families > 0 && `Jobs whose names begin alike are one row (${families}); open it to see them.`}{" "}
+          <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
+          {all.length > whole.rows.length && `, and ${all.length - whole.rows.length} that ended`}
+          {question.filters.length > 0 && ", with these filters"}.{" "}
+          {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
           {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
