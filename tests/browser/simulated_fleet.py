@@ -98,7 +98,7 @@ class Fleet:
         complete_hours = self.hours - len(self.missing)
         return {
             "start": written(self.start), "end": written(self.end), "rows": rows, "currency": "USD",
-            "totals": self._figures(0, range(self.hours)), "active": [], "reviews": [], "cursor": None,
+            "totals": self._figures(0, range(self.hours)), "active": [], "history": [], "reviews": [], "cursor": None,
             "coverage": {"hours_expected": self.hours, "hours_complete": complete_hours},
         }  # fmt: skip
 

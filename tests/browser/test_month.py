@@ -583,6 +583,37 @@ def test_explore_shows_which_hours_and_prices_are_missing(visit: Callable[..., P
     expect(page.locator(".unpriced")).to_contain_text(f"{percent(unpriced, allocated)} of these GPU-hours")
 
 
+def test_missing_hours_of_unused_clusters_are_no_gaps(visit: Callable[..., Page], site: Site) -> None:
+    """A cluster that no unit uses lacks one hour, in which nightly held nothing."""
+    hour = next(END - n * HOUR for n in range(11, 30) if (END - n * HOUR).day % 2 == 1 and END - n * HOUR != UNPRICED)
+    period = f"start={at(END - 40 * HOUR)}&end={at(END)}"
+    hours = site.ask(f"hours?{period}")
+    north = [
+        {**row, "cluster": "north", "status": "missing" if row["hour"] == at(hour) else "complete"}
+        for row in hours["rows"]
+        if row["cluster"] == "west"
+    ]
+
+    def add_cluster(route: Route) -> None:
+        body = simplejson.dumps({**hours, "rows": [*hours["rows"], *north]})
+        route.fulfill(body=body, content_type="application/json")
+
+    page = visit(site, "glossary")
+    page.route("**/v1/hours*", add_cluster)
+    for view in ("unit/nightly?", "explore?f.business_unit=nightly&"):
+        page.goto(f"{site.address}/#/{view}{period}&zone=utc")
+        expect(page.get_by_test_id("gaps").first).to_contain_text("west")
+        expect(page.get_by_test_id("gaps").first).not_to_contain_text("north")
+    page.goto(f"{site.address}/#/overview?{period}&zone=utc")
+    expect(page.get_by_test_id("gaps")).to_contain_text("north")
+    heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
+    nightly = page.locator(".labels li").all_inner_texts().index("nightly")
+    heat.focus()
+    for key in ["Home", "Home", *["ArrowDown"] * nightly, *["ArrowRight"] * (40 - (END - hour) // HOUR)]:
+        page.keyboard.press(key)
+    expect(page.locator(".grid .readout")).to_contain_text(f"{hour:%H}:00 UTC: no GPUs allocated")
+
+
 def test_hour_view_opens_any_hour(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"hour/{at(END - 20 * HOUR)}?zone=utc")
     page.clock.install(time=END + HOUR / 2)  # an hour may end meanwhile

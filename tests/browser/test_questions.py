@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simplejson
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
@@ -194,9 +195,19 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     table = dict(
         zip(cells(visitor.page, "explore", "Business unit"), cells(visitor.page, "explore", "Change"), strict=True)
     )
-    assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}
-    assert cells(visitor.page, "explore", "Business unit")[0] == "serving"
+    expected["idle"] = -sum(expected.values(), Decimal(0))
+    assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}, "also what no pod held"
+    order = [expected[unit] for unit in table]
+    assert order == sorted(order, reverse=True), "by the signed change"
+    total = site.ask(f"fleet?{THIS_WEEK}&granularity=total")["totals"]["node_cost_usd"]
+    expect(visitor.page.get_by_test_id("explore-total")).to_have_text(usd(total))
+    expect(visitor.page.locator(".legend")).to_contain_text("idle")
     assert visitor.clicks == 2
+    visitor.page.get_by_role("application", name=re.compile("Cost with idle over time")).focus()
+    visitor.page.keyboard.press("ArrowRight")
+    first_day = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={BEGIN + timedelta(days=1):%Y-%m-%dT%H:00:00Z}"
+    earlier = site.ask(f"fleet?{first_day}&granularity=total")["totals"]["node_cost_usd"]
+    expect(visitor.page.get_by_test_id("readout")).to_contain_text(f"a week before {usd(earlier)}")
 
 
 def test_node_to_remove_takes_a_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
@@ -274,6 +285,33 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     expect(page.get_by_role("region", name="Summary")).to_contain_text("begin with the unit that wastes most: research")
 
 
+def test_heat_map_hatches_the_unmeasured_part_of_a_cell(newcomer: Callable[..., Newcomer]) -> None:
+    page = newcomer(f"overview?{DAY}&zone=utc").page
+    heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
+    serving = page.locator(".labels li").all_inner_texts().index("serving")
+    column = 24 - (END - UNMEASURED) // HOUR
+    painted = heat.evaluate(
+        """(cells, [row, column]) => {
+          const canvas = cells.querySelector("canvas"), pen = canvas.getContext("2d");
+          const wide = canvas.width / 24, tall = canvas.height / cells.previousSibling.children.length;
+          return [0, 0.3].map((from) => {
+            const [left, top] = [(column + from) * wide + 1, row * tall + 2];
+            const { data } = pen.getImageData(left, top, (from === 0 ? 0.25 : 0.7) * wide - 3, tall - 5);
+            return data.filter((_, at) => at % 4 === 3 && data[at] === 255).length / (data.length / 4);
+          });
+        }""",
+        [serving, column],
+    )
+    assert painted[0] == 1, "the measured quarter"
+    assert painted[1] < 0.5, "lines and the space between them"
+    heat.focus()
+    for key in ["Home", *["ArrowDown"] * serving, *["ArrowRight"] * column]:
+        page.keyboard.press(key)
+    expect(page.locator(".grid .readout")).to_contain_text(
+        "50.0% of the 1.00 measured GPU-hours used, $1.00 wasted; 3.00 GPU-hours unmeasured ($6.00)"
+    )
+
+
 def test_explore_compares_with_the_week_before(newcomer: Callable[..., Newcomer], site: Site) -> None:
     page = newcomer(f"explore?{THIS_WEEK}&by=workload&measure=waste_usd").page
     assert "Before" not in page.get_by_test_id("explore").inner_text()
@@ -333,6 +371,56 @@ def test_explore_offers_labels_weeks_and_idle_costs(newcomer: Callable[..., Newc
     page.get_by_role("link", name="Overview").click()
     settled(page)
     expect(page.get_by_role("combobox", name="Granularity")).to_have_value("")
+
+
+def test_alerts_lead_to_what_is_about_them(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    """Firing ones by cost, then the pending ones and the events, folded. Rules take longer than this test."""
+    response = site.ask(f"alerts?{DAY}")
+    nothing = dict.fromkeys(("namespace", "workload_kind", "workload", "node_pool", "detail"))
+
+    def alert(name: str, unit: str, waste: int | None) -> dict[str, Any]:
+        subject = {**nothing, "cluster": "west", "business_unit": unit}
+        common = {"id": name, "rule": "waste", "subject": subject, "since": f"{END - 3 * HOUR:%Y-%m-%dT%H:00:00Z}"}
+        event = {
+            **common, "event": "firing", "kind": "waste", "severity": "warning", "threshold": "waste > $1",
+            "figures": {"waste_usd_per_hour": waste}, "currency": "USD", "workloads": [], "note": "",
+            "hour": f"{END - HOUR:%Y-%m-%dT%H:00:00Z}",
+        }  # fmt: skip
+        state = {"notified_at": None, "acknowledged_by": None, "silenced_by": []}
+        return {
+            **common, **state, "phase": "firing" if waste else "pending", "summary": f"{unit} wastes" if waste else None,
+            "notification": event if waste else None,
+        }  # fmt: skip
+
+    active = [alert("waiting", "batch", None), alert("small", "serving", 2), alert("large", "research", 9)]
+    ended = {**active[1]["notification"], "id": "ended", "event": "resolved"}
+    body = simplejson.dumps({**response, "active": active, "history": [active[2]["notification"], ended]})
+    page = newcomer("glossary").page
+    page.route("**/v1/alerts*", lambda route: route.fulfill(body=body, content_type="application/json"))
+    page.goto(f"{site.address}/#/overview?{DAY}&zone=utc")
+    settled(page)
+    assert cells(page, "alerts", "Cost per hour") == ["$9.00", "$2.00"]
+    assert cells(page, "alerts", "Severity") == ["warning", "warning"]
+    expect(page.get_by_test_id("pending")).to_be_hidden()
+    page.get_by_text("1 pending: ").click()
+    expect(page.get_by_test_id("pending")).to_contain_text("batch, west")
+    page.get_by_text("Last 24 hours: 1 fired, 1 resolved").click()
+    assert cells(page, "alert-events", "Event") == ["fired", "resolved"]
+    page.get_by_test_id("alerts").get_by_role("link", name="research wastes").click()
+    page.wait_for_url(re.compile("#/unit/research.*alert=large"))
+    settled(page)
+    marked = page.get_by_test_id("alerts").locator("[aria-current]")
+    expect(marked).to_contain_text("research wastes")
+    expect(marked).to_be_in_viewport()
+    check_layouts(page)
+
+
+def test_explore_says_that_no_energy_was_measured(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    assert site.ask(f"fleet?{DAY}&granularity=total")["totals"]["energy_kwh"] is None
+    page = newcomer(f"explore?{DAY}&measure=energy_kwh").page
+    expect(page.locator("main .empty")).to_contain_text("No energy was measured in this period.")
+    expect(page.locator("main .empty")).to_contain_text("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
+    expect(page.locator(".legend")).to_have_count(0)
 
 
 def test_explore_prints_its_filters(newcomer: Callable[..., Newcomer]) -> None:

@@ -6,6 +6,8 @@ import { HOUR, instant } from "./format";
 
 type Schemas = components["schemas"];
 export type Alert = Schemas["ActiveAlert"];
+export type AlertEvent = Schemas["AlertEvent"];
+export type AlertsResponse = Schemas["AlertsResponse"];
 export type BudgetsResponse = Schemas["BudgetsResponse"];
 export type CostRow = Schemas["CostRow"];
 export type CostsResponse = Schemas["CostsResponse"];
@@ -120,10 +122,9 @@ export async function fetchHours(
   return count > MAX_HOURS ? null : fetchIfAllowed("v1/hours", period);
 }
 
-/** Fetches pending and firing alerts. */
-export async function fetchAlerts(end: string): Promise<Alert[]> {
-  const start = instant(Date.parse(end) - 24 * HOUR); // period of the history, which is not shown
-  return (await fetchJson("v1/alerts", { start, end })).active;
+/** Fetches pending and firing alerts, and the events of the last day. */
+export async function fetchAlerts(end: string): Promise<AlertsResponse> {
+  return fetchJson("v1/alerts", { start: instant(Date.parse(end) - 24 * HOUR), end });
 }
 
 /** Downloads a response as a file. A plain link could not send the token. */

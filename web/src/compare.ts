@@ -86,12 +86,10 @@ export function relativeChange(now: Figure, before: Figure, comparison: Comparis
 export function comparisonNote(now: Coverage, before: Coverage, name: string): string | null {
   const comparison = comparisonOf(now, before);
   if (comparison?.isExact === true) return null;
-  const counts =
-    `${now.hours_complete} of ${now.hours_expected} cluster-hours have figures, ` +
-    `and ${before.hours_complete} of ${before.hours_expected} ${name}.`;
-  return comparison === null
-    ? `Changes are not shown: ${counts}`
-    : `Changes are approximate, for the same number of hours: ${counts}`;
+  const missing = ({ hours_expected: expected, hours_complete: complete }: Coverage) =>
+    `${expected - complete} of ${expected}`;
+  const counts = `${missing(now)} cluster-hours have no figures, and ${missing(before)} ${name}.`;
+  return `Changes are ${comparison === null ? "not shown" : "approximate"}: ${counts}`;
 }
 
 /** The rows of both periods. A group that only the earlier period has is a row of zeros. */

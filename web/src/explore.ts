@@ -1,7 +1,7 @@
 // What Explore asks the API, from the URL: a dimension, a measure, filters, and the way back.
 
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
-import { type Figure, HOUR } from "./format";
+import { DAY, type Figure, HOUR } from "./format";
 import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
 import { type Buckets, pricedShare, type Step } from "./series";
@@ -75,10 +75,12 @@ export interface Question {
   /** Dimensions that were opened on the way, the first one first. */
   trail: string[];
   isCompared: boolean;
+  /** Whether the idle cost of "Cost with idle" is a row, and not shared by the others. */
+  isIdleSeparate: boolean;
 }
 
 export function questionOf(route: Route): Question {
-  const { by = "business_unit", measure = "", compare, trail = "" } = route.query;
+  const { by = "business_unit", measure = "", compare, trail = "", idle } = route.query;
   const isDimension = Object.hasOwn(DIMENSIONS, by) || /^label:./.test(by);
   return {
     by: isDimension ? by : "business_unit",
@@ -86,6 +88,7 @@ export function questionOf(route: Route): Question {
     filters: filtersIn(route),
     trail: trail.split(",").filter((dimension) => dimension !== ""),
     isCompared: compare === "1",
+    isIdleSeparate: measure === "cost_usd" && idle === "separate",
   };
 }
 
@@ -142,8 +145,9 @@ export function backTo(question: Question, step: number): Record<string, string>
 type Costs = Parameters<"v1/costs">;
 
 /** The API's parameters of a question, without its period. */
-export function costsOf({ by, measure, filters }: Question): Costs {
-  return { group_by: by, ...filtersOf(filters), ...(measure === "cost_usd" ? { idle: "shared-by-allocation" } : {}) };
+export function costsOf({ by, measure, filters, isIdleSeparate }: Question): Costs {
+  const idle = isIdleSeparate ? "separate" : "shared-by-allocation";
+  return { group_by: by, ...filtersOf(filters), ...(measure === "cost_usd" ? { idle } : {}) };
 }
 
 /** The table's order as the API's. Orders that the API does not have become that of the measure. */
@@ -236,7 +240,8 @@ export const OTHERS = "\0others";
 export interface ChartRows {
   /** Figures by group; undefined in a bucket without figures. */
   rows: (Record<string, number | null> | undefined)[];
-  totals: Record<string, number>;
+  /** Null for a group of which no figure is known. */
+  totals: Record<string, number | null>;
   /** Share of the GPU-hours that have a price. */
   priced: number[];
 }
@@ -274,10 +279,30 @@ export function chartRows(
   // Where there are figures, a group without a row held nothing: a zero, not a gap.
   for (const row of rows)
     for (const key of [...names, OTHERS]) if (row !== undefined) row[key] ??= key in row ? null : 0;
-  const totals: Record<string, number> = {};
+  const totals: Record<string, number | null> = {};
   for (const row of rows)
-    for (const [key, figure] of Object.entries(row ?? {})) totals[key] = (totals[key] ?? 0) + (figure ?? 0);
+    for (const [key, figure] of Object.entries(row ?? {}))
+      totals[key] = figure === null ? (totals[key] ?? null) : (totals[key] ?? 0) + figure;
   return { rows, totals, priced: isMoney(measure) ? hours.map(pricedShare) : hours.map(() => 1) };
+}
+
+/** The totals of an earlier period at the buckets of this one, which begins later by a number of milliseconds. Empty if
+ * its buckets begin at other times. */
+export function earlierTotals(
+  measure: Measure,
+  { starts, step }: Buckets,
+  later: number,
+  rows: readonly CostRow[],
+): (number | null)[] {
+  const length = { hour: HOUR, day: DAY, week: 7 * DAY, month: Infinity }[step];
+  if (later % length !== 0) return [];
+  const totals = new Map<number, number | null>();
+  for (const row of rows) {
+    const [at, figure] = [Date.parse(row.start) + later, row[measure]];
+    const sum = totals.get(at) ?? 0;
+    totals.set(at, figure == null || totals.get(at) === null ? null : sum + figure);
+  }
+  return starts.map((start) => totals.get(start) ?? null);
 }
 
 /** One sentence if the API cannot answer the question for the period; undefined if it can. */

@@ -1,6 +1,6 @@
 // Aligns rows with evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
-import type { Coverage, HourRow } from "./api";
+import type { Coverage, HourRow, HoursResponse } from "./api";
 import { clockOf, dateOf, DAY, type Figure, HOUR, type Zone } from "./format";
 
 export interface Buckets {
@@ -57,7 +57,7 @@ export function completeShare(
     if (at < (buckets.starts[index] ?? 0)) index = 0;
     while (index < buckets.starts.length - 1 && at >= endOf(buckets, index)) index++;
     expected[index] = (expected[index] ?? 0) + 1;
-    if (status === "complete" || status === "provisional") complete[index] = (complete[index] ?? 0) + 1;
+    if (hasFigures({ status })) complete[index] = (complete[index] ?? 0) + 1;
   }
   return buckets.starts.map((_, at) => {
     const all = expected[at] ?? 0;
@@ -114,6 +114,19 @@ function startOf(time: number, step: Exclude<Step, "hour">): number {
   if (step === "month") return Date.UTC(day.getUTCFullYear(), day.getUTCMonth(), 1);
   return day.getTime() - (step === "day" ? 0 : (day.getUTCDay() + 6) % 7) * DAY;
 }
+
+/** The hours that can contain costs of some clusters: theirs, and those of clusters without any figures, because costs
+ * there are unknown. Without clusters (null), all. */
+export function hoursIn<Hours extends Pick<HoursResponse, "rows">>(
+  hours: Hours | null,
+  clusters: ReadonlySet<string> | null,
+): Hours | null {
+  if (hours === null || clusters === null) return hours;
+  const withFigures = new Set(hours.rows.filter(hasFigures).map(({ cluster }) => cluster));
+  return { ...hours, rows: hours.rows.filter(({ cluster }) => clusters.has(cluster) || !withFigures.has(cluster)) };
+}
+
+const hasFigures = ({ status }: Pick<HourRow, "status">) => status === "complete" || status === "provisional";
 
 /** The clusters of which hours of a bucket are missing or incomplete. */
 export function lackingClusters(

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Alert } from "../src/api";
-import { costPerHour } from "../src/views/alerts";
+import type { Alert, AlertEvent } from "../src/api";
+import { costPerHour, eventsText } from "../src/views/alerts";
 
 const about = (figures: Record<string, number> | null) =>
   ({ notification: figures && { figures } }) as Pick<Alert, "notification">;
@@ -10,4 +10,9 @@ test("an alert costs what it wastes or leaves unallocated, and otherwise no know
   expect(costPerHour(about({ unallocated_usd_per_hour: 13 }))).toBe(13);
   expect(costPerHour(about({ hours: 3 }))).toBeNull();
   expect(costPerHour(about(null))).toBeNull();
+});
+
+test("events are counted by what happened", () => {
+  const events = ["firing", "resolved", "firing", "repeat"].map((event) => ({ event }) as Pick<AlertEvent, "event">);
+  expect(eventsText(events)).toBe("2 fired, 1 resolved, 1 repeated");
 });

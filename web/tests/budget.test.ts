@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { budgetNote, burnOf, type Month } from "../src/views/budget";
+import { budgetNote, burnOf, type Month, projectionOf } from "../src/views/budget";
 
 const HOURS = 24 * 4;
 const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour)).toISOString().replace(".000Z", "Z");
-const day = (number: number, usd: number | null, unpriced = 0) => ({
+const day = (number: number, usd: number | null, unpriced = 0, cluster = "west") => ({
+  group: { cluster },
   start: at(24 * number),
   end: at(24 * (number + 1)),
   allocated_gpu_hours: 24,
@@ -13,6 +14,7 @@ const day = (number: number, usd: number | null, unpriced = 0) => ({
 
 function month(rows: ReturnType<typeof day>[], unknown: number, missing: number[] | null): Month {
   const hours = Array.from({ length: HOURS }, (_, hour) => ({
+    cluster: "west",
     hour: at(hour),
     status: missing?.includes(hour) ? "missing" : "complete",
   }));
@@ -45,10 +47,38 @@ test("without hour statuses, buckets with rows count as complete", () => {
   expect(gaps.map(({ from }) => new Date(from).getUTCDate())).toEqual([3, 4]);
 });
 
+test("days are sums of clusters, and only hours of the clusters that the unit uses can be missing", () => {
+  const rows = [day(0, 5), day(1, 5), day(2, 5), day(3, 5), day(1, 2, 0, "east")];
+  const west = month(rows, 24, [50, 51]);
+  const others = ["east", "north"].flatMap((cluster) =>
+    (month([], 0, [30]).hours?.rows ?? []).map((row) => ({ ...row, cluster })),
+  );
+  const { points, gaps } = burnOf({ ...west, hours: { rows: [...(west.hours?.rows ?? []), ...others] } } as Month);
+  expect(points.map(({ spent }) => spent)).toEqual([5, 12, 17, 22]);
+  expect(gaps.map(({ from, coverage }) => [new Date(from).getUTCDate(), coverage])).toEqual([
+    [2, 47 / 48], // of west and east; north's hour 30 is missing too
+    [3, 46 / 48],
+  ]);
+});
+
 test("costs without a price are not zero", () => {
   const { points, gaps } = burnOf(month([day(0, null, 24), day(1, 6, 12), day(2, 7), day(3, 1)], 0, null));
   expect(gaps.map(({ coverage }) => coverage)).toEqual([0, 0.5]);
   expect(points.map(({ spent }) => spent)).toEqual([6, 13, 14]);
+});
+
+test("the projection rises at the mean rate, and begins with an estimate for the unknown hours", () => {
+  const forecast = (unknown: number, usd: number | null) =>
+    ({ ...month([], unknown, null).forecast, run_rate_usd: usd });
+  const points = [{ from: Date.parse(at(0)), at: Date.parse(at(HOURS)), spent: 20 }];
+  const { projection, estimate } = projectionOf(forecast(48, 300), points); // 10 a day
+  expect(estimate).toBeCloseTo(20);
+  const [spent, from, end] = projection;
+  expect(spent).toEqual({ at: Date.parse(at(HOURS)), amount: 20 });
+  expect(((end?.amount ?? 0) - (from?.amount ?? 0)) / 26).toBeCloseTo(10);
+  expect(end).toEqual({ at: Date.parse(at(30 * 24)), amount: 300 });
+  expect(projectionOf(forecast(0, 150), points)).toMatchObject({ estimate: 0 });
+  expect(projectionOf(forecast(48, null), points)).toEqual({ projection: [], estimate: 0 });
 });
 
 test("a share of the budget without a projection names the hours that it is known for", () => {

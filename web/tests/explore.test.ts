@@ -14,6 +14,7 @@ import {
   backTo,
   chartRows,
   costsOf,
+  earlierTotals,
   excluded,
   familyOf,
   type Filter,
@@ -69,6 +70,24 @@ test("the API gets names as they are, and labels in one parameter", () => {
     group_by: "business_unit",
     idle: "shared-by-allocation",
   });
+});
+
+test("idle cost is shared, or a row of its own where the address says so", () => {
+  const idleOf = (query: Record<string, string>) => costsOf(questionOf(at(query)))["idle"];
+  expect(idleOf({ measure: "cost_usd" })).toBe("shared-by-allocation");
+  expect(idleOf({ measure: "cost_usd", idle: "separate" })).toBe("separate");
+  expect(idleOf({ measure: "waste_usd", idle: "separate" })).toBeUndefined();
+});
+
+test("an earlier period's totals stand at the same hours, and are unknown where a figure is", () => {
+  const DAY = 24 * 3_600_000;
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-21T00:00:00Z", "day");
+  const row = (date: string, waste_usd: number | null) =>
+    ({ start: `2026-11-${date}T00:00:00Z`, waste_usd }) as CostRow;
+  const rows = [row("11", 1), row("11", 2), row("12", 5), row("12", null), row("12", 1)];
+  expect(earlierTotals("waste_usd", buckets, 7 * DAY, rows)).toEqual([3, null, null]);
+  expect(earlierTotals("waste_usd", buckets, 5.5 * DAY, rows)).toEqual([]);
+  expect(earlierTotals("waste_usd", { ...buckets, step: "month" }, 28 * DAY, rows)).toEqual([]);
 });
 
 test("an opened group becomes a filter, and the trail leads back", () => {
@@ -170,7 +189,7 @@ test("with few missing hours, changes are for the same number of hours; with man
   const few = comparisonOf(coverage(96), coverage(100));
   expect(changeOf(96, 100, few)).toBeCloseTo(0);
   expect(comparisonNote(coverage(96), coverage(100), "a week before")).toMatch(
-    /^Changes are approximate.* 96 of 100 .*, and 100 of 100 a week before/,
+    /^Changes are approximate: 4 of 100 .*, and 0 of 100 a week before/,
   );
   expect(comparisonOf(coverage(94), coverage(100))).toBeNull();
   expect(comparisonOf(coverage(100), coverage(0, 0))).toBeNull();
@@ -243,4 +262,13 @@ test("jobs whose names begin alike are one row, and other workloads are not", ()
   ]);
   expect(groupJobs(rows, new Set([...jobs].slice(1))).map(({ group }) => group["workload"])).toHaveLength(5);
   expect(groupJobs([...rows, row("train-e5", null)], new Set([...jobs, "train-e5"]))[0]?.allocated_usd).toBeNull();
+});
+
+test("a group without any known figure has no total", () => {
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-18T02:00:00Z", "hour");
+  const row = (hour: number, name: string, energy_kwh: number | null) =>
+    ({ start: `2026-11-18T0${hour}:00:00Z`, group: { team: name }, energy_kwh }) as unknown as CostRow;
+  const groups = [row(0, "a", null), row(1, "a", null), row(0, "b", 2), row(1, "b", null)];
+  const question = { ...questionOf(at({ measure: "energy_kwh" })), by: "team" };
+  expect(chartRows(question, buckets, ["a", "b"], groups, groups).totals).toEqual({ a: null, b: 2, [OTHERS]: null });
 });

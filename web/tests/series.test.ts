@@ -6,6 +6,7 @@ import {
   cutOf,
   gapsOf,
   grainOf,
+  hoursIn,
   lackingClusters,
   completeShare,
   pricedShare,
@@ -49,6 +50,15 @@ describe("buckets", () => {
       [3, null, 3],
       [1, null, 3],
     ]);
+  });
+
+  test("only the hours of the used clusters can lack costs, and those of a cluster without any figures", () => {
+    const row = (cluster: string, status: HourRow["status"]) => ({ cluster, status }) as HourRow;
+    const rows = [row("used", "missing"), row("other", "complete"), row("other", "missing"), row("lost", "missing")];
+    const clustersIn = (used: Set<string> | null) => hoursIn({ rows }, used)?.rows.map(({ cluster }) => cluster);
+    expect(clustersIn(new Set(["used"]))).toEqual(["used", "lost"]);
+    expect(clustersIn(null)).toEqual(["used", "other", "other", "lost"]);
+    expect(hoursIn(null, new Set())).toBeNull();
   });
 
   test("share of complete hours in each bucket, over all clusters", () => {

@@ -15,11 +15,16 @@ interface Props {
   points: readonly { from: number; at: number; spent: number }[];
   /** Periods with missing data, and the share that is known, 0 to 1. */
   gaps: readonly { from: number; to: number; coverage: number }[];
-  projected: number | null;
+  /** The line to the month's end, with what it begins with, in order of time; empty without a projection. */
+  projection: readonly { at: number; amount: number }[];
+  /** The part of the projection for hours so far without figures. */
+  estimate: number;
   budget: number | null;
   currency: string;
 }
 
+/** Height, in pixels, of the mark of a day of which a part is missing. */
+const GAP_MARK = 8;
 const SPENT = "#0072b2";
 const BUDGET = "#d55e00";
 
@@ -27,10 +32,11 @@ export function BurnChart(props: Props) {
   const [box, width] = useWidth();
   const plot = useRef<uPlot | null>(null);
   const appearance = useAppearance();
+  const height = Math.round(Math.min(420, Math.max(220, width / 6)));
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
-    const { start, end, points, gaps, projected, budget } = props;
+    const { start, end, points, gaps, projection, budget } = props;
     const last = points.at(-1) ?? { at: start, spent: 0 };
     const times: number[] = [];
     const spent: (number | null)[] = [];
@@ -50,15 +56,17 @@ export function BurnChart(props: Props) {
       times.unshift(start);
       spent.unshift(null);
     }
-    if (last.at < end) put(end, null);
-    const ahead = times.map((time) => (time === last.at ? last.spent : time === end ? projected : null));
+    for (const { at } of projection) if (at > (times.at(-1) ?? start)) put(at, null);
+    if ((times.at(-1) ?? start) < end) put(end, null);
+    const amounts = new Map(projection.map(({ at, amount }) => [at, amount]));
+    const ahead = times.map((time) => amounts.get(time) ?? null);
     const limit = times.map(() => budget);
     const axis = axisOf(element);
-    const highest = Math.max(last.spent, projected ?? 0, budget ?? 0) * 1.05;
+    const highest = Math.max(last.spent, projection.at(-1)?.amount ?? 0, budget ?? 0) * 1.05;
     const made = new uPlot(
       {
         width,
-        height: 220,
+        height,
         padding: [8, 28, 0, 0],
         legend: { show: false },
         cursor: { show: false },
@@ -81,8 +89,10 @@ export function BurnChart(props: Props) {
               drawn.ctx.fillStyle = hatch(drawn.ctx, styleToken(element, "--missing"));
               for (const { from, to, coverage } of gaps) {
                 const [left, right] = [from, to].map((at) => drawn.valToPos(at / 1000, "x", true));
-                const tall = drawn.bbox.height * (1 - coverage);
-                drawn.ctx.fillRect(left ?? 0, drawn.bbox.top, (right ?? 0) - (left ?? 0), tall);
+                const { top, height: room } = drawn.bbox;
+                // A partly known day is a mark at the axis: a height would look like an amount.
+                const tall = coverage > 0 ? Math.min(room, GAP_MARK * window.devicePixelRatio) : room;
+                drawn.ctx.fillRect(left ?? 0, top + room - tall, (right ?? 0) - (left ?? 0), tall);
               }
             },
           ],
@@ -102,14 +112,16 @@ export function BurnChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, appearance, props.points, props.projected, props.budget, props.currency]);
+  }, [width, height, appearance, props.points, props.projection, props.budget, props.currency]);
   useRedrawForPrint(() => plot.current?.redraw(false, true));
-  const { points, currency, projected, budget } = props;
+  const { points, currency, projection, estimate, budget } = props;
+  const projected = projection.at(-1)?.amount ?? null;
   const last = points.at(-1);
   const description = [
     last && `${money(last.spent, currency)} spent by ${utcDay(last.at - 1)}`,
     projected !== null && `${money(projected, currency)} projected for the month`,
     budget !== null && `a budget of ${money(budget, currency)}`,
+    estimate > 0 && `${money(estimate, currency)} of the projection is an estimate for hours without figures`,
   ].filter(Boolean);
   return (
     <figure class="chart">
@@ -123,6 +135,7 @@ export function BurnChart(props: Props) {
               <path d="M0 5H4M6 5H10" stroke={SPENT} stroke-width="2" />
             </svg>
             projected
+            {estimate > 0 && `, of which ${money(estimate, currency)} is an estimate for hours without figures`}
           </li>
         )}
         {budget !== null && (

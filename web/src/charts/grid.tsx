@@ -16,6 +16,8 @@ export interface Painted {
   /** Color of the rest of the cell. */
   rest?: string;
   isHatched?: boolean;
+  /** Share of the filled part that is hatched instead, at its end, 0 to 1. */
+  unmeasured?: number;
 }
 
 export interface GridProps {
@@ -179,7 +181,7 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const hatched = hatch(pen, missing);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      const { fill, part, rest, isHatched, isAtEnd } = props.paint(row, column);
+      const { fill, part, rest, isHatched, isAtEnd, unmeasured = 0 } = props.paint(row, column);
       // Narrow cells are aligned with whole pixels to avoid visible edges.
       const left = cell > 4 ? column * cell : Math.round(column * cell);
       const room = cell > 4 ? cell - 0.5 : Math.max(1, Math.round((column + 1) * cell) - left);
@@ -190,8 +192,11 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
         pen.fillRect(isAtEnd === true ? left : left + wide, row * rowHeight, room - wide, rowHeight - 1);
       }
       if (fill !== null) {
+        const measured = wide * (1 - unmeasured);
         pen.fillStyle = fill === "missing" ? hatched : fill;
-        pen.fillRect(begin, row * rowHeight, wide, rowHeight - 1);
+        pen.fillRect(begin, row * rowHeight, measured, rowHeight - 1);
+        pen.fillStyle = hatched;
+        pen.fillRect(begin + measured, row * rowHeight, wide - measured, rowHeight - 1);
       }
       if (isHatched === true) {
         pen.fillStyle = hatched;

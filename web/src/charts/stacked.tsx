@@ -9,7 +9,7 @@ import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
-import { hatch, OUTLINE, styleToken, textScale } from "./colors";
+import { hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -37,6 +37,8 @@ interface Props {
   /** Share of each bucket's GPU-hours that have a price; by default that of the row. */
   priced?: readonly number[];
   parts: readonly Series[];
+  /** Totals of an earlier period by bucket, drawn as a dashed line. */
+  earlier?: { name: string; figures: readonly (number | null)[] } | undefined;
   /** Sums of the parts over the period. */
   totals: Figures;
   /** Total of the parts. */
@@ -67,7 +69,7 @@ export function StackedChart(props: Props) {
   latestRef.current = props;
   const [at, setAt] = useState<number | null>(null);
   const appearance = useAppearance();
-  const { buckets, rows, parts, zone, wholeName = "total" } = props;
+  const { buckets, rows, parts, zone, wholeName = "total", earlier } = props;
   const height = Math.round(Math.min(520, Math.max(260, width / 4.5)));
   const most = Math.floor(width / (110 * textScale()));
   const labels = new Map(
@@ -111,16 +113,22 @@ export function StackedChart(props: Props) {
             paths: (drawn: uPlot, index: number) => bars(drawn, index, latestRef.current.buckets),
             points: { show: false },
           })),
+          // Extends the scale; drawn as the bars are, by bucket.
+          ...(earlier === undefined ? [] : [{ paths: () => null, points: { show: false } }]),
         ],
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
-          draw: [(drawn) => outline(drawn, latestRef.current), (drawn) => markCut(drawn, latestRef.current)],
+          draw: [
+            (drawn) => outline(drawn, latestRef.current),
+            (drawn) => markCut(drawn, latestRef.current),
+            (drawn) => drawEarlier(drawn, latestRef.current, styleToken(element, "--ink")),
+          ],
           // Without an event it is the first drawing, which must not end a selection made with the keyboard.
           setCursor: [(drawn) => drawn.cursor.event && setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
         },
       },
-      [times, ...stack(columns)],
+      [times, ...stack(columns), ...(earlier === undefined ? [] : [[...earlier.figures]])],
       element,
     );
     plot.current = made;
@@ -136,7 +144,7 @@ export function StackedChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, height, appearance, zone, buckets, rows, parts]);
+  }, [width, height, appearance, zone, buckets, rows, parts, earlier]);
   useRedrawForPrint(() => plot.current?.redraw(false, true));
 
   const move = (event: KeyboardEvent) => {
@@ -166,6 +174,14 @@ export function StackedChart(props: Props) {
         {wholeName !== null && (
           <li>
             {wholeName} {props.show(props.whole)}
+          </li>
+        )}
+        {earlier !== undefined && (
+          <li>
+            <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
+              <path d="M0 5H4M6 5H10" stroke="currentColor" stroke-width="2" />
+            </svg>
+            {earlier.name}
           </li>
         )}
         <li>
@@ -250,6 +266,11 @@ function Readout(props: Props & { at: number }) {
           )}
         </>
       )}
+      {props.earlier !== undefined && (
+        <span>
+          {props.earlier.name} {props.show(props.earlier.figures[at])}
+        </span>
+      )}
       {row !== undefined && share < 1 && <span>{percent(share)} of hours complete</span>}
       {lacking.length > 0 && <span>without figures: {lacking.join(", ")}</span>}
       {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of GPU-hours without a price</span>}
@@ -288,8 +309,12 @@ function knownShare(props: Props, index: number): number {
 
 /** Strength of the hatching of a bucket of which almost nothing is missing. */
 const LEAST_STRENGTH = 0.35;
+/** Known share from which a day, week or month has only a mark above its bar, and the mark's height in pixels. */
+const ALMOST_KNOWN = 0.9;
+const GAP_MARK = 8;
 
-/** Hatches buckets from the axis to the top, behind their bars: fully without figures, more lightly the more is known. */
+/** Hatches buckets from the axis to the top, behind their bars: fully without figures, more lightly the more is known. A
+ * few missing hours of a long bucket are a mark above its bar. */
 function hatchGaps(plot: uPlot, props: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
   const { buckets } = props;
@@ -300,18 +325,24 @@ function hatchGaps(plot: uPlot, props: Props, color: string): void {
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     pen.globalAlpha = LEAST_STRENGTH + (1 - LEAST_STRENGTH) * (1 - share);
-    pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), bbox.height);
+    const sum = plot.data[1]?.[index];
+    const isMark = buckets.step !== "hour" && share >= ALMOST_KNOWN && sum != null;
+    const floor = isMark ? plot.valToPos(sum, "y", true) : bbox.top + bbox.height;
+    const top = isMark ? Math.max(bbox.top, floor - GAP_MARK * window.devicePixelRatio) : bbox.top;
+    pen.fillRect(from ?? 0, top, (to ?? 0) - (from ?? 0), floor - top);
   });
   pen.restore();
 }
 
-/** Writes above the bar of a cut day, week or month how long it is, so that its height is no drop. */
+/** Writes above the bar of a cut day, week or month how long it is, so that its height is no drop; without room there, at
+ * the top of the chart. */
 function markCut(plot: uPlot, { buckets }: Props): void {
   const { ctx: pen } = plot;
   const scale = window.devicePixelRatio;
   pen.save();
   pen.font = `${Math.round(11 * textScale() * scale)}px ${styleToken(plot.root, "--font")}`;
-  pen.fillStyle = styleToken(plot.root, "--ink");
+  const ink = styleToken(plot.root, "--ink");
+  pen.fillStyle = ink;
   pen.textAlign = "center";
   buckets.starts.forEach((start, index) => {
     const cut = cutOf(buckets, index);
@@ -320,7 +351,22 @@ function markCut(plot: uPlot, { buckets }: Props): void {
     const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     const texts = [`${cut.hours} of ${cut.of} h`, `${cut.hours} h`];
     const text = texts.find((candidate) => pen.measureText(candidate).width <= to - from);
-    if (text !== undefined) pen.fillText(text, (from + to) / 2, plot.valToPos(sum, "y", true) - 4 * scale);
+    if (text !== undefined) {
+      pen.fillText(text, (from + to) / 2, plot.valToPos(sum, "y", true) - 4 * scale);
+      return;
+    }
+    const [long = ""] = texts;
+    const { left, top, width } = plot.bbox;
+    const room = pen.measureText(long).width;
+    const middle = Math.min(
+      left + width - room / 2 - 4 * scale,
+      Math.max(left + room / 2 + 4 * scale, (from + to) / 2),
+    );
+    pen.fillStyle = PLATE; // it can cover bars of any color
+    pen.fillRect(middle - room / 2 - 4 * scale, top, room + 8 * scale, 16 * textScale() * scale);
+    pen.fillStyle = PLATE_TEXT;
+    pen.fillText(long, middle, top + 12 * textScale() * scale);
+    pen.fillStyle = ink;
   });
   pen.restore();
 }
@@ -342,7 +388,29 @@ function bars(plot: uPlot, series: number, buckets: Buckets): uPlot.Series.Paths
   return { fill, stroke: null };
 }
 
-function outline(plot: uPlot, { buckets }: Props): void {
+/** A dashed line at the total that an earlier period had, over each bucket. */
+function drawEarlier(plot: uPlot, { buckets, earlier }: Props, color: string): void {
+  if (earlier === undefined) return;
+  const { ctx: pen } = plot;
+  const scale = window.devicePixelRatio;
+  pen.save();
+  pen.strokeStyle = color;
+  pen.lineWidth = 2 * scale;
+  pen.setLineDash([6 * scale, 4 * scale]);
+  pen.beginPath();
+  buckets.starts.forEach((start, index) => {
+    const figure = earlier.figures[index];
+    if (figure == null) return;
+    const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
+    const height = plot.valToPos(figure, "y", true);
+    pen.moveTo(from, height);
+    pen.lineTo(to, height);
+  });
+  pen.stroke();
+  pen.restore();
+}
+
+function outline(plot: uPlot, { buckets, parts }: Props): void {
   const { ctx: pen } = plot;
   pen.save();
   pen.strokeStyle = OUTLINE;
@@ -350,7 +418,7 @@ function outline(plot: uPlot, { buckets }: Props): void {
   pen.beginPath();
   const sharp = (position: number) => Math.round(position) + 0.5;
   const floor = sharp(plot.valToPos(0, "y", true));
-  for (const sums of plot.data.slice(1)) {
+  for (const sums of plot.data.slice(1, 1 + parts.length)) {
     let before = floor;
     buckets.starts.forEach((start, index) => {
       const sum = sums[index];

@@ -1,6 +1,7 @@
-// Pending and firing alerts.
+// Firing alerts by cost, with the pending ones and the latest events below.
 
-import type { Alert } from "../api";
+import { useEffect, useRef } from "preact/hooks";
+import type { Alert, AlertEvent, AlertsResponse } from "../api";
 import { type Column, Empty, Name, Table } from "../parts";
 import { money, moment } from "../format";
 import { useRoute, useZone } from "../hooks";
@@ -12,44 +13,127 @@ export function costPerHour({ notification }: Pick<Alert, "notification">): numb
   return waste ?? unallocated ?? null;
 }
 
-/** Where to look: the node pool, the business unit, or the data of the cluster. */
-function linkOf(route: Route, { subject }: Alert): string {
+/** Where to look: the node pool, the business unit with the alert marked, or the data of the cluster. */
+function linkOf(route: Route, { subject, id }: Alert | AlertEvent): string {
   const cluster = subject.cluster ?? "";
-  if (subject.business_unit !== null) return linkTo(route, "unit", subject.business_unit);
+  if (subject.business_unit !== null) return linkTo(route, "unit", subject.business_unit, { alert: id });
   if (subject.node_pool !== null) return linkTo(route, "nodes", "", { pool: subject.node_pool, cluster });
   return linkTo(route, "health", "", { cluster });
 }
 
 /** What an alert without a notification is about. */
-function subjectOf({ subject }: Alert): string {
+function subjectOf({ subject }: Alert | AlertEvent): string {
   const { workload, namespace, business_unit, node_pool, cluster, detail } = subject;
   const about = workload === null ? (business_unit ?? node_pool ?? "") : `${namespace ?? ""}/${workload}`;
   return [about, cluster, detail].filter(Boolean).join(", ");
 }
 
-function conditionOf({ notification, phase }: Alert): string {
-  if (notification !== null) return notification.threshold;
-  return phase === "firing" ? "no notification was sent" : "its condition holds, but not for long enough to notify";
+function conditionOf({ notification }: Alert): string {
+  return notification?.threshold ?? "no notification was sent";
 }
 
-/** The phase of an alert without a notification. */
-const severityOf = ({ notification, phase }: Alert): string => notification?.severity ?? phase;
+/** Empty if no notification was sent. */
+const severityOf = ({ notification }: Alert): string => notification?.severity ?? "";
 
-export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
+function Severity({ phase, severity }: { phase: string; severity: string }) {
+  return severity === "" ? <>–</> : <span class={`phase ${phase} ${severity}`}>{severity}</span>;
+}
+
+export function Alerts(props: Pick<AlertsResponse, "active" | "history">) {
+  const route = useRoute();
+  const { active } = props;
+  const history = props.history.filter(({ event }) => event !== "digest"); // a report, and about no alert
+  const marked = route.query["alert"];
+  const firing = active.filter(({ phase }) => phase === "firing");
+  const pending = active.filter(({ phase }) => phase === "pending");
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
+  }, [marked, active]);
+  return (
+    <div ref={box}>
+      {firing.length === 0 ? <Empty>No alert fires.</Empty> : <AlertTable alerts={firing} isPending={false} />}
+      {pending.length > 0 && (
+        <details open={pending.some(({ id }) => id === marked)}>
+          <summary>{pending.length} pending: the condition holds, but not for long enough to notify</summary>
+          <AlertTable alerts={pending} isPending />
+        </details>
+      )}
+      {history.length > 0 && (
+        <details open={marked !== undefined && active.every(({ id }) => id !== marked)}>
+          <summary>Last 24 hours: {eventsText(history)}</summary>
+          <History events={history} />
+        </details>
+      )}
+    </div>
+  );
+}
+
+const EVENTS: Readonly<Record<string, string>> = { firing: "fired", resolved: "resolved", repeat: "repeated" };
+
+/** How many alerts fired, resolved and were repeated: "2 fired, 1 resolved". */
+export function eventsText(events: readonly Pick<AlertEvent, "event">[]): string {
+  const count = (name: string) => events.filter(({ event }) => event === name).length;
+  return Object.entries(EVENTS)
+    .filter(([event]) => count(event) > 0)
+    .map(([event, text]) => `${count(event)} ${text}`)
+    .join(", ");
+}
+
+function History({ events }: { events: readonly AlertEvent[] }) {
   const route = useRoute();
   const zone = useZone();
-  if (alerts.length === 0) return <Empty>No pending or firing alerts.</Empty>;
+  return (
+    <Table<AlertEvent>
+      name="alert-events"
+      caption="Events of alerts, newest first"
+      sort="-hour"
+      most={20}
+      rows={events}
+      rowKey={(event) => `${event.id} ${event.event} ${event.hour}`}
+      columns={[
+        {
+          key: "alert",
+          title: "Alert",
+          cell: (event) => (
+            <span class="wide" aria-current={event.id === route.query["alert"] ? "true" : undefined}>
+              <a href={linkOf(route, event)}>
+                <Name>{subjectOf(event) || event.rule}</Name>
+              </a>
+              <span class="note below">
+                {event.rule}: {event.threshold}
+              </span>
+            </span>
+          ),
+        },
+        { key: "event", title: "Event", cell: ({ event }) => EVENTS[event], by: ({ event }) => event },
+        { key: "hour", title: "Hour", cell: ({ hour }) => moment(hour, zone), by: ({ hour }) => hour },
+        {
+          key: "cost",
+          title: "Cost per hour",
+          isFigure: true,
+          cell: (event) => money(costPerHour({ notification: event }), event.currency),
+          by: (event) => costPerHour({ notification: event }),
+        },
+      ]}
+    />
+  );
+}
+
+function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending: boolean }) {
+  const route = useRoute();
+  const zone = useZone();
   const columns: Column<Alert>[] = [
     {
       key: "alert",
       title: "Alert",
       cell: (alert) => (
-        <span class="wide">
+        <span class="wide" aria-current={alert.id === route.query["alert"] ? "true" : undefined}>
           <a href={linkOf(route, alert)}>
             <Name>{alert.summary ?? subjectOf(alert)}</Name>
           </a>
           <span class="note below">
-            {alert.rule}: {conditionOf(alert)}
+            {isPending ? alert.rule : `${alert.rule}: ${conditionOf(alert)}`}
             {alert.acknowledged_by !== null && (
               <>
                 {" "}
@@ -64,7 +148,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
     {
       key: "severity",
       title: "Severity",
-      cell: (alert) => <span class={`phase ${alert.phase} ${severityOf(alert)}`}>{severityOf(alert)}</span>,
+      cell: (alert) => <Severity phase={alert.phase} severity={severityOf(alert)} />,
       by: severityOf,
     },
     {
@@ -78,12 +162,12 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   ];
   return (
     <Table
-      name="alerts"
-      caption="Pending and firing alerts, newest first"
-      sort="-since"
+      name={isPending ? "pending" : "alerts"}
+      caption={isPending ? "Pending alerts, newest first" : "Firing alerts by cost per hour"}
+      sort={isPending ? "-since" : "-cost"}
       rows={alerts}
       rowKey={(alert) => alert.id}
-      columns={columns}
+      columns={columns.filter(({ key }) => !isPending || key === "alert" || key === "since")}
     />
   );
 }

@@ -67,10 +67,12 @@ function Answer(props: {
   figure: string;
   testId: string;
   note: ComponentChildren;
+  /** It has little to show, so the cards share the room evenly. */
+  isSmall?: boolean;
   children?: ComponentChildren;
 }) {
   return (
-    <div class="answer">
+    <div class={props.isSmall ? "answer small" : "answer"}>
       <h2>{props.title}</h2>
       <strong data-testid={props.testId}>{props.figure}</strong>
       <p class="note">{props.note}</p>
@@ -272,9 +274,15 @@ function Changed({ fleet, units, before }: AnswersData) {
   const difference = changeOf(now, then, comparison) ?? null;
   const { others, notAllocated } = changeRows(difference, moved);
   const missing = comparisonNote(fleet.coverage, earlier.fleet.coverage, period.name);
+  const hasNodes = fleet.totals.node_cost_usd !== null;
+  const all = linkTo(route, "explore", "", {
+    compare: "1",
+    "explore-sort": "-change",
+    ...(hasNodes ? { measure: "cost_usd", idle: "separate" } : { measure: "allocated_usd" }),
+  });
   return (
     <Answer
-      title="What changed"
+      title={`What changed vs ${period.name}`}
       figure={change(relativeChange(now, then, comparison))}
       testId="changed"
       note={
@@ -300,14 +308,14 @@ function Changed({ fleet, units, before }: AnswersData) {
             </Row>
           ))}
           {others !== null && <Row name="Other business units">{signed(others, show)}</Row>}
-          {notAllocated !== null && <Row name="Not allocated to a pod">{signed(notAllocated, show)}</Row>}
+          {notAllocated !== null && (
+            <Row name={<a href={all}>Not allocated to a pod</a>}>{signed(notAllocated, show)}</Row>
+          )}
           {moved.length === 0 && <Row name="No business unit's cost changed">–</Row>}
         </ul>
       )}
       <p class="note">
-        <a href={linkTo(route, "explore", "", { compare: "1", measure: "allocated_usd", "explore-sort": "-change" })}>
-          All changes
-        </a>
+        <a href={all}>All changes</a>
         {route.query["window"] !== "7d" && (
           <>
             {" · "}
@@ -319,7 +327,7 @@ function Changed({ fleet, units, before }: AnswersData) {
   );
 }
 
-function ToDo({ recommendations, units }: AnswersData) {
+function ToDo({ recommendations, units, fleet }: AnswersData) {
   const route = useRoute();
   const zone = useZone();
   if ("error" in recommendations)
@@ -334,8 +342,10 @@ function ToDo({ recommendations, units }: AnswersData) {
   const commitments = rows.filter(({ kind, saving }) => kind === "commitment" && saving.usd > 0);
   const worst = units.rows[0];
   const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
+  const unallocated = fleet.totals.unallocated_usd ?? 0;
   return (
     <Answer
+      isSmall={rows.length === 0}
       title="What to do"
       figure={money(offer, rows[0]?.currency)}
       testId="offer"
@@ -371,6 +381,13 @@ function ToDo({ recommendations, units }: AnswersData) {
           </Row>
         )}
       </ul>
+      {rows.length === 0 && unallocated > 0 && (
+        <ul data-testid="unallocated">
+          <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated</a>}>
+            {money(unallocated, fleet.currency)}
+          </Row>
+        </ul>
+      )}
       <p class="note">
         {worst !== undefined && best.length + commitments.length === 0 ? (
           <>
@@ -414,7 +431,12 @@ function Known({ fleet, units, hours }: AnswersData) {
   const provisional = hours?.rows.filter(({ status }) => status === "provisional").length ?? 0;
   const unpriced = Math.max(totals.unpriced_capacity_gpu_hours ?? 0, totals.unpriced_gpu_hours ?? 0);
   return (
-    <Answer title="What is known" figure={percent(least.share)} testId="coverage" note={least.of}>
+    <Answer
+      title="What is known"
+      figure={percent(least.share)}
+      testId="coverage"
+      note={`${least.of}: the least of hours, measurements and prices`}
+    >
       <ul>
         <Row
           name={

@@ -1,16 +1,24 @@
 // A business unit's month: daily spending, its run rate, and the budget of an alert rule.
 
 import { useMemo } from "preact/hooks";
-import { fetchJson, fetchHours, type CostsResponse, type Forecast, type HoursResponse } from "../api";
+import {
+  fetchAll,
+  fetchJson,
+  fetchHours,
+  type CostRow,
+  type CostsResponse,
+  type Forecast,
+  type HoursResponse,
+} from "../api";
 import { BurnChart } from "../charts/burn";
 import { gpuHours, money, moment, percent, ratio } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Section, Stat } from "../parts";
 import { exactly } from "../route";
-import { align, bucketsOf, endOf, completeShare, pricedShare } from "../series";
+import { align, bucketsOf, endOf, completeShare, hoursIn, pricedShare } from "../series";
 
 export interface Month {
-  /** Daily costs until the end of the forecast's data; null if the month has none. */
+  /** Daily costs by cluster, until the end of the forecast's data; null if the month has none. */
   costs: CostsResponse | null;
   forecast: Forecast;
   hours: HoursResponse | null;
@@ -20,11 +28,12 @@ export async function fetchMonth(unit: string): Promise<Month> {
   const forecast = await fetchJson("v1/forecasts", { business_unit: unit });
   const { start, known_until: end } = forecast;
   if (start === end) return { costs: null, forecast, hours: null };
-  const costs = await fetchJson("v1/costs", {
+  const costs = await fetchAll("v1/costs", {
     start,
     end,
     business_unit: exactly(unit),
     granularity: "day",
+    group_by: "cluster",
   });
   // If all hours are known, days without a row are zeros.
   const hours = forecast.hours_unknown === 0 ? null : await fetchHours({ start, end }, costs.coverage);
@@ -36,13 +45,22 @@ interface Burn {
   gaps: { from: number; to: number; coverage: number }[];
 }
 
-/** Cumulative spending and gaps. A day without data is a gap, not a slope. */
+/** Cumulative spending and gaps of the clusters that the unit uses. A day without data is a gap, not a slope. */
 export function burnOf({ costs, forecast, hours }: Month): Burn {
   const burn: Burn = { points: [], gaps: [] };
   if (costs === null) return burn;
   const buckets = bucketsOf(costs.start, costs.end, "day");
-  const rows = align(buckets, costs.rows);
-  const coverage = completeShare(buckets, hours?.rows ?? null, rows, forecast.hours_unknown === 0);
+  const clusters = new Map<string, CostRow[]>();
+  for (const row of costs.rows) {
+    const cluster = row.group["cluster"] ?? "";
+    clusters.set(cluster, [...(clusters.get(cluster) ?? []), row]);
+  }
+  const rows = sumOfDays(
+    buckets.starts.length,
+    [...clusters.values()].map((clusterRows) => align(buckets, clusterRows)),
+  );
+  const used = hoursIn(hours, clusters.size === 0 ? null : new Set(clusters.keys()));
+  const coverage = completeShare(buckets, used?.rows ?? null, rows, forecast.hours_unknown === 0);
   let spent = 0;
   rows.forEach((row, index) => {
     const [from, at] = [buckets.starts[index] ?? 0, endOf(buckets, index)];
@@ -51,6 +69,39 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
     if (share > 0) burn.points.push({ from, at, spent: (spent += row?.allocated_usd ?? 0) });
   });
   return burn;
+}
+
+/** The line of the projection, at the mean rate. It begins with an estimate for the hours so far without figures, so
+ * that its slope is that of the days to come. */
+export function projectionOf(
+  forecast: Forecast,
+  points: Burn["points"],
+): { projection: { at: number; amount: number }[]; estimate: number } {
+  const { run_rate_usd: projected } = forecast;
+  const last = points.at(-1);
+  if (projected === null || last === undefined) return { projection: [], estimate: 0 };
+  const [start, now, end] = [forecast.start, forecast.known_until, forecast.end].map((time) => Date.parse(time));
+  if (start === undefined || now === undefined || end === undefined) return { projection: [], estimate: 0 };
+  const ahead = projected * ((end - now) / (end - start));
+  const estimate = forecast.hours_unknown === 0 ? 0 : Math.max(0, projected - ahead - last.spent);
+  // A millisecond later than the spend, because a line has one amount at a time.
+  const from = { at: Math.max(now, last.at + 1), amount: last.spent + estimate };
+  return { projection: [{ at: last.at, amount: last.spent }, from, { at: end, amount: projected }], estimate };
+}
+
+/** The clusters' sums by day; undefined if no cluster has a row. */
+function sumOfDays(days: number, clusters: readonly (readonly (CostRow | undefined)[])[]) {
+  return Array.from({ length: days }, (_, day) => {
+    const present = clusters.flatMap((rows) => rows[day] ?? []);
+    if (present.length === 0) return undefined;
+    const sum = (key: "allocated_usd" | "allocated_gpu_hours" | "unpriced_gpu_hours") =>
+      present.reduce((total, row) => total + (row[key] ?? 0), 0);
+    return {
+      allocated_usd: sum("allocated_usd"),
+      allocated_gpu_hours: sum("allocated_gpu_hours"),
+      unpriced_gpu_hours: sum("unpriced_gpu_hours"),
+    };
+  });
 }
 
 /** Spend, and what the projection exceeds or leaves. Without a projection, the hours that the spend is known for. */
@@ -70,7 +121,10 @@ export function Budget({ month }: { month: Month }) {
   const zone = useZone();
   const { forecast } = month;
   const { currency, budget_usd: budget, run_rate_usd: projected } = forecast;
-  const burn = useMemo(() => burnOf(month), [month]);
+  const burn = useMemo(() => {
+    const { points, gaps } = burnOf(month);
+    return { points, gaps, ...projectionOf(month.forecast, points) };
+  }, [month]);
   const knownHours = forecast.hours_known;
   const endedHours = knownHours + forecast.hours_unknown;
   return (
@@ -115,7 +169,8 @@ export function Budget({ month }: { month: Month }) {
           end={Date.parse(forecast.end)}
           points={burn.points}
           gaps={burn.gaps}
-          projected={projected}
+          projection={burn.projection}
+          estimate={burn.estimate}
           budget={budget}
           currency={currency}
         />

@@ -17,6 +17,7 @@ import { figureColumn, gpuHoursColumn, measuredColumn, moneyColumn, useColumn } 
 import {
   changeOf,
   type Compared,
+  type Earlier,
   comparisonNote,
   comparisonOf,
   fetchEarlier,
@@ -29,6 +30,7 @@ import {
   backTo,
   chartRows,
   costsOf,
+  earlierTotals,
   DIMENSIONS,
   excluded,
   type ExploreRow,
@@ -62,7 +64,7 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, UnpricedNote, View } from "../parts";
 import { sumOf } from "../removal";
 import { periodOf, type Route } from "../route";
-import { bucketsOf, completeShare, isWhole, type Step } from "../series";
+import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series";
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
@@ -75,6 +77,9 @@ interface Chart {
   /** Of all groups, by cluster, from which the others follow. */
   all: CostsResponse;
   names: string[];
+  /** All groups of the earlier period, if it is compared. */
+  earlier: { period: Earlier; rows: readonly CostRow[] } | null;
+  /** Of the clusters that the filters leave. */
   hours: HoursResponse | null;
 }
 
@@ -110,7 +115,7 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   const step = stepOf(question, start, end, grain);
   const periods = [period, ...(before === null ? [] : [{ ...before.period, cluster }])];
   const [chart, jobs] = await Promise.all([
-    settle(fetchChart(question, period, whole, step)),
+    settle(fetchChart(question, period, whole, step, before?.period ?? null)),
     fetchJobs(question, withVanished(whole.rows, before?.body.rows ?? []), periods),
   ]);
   return { question, whole, before, jobs, chart };
@@ -146,7 +151,13 @@ async function fetchJobs(
   return new Set(kindRows.map(({ group }) => group["workload"] ?? "").filter((name) => !others.has(name)));
 }
 
-async function fetchChart(question: Question, period: Period, whole: CostsResponse, step: Step): Promise<Chart> {
+async function fetchChart(
+  question: Question,
+  period: Period,
+  whole: CostsResponse,
+  step: Step,
+  before: Earlier | null,
+): Promise<Chart> {
   const { by, measure } = question;
   const names = [...whole.rows]
     .filter(({ kind }) => kind !== "idle")
@@ -155,12 +166,21 @@ async function fetchChart(question: Question, period: Period, whole: CostsRespon
     .map((row) => row.group[by] ?? "");
   const request = { granularity: step, ...period };
   const { cluster = period.cluster } = costsOf(question);
-  const [groups, all, hours] = await Promise.all([
+  const byCluster = costsOf({ ...question, by: "cluster" });
+  const fetchBefore = async (earlier: Earlier) => {
+    const { start, end } = earlier;
+    const { rows } = await fetchAll("v1/costs", { ...request, ...byCluster, start, end });
+    return { period: earlier, rows };
+  };
+  const [groups, all, hours, earlier] = await Promise.all([
     names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOf(onlyGroups(question, names)) }),
-    fetchAll("v1/costs", { ...request, ...costsOf({ ...question, by: "cluster" }) }),
+    fetchAll("v1/costs", { ...request, ...byCluster }),
     fetchHours({ ...period, cluster }, whole.coverage),
+    before === null ? null : fetchBefore(before),
   ]);
-  return { step, groups, all, names, hours };
+  const rows = all.rows.filter(({ kind }) => kind !== "idle");
+  const clusters = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
+  return { step, groups, all, names, earlier, hours: hoursIn(hours, clusters) };
 }
 
 export function Explore() {
@@ -232,6 +252,16 @@ function Controls({ question }: { question: Question }) {
           <Options titles={MEASURES} />
         </select>
       </label>
+      {question.measure === "cost_usd" && (
+        <label>
+          <input
+            type="checkbox"
+            checked={question.isIdleSeparate}
+            onChange={(event) => set({ idle: event.currentTarget.checked ? "separate" : "" })}
+          />{" "}
+          Idle cost as a row
+        </label>
+      )}
       <label>
         <input
           type="checkbox"
@@ -268,6 +298,8 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
   }
   const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : roundHours(figure));
   const sum = totalOf(whole, measure);
+  if (whole.rows.every((row) => row[measure] == null) && (measure === "energy_kwh" || measure === "co2e_kg"))
+    return <Unknown measure={measure} isEnergyKnown={whole.rows.some((row) => row.energy_kwh != null)} />;
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
@@ -294,12 +326,10 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
         }
       >
         <p class="note">
-          <strong data-testid="explore-total">{show(sum)}</strong> in{" "}
-          {before === null
-            ? counted(all.length, "row")
-            : `${counted(all.length, "row")}, ${whole.rows.length} now, ${all.length - whole.rows.length} ended`}
-          {question.filters.length > 0 && ", the part that the filters select"}.{" "}
-          {families > 0 && `Jobs whose names begin alike are one row (${families}); open it to see them.`}{" "}
+          <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
+          {all.length > whole.rows.length && `, and ${all.length - whole.rows.length} that ended`}
+          {question.filters.length > 0 && ", with these filters"}.{" "}
+          {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
           {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
@@ -367,6 +397,27 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
   );
 }
 
+/** Why no row has energy or emissions, and what to do. */
+function Unknown({ measure, isEnergyKnown }: { measure: "energy_kwh" | "co2e_kg"; isEnergyKnown: boolean }) {
+  return (
+    <Empty>
+      {measure === "co2e_kg" && isEnergyKnown ? (
+        <>
+          The emissions of this period are unknown: its regions have no emission factor. Set{" "}
+          <code>energy.co2e_kg_per_kwh</code> in the settings.
+        </>
+      ) : (
+        <>
+          No energy was measured in this period. dcgm-exporter reports it as{" "}
+          <code>DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION</code> or <code>DCGM_FI_DEV_POWER_USAGE</code>; Neuron devices
+          report none. <code>gpucost doctor</code> says what each cluster has. The settings can turn energy off:{" "}
+          <code>energy.enabled</code>.
+        </>
+      )}
+    </Empty>
+  );
+}
+
 function changeColumns(
   measure: Measure,
   whole: CostsResponse,
@@ -386,13 +437,7 @@ function changeColumns(
   const difference = (row: ExploreRow) => changeOf(row[measure], was(row), comparison);
   return [
     figureColumn<ExploreRow>("before", "Before", shown, show),
-    {
-      ...figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
-      by: (row) => {
-        const figure = difference(row); // by size: a decrease matters as much as an increase
-        return figure == null ? null : Math.abs(figure);
-      },
-    },
+    figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
     figureColumn<ExploreRow>(
       "change_percent",
       "Change %",
@@ -409,18 +454,24 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   const { measure, by } = question;
   const { names, hours } = chart;
   // The chart is drawn again only for other figures, not when the table's order changes.
-  const { buckets, rows, totals, priced, coverage, series } = useMemo(() => {
+  const { buckets, rows, totals, priced, coverage, series, earlier } = useMemo(() => {
     const buckets = bucketsOf(whole.start, whole.end, chart.step);
     const { rows, ...figures } = chartRows(question, buckets, names, chart.groups.rows, chart.all.rows);
     const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
     const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
     const filled = rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
-    return { buckets, rows: filled, coverage, series: seriesOf(names, rows), ...figures };
+    const isOthersIdle = question.isIdleSeparate && whole.rows.filter(({ kind }) => kind !== "idle").length <= TOP;
+    const othersName = isOthersIdle ? "idle" : question.isIdleSeparate ? "idle and others" : "others";
+    const { period, rows: before } = chart.earlier ?? {};
+    const later = Date.parse(whole.start) - Date.parse(period?.start ?? whole.start);
+    const amounts = before === undefined ? [] : earlierTotals(measure, buckets, later, before);
+    const earlier = amounts.length === 0 ? undefined : { name: period?.name ?? "", figures: amounts };
+    return { buckets, rows: filled, coverage, series: seriesOf(names, rows, othersName), earlier, ...figures };
   }, [chart]);
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
-  const isShared = measure === "cost_usd";
-  const sum = Object.values(totals).reduce((total, figure) => total + figure, 0);
+  const isShared = measure === "cost_usd" && !question.isIdleSeparate;
+  const sum = Object.values(totals).reduce<number>((total, figure) => total + (figure ?? 0), 0);
   return (
     <>
       <StackedChart
@@ -429,9 +480,10 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
         rows={rows}
         coverage={coverage}
         priced={priced}
+        earlier={earlier}
         parts={series}
         totals={totals}
-        whole={isShared ? sum : totalOf(whole, measure)}
+        whole={measure === "cost_usd" ? sum : totalOf(whole, measure)}
         show={show}
         axis={isMoney(measure) ? (figure) => axisMoney(figure, whole.currency) : show}
         hours={hours?.rows}
@@ -450,7 +502,11 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   );
 }
 
-function seriesOf(names: readonly string[], rows: readonly (Record<string, number | null> | undefined)[]): Series[] {
+function seriesOf(
+  names: readonly string[],
+  rows: readonly (Record<string, number | null> | undefined)[],
+  othersName: string,
+): Series[] {
   const series = names.map((key, index) => ({
     key,
     name: key === "" ? "none" : key,
@@ -459,7 +515,7 @@ function seriesOf(names: readonly string[], rows: readonly (Record<string, numbe
   }));
   const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
   return hasOthers
-    ? [...series, { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR }]
+    ? [...series, { key: OTHERS, name: othersName, meaning: "all other groups", color: OTHERS_COLOR }]
     : series;
 }
 

@@ -5,14 +5,25 @@ import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetRespon
 import { useColor } from "../charts/colors";
 import { Grid, type Pages } from "../charts/grid";
 import { Scale } from "../charts/scale";
-import { gpuHours, HOUR, money, moment, percent, utcDay, utilization } from "../format";
+import {
+  HOUR,
+  isMeasured,
+  isRepresentative,
+  measuredShare,
+  money,
+  moment,
+  percent,
+  roundHours,
+  utcDay,
+  utilization,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
 import { exactly, linkTo } from "../route";
-import { align, bucketsOf, endOf, type Grain, isWhole, completeShare, timeTicks } from "../series";
+import { align, bucketsOf, endOf, type Grain, isWhole, timeTicks } from "../series";
 import { openAt } from "./over-time";
-import { byUnit, unitOf } from "./units";
+import { byUnit, coverageByUnit, type UnitClusters, unitOf } from "./units";
 
 interface Props {
   units: CostsResponse;
@@ -21,21 +32,24 @@ interface Props {
   fleet: FleetResponse;
   grain: Grain;
   hours: HoursResponse | null;
+  clusters: UnitClusters | null;
 }
 
 const MAX_HOURS = 35 * 24;
 
 export function Heat(props: Props) {
   const route = useRoute();
-  const { units, byTime, timeGrain, fleet, grain, hours } = props;
+  const { units, byTime, timeGrain, fleet, grain, hours, clusters } = props;
   const names = units.rows.map(unitOf);
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
   if (names.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   const mapGrain: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
   if (mapGrain !== timeGrain)
-    return <Paged units={units} names={names} hours={hours} perPage={rowsOfPage(count, names.length)} />;
+    return (
+      <Paged units={units} names={names} hours={hours} clusters={clusters} perPage={rowsOfPage(count, names.length)} />
+    );
   const page = { names, grain: mapGrain, rows: byTime.rows, fleet: grain === mapGrain ? fleet.rows : null, hours };
-  return <HeatMap units={units} page={page} />;
+  return <HeatMap units={units} page={page} clusters={clusters} />;
 }
 
 interface Page {
@@ -51,6 +65,7 @@ function Paged(props: {
   units: CostsResponse;
   names: readonly string[];
   hours: HoursResponse | null;
+  clusters: UnitClusters | null;
   perPage: number;
 }) {
   const route = useRoute();
@@ -79,7 +94,9 @@ function Paged(props: {
         </p>
       )}
       <Loaded request={request}>
-        {(page) => <HeatMap units={units} page={page} pages={{ index, count: pages, turn }} />}
+        {(page) => (
+          <HeatMap units={units} page={page} clusters={props.clusters} pages={{ index, count: pages, turn }} />
+        )}
       </Loaded>
     </>
   );
@@ -116,7 +133,20 @@ async function fetchPage(
   };
 }
 
-function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pages?: Pages }) {
+/** A cell in words. What was not measured is neither used nor wasted. */
+export function useText(cell: CostRow, currency: string): string {
+  const { allocated_gpu_hours: allocated, unmeasured_gpu_hours: unmeasured } = cell;
+  const wasted = `${money(cell.waste_usd, currency)} wasted`;
+  if (unmeasured <= 1e-9) return `${percent(utilization(cell))} of ${roundHours(allocated)} GPU-hours used, ${wasted}`;
+  const unknown = `${roundHours(unmeasured)} GPU-hours unmeasured (${money(cell.unmeasured_usd, currency)})`;
+  if (!isMeasured(cell)) return unknown;
+  if (!isRepresentative(cell)) return `${unknown}, too much for a utilization; ${wasted} of the rest`;
+  const measured = `${roundHours(allocated - unmeasured)} measured GPU-hours`;
+  return `${percent(utilization(cell))} of the ${measured} used, ${wasted}; ${unknown}`;
+}
+
+function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitClusters | null; pages?: Pages }) {
+  const { units, page, clusters, pages } = props;
   const route = useRoute();
   const zone = useZone();
   const { names, grain } = page;
@@ -124,7 +154,9 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
   const series = byUnit(page.rows);
   const rows = names.map((name) => align(buckets, series.get(name) ?? []));
   const fleet = page.fleet === null ? [] : align(buckets, page.fleet);
-  const coverage = completeShare(buckets, page.hours?.rows ?? null, fleet, isWhole(units.coverage));
+  const coverageOf = coverageByUnit(buckets, page.hours, clusters, fleet, isWhole(units.coverage));
+  const coverages = names.map(coverageOf);
+  const isLacking = (row: number, column: number) => (coverages[row]?.[column] ?? 1) < 1;
   return (
     <>
       <Scale />
@@ -144,9 +176,10 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
         ticks={(most) => timeTicks(buckets, zone, most)}
         paint={(row, column) => {
           const cell = rows[row]?.[column];
-          if (cell === undefined) return { fill: (coverage[column] ?? 1) < 1 ? "missing" : null };
+          if (cell === undefined) return { fill: isLacking(row, column) ? "missing" : null };
           const use = utilization(cell);
-          return { fill: use === null ? "missing" : useColor(use), isHatched: (coverage[column] ?? 1) < 1 };
+          if (use === null) return { fill: "missing" };
+          return { fill: useColor(use), unmeasured: 1 - measuredShare(cell), isHatched: isLacking(row, column) };
         }}
         describe={(row, column) => {
           const cell = rows[row]?.[column];
@@ -158,10 +191,13 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
               </strong>{" "}
               {grain === "day" ? utcDay(start) : moment(start, zone)}:{" "}
               {cell === undefined
-                ? (coverage[column] ?? 1) < 1
+                ? isLacking(row, column)
                   ? "missing or incomplete"
                   : "no GPUs allocated"
-                : `${percent(utilization(cell))} of ${gpuHours(cell.allocated_gpu_hours)} GPU-hours used, ${money(cell.waste_usd, units.currency)} wasted`}
+                : useText(cell, units.currency)}
+              {cell !== undefined &&
+                isLacking(row, column) &&
+                `; ${percent(coverages[row]?.[column])} of hours complete`}
             </>
           );
         }}

@@ -14,7 +14,20 @@ import {
 } from "../api";
 import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted, Ticks } from "../charts/grid";
-import { clockOf, counted, dateOf, DAY, HOUR, instant, money, moment, percent, roundHours, shortNode } from "../format";
+import {
+  clockOf,
+  counted,
+  dateOf,
+  DAY,
+  HOUR,
+  instant,
+  measuredShare,
+  money,
+  moment,
+  percent,
+  roundHours,
+  shortNode,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
@@ -599,7 +612,8 @@ function paint(cell: Cell, row: NodeRow | undefined): Painted {
   const fill = use === null ? "missing" : useColor(use);
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
   const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
-  return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, ...rest };
+  const unmeasured = use === null ? 0 : 1 - measuredShare(cell.holder);
+  return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, unmeasured, ...rest };
 }
 
 function describe(cell: Cell, row: NodeRow | undefined, when: string) {
@@ -611,6 +625,7 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
         <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)}{" "}
         utilization, {money(holder.allocated_usd, row?.currency)} allocated, {money(holder.waste_usd, row?.currency)}{" "}
         wasted
+        {holder.unmeasured_gpu_hours > 1e-9 && `, ${money(holder.unmeasured_usd, row?.currency)} unmeasured`}
       </>
     );
   }

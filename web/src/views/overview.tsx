@@ -1,7 +1,7 @@
 // Overview of a period: costs, waste by business unit, utilization over time, alerts and recommendations.
 
 import {
-  type Alert,
+  type AlertsResponse,
   settle,
   fetchJson,
   fetchAll,
@@ -17,18 +17,20 @@ import { useFetch, useRoute } from "../hooks";
 import { Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
 import { exactly, linkTo, periodOf, type Route } from "../route";
-import { type Grain, grainOf } from "../series";
+import { type Grain, grainOf, isWhole } from "../series";
 import { Alerts } from "./alerts";
 import { Answers, type AnswersData } from "./answers";
 import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
-import { Units, unitOf } from "./units";
+import { type UnitClusters, Units, unitOf } from "./units";
 
 interface ViewData extends AnswersData {
   grain: Grain;
   byTime: CostsResponse;
   timeGrain: Grain;
-  alerts: Settled<Alert[]>;
+  alerts: Settled<AlertsResponse>;
+  /** The clusters that each unit uses; null if no hour is missing, or if they are unknown. */
+  clusters: UnitClusters | null;
   /** The workload with the most waste of the unit with the most waste; null without units. */
   worst: Settled<CostsResponse | null>;
 }
@@ -57,12 +59,13 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     ]);
     return { fleet, units, coverage: units.coverage };
   };
-  const [fleet, before, byTime, hourStatuses, lastHour, month, budgets, alerts, recommendations, worst] =
+  const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, budgets, alerts, recommendations, worst] =
     await Promise.all([
       fetchJson("v1/fleet", { ...period, granularity: grain }),
       fetchEarlier(whole, fetchBefore),
       fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
       fetchHours(period, whole.coverage),
+      isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
       fetchJson("v1/fleet", { window: "6h", cluster }),
       fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
       settle(fetchIfAllowed("v1/budgets", {})),
@@ -78,6 +81,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     byTime,
     timeGrain,
     hours: hourStatuses,
+    clusters,
     lastHour,
     month,
     budgets,
@@ -85,6 +89,18 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     recommendations,
     worst,
   };
+}
+
+async function fetchClusters(period: { start: string; end: string }): Promise<UnitClusters | null> {
+  const request = { ...period, granularity: "total", group_by: "business_unit,cluster" } as const;
+  const costs = await settle(fetchAll("v1/costs", request));
+  if ("error" in costs || costs.response.cursor !== null) return null;
+  const clusters = new Map<string, Set<string>>();
+  for (const row of costs.response.rows) {
+    const unitClusters = clusters.get(unitOf(row)) ?? new Set();
+    clusters.set(unitOf(row), unitClusters.add(row.group["cluster"] ?? ""));
+  }
+  return clusters;
 }
 
 function fetchWorst(period: { start: string; end: string; cluster: string | undefined }, unit: string) {
@@ -145,7 +161,7 @@ function Shown(props: ViewData) {
         <Heat {...props} />
       </Section>
       <Section title="Active alerts">
-        <Optional side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Optional>
+        <Optional side={props.alerts}>{(alerts) => <Alerts {...alerts} />}</Optional>
       </Section>
     </>
   );

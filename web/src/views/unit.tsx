@@ -1,7 +1,7 @@
 // A business unit: costs over time, workloads, hardware, budget, recommendations and alerts.
 
 import {
-  type Alert,
+  type AlertsResponse,
   settle,
   fetchJson,
   fetchAll,
@@ -49,7 +49,7 @@ import {
   View,
 } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
-import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
+import { align, bucketsOf, type Grain, grainOf, hoursIn, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
 import { fetchMonth, Budget, type Month } from "./budget";
 import { WhyLink } from "./figure";
@@ -67,9 +67,10 @@ interface ViewData {
   byTime: CostsResponse;
   workloads: CostsResponse;
   hardware: CostsResponse;
+  /** Of the clusters that the unit uses. */
   hours: HoursResponse | null;
   month: Settled<Month>;
-  alerts: Settled<Alert[]>;
+  alerts: Settled<AlertsResponse>;
   recommendations: Settled<RecommendationsResponse | null>;
 }
 
@@ -113,6 +114,8 @@ async function fetchUnit(route: Route): Promise<ViewData> {
     settle(fetchAlerts(end)),
     settle(fetchIfAllowed("v1/recommendations", { business_unit: exactly(route.name), cluster })),
   ]);
+  const isListed = workloads.cursor === null; // otherwise, the others may be in further clusters
+  const clusters = isListed ? new Set(workloads.rows.map(({ group }) => group["cluster"] ?? "")) : null;
   return {
     grain,
     whole,
@@ -121,7 +124,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
     byTime,
     workloads,
     hardware,
-    hours,
+    hours: hoursIn(hours, clusters),
     month,
     recommendations,
     alerts,
@@ -263,7 +266,12 @@ function Shown(props: ViewData) {
       </Section>
       <Section title="Active alerts">
         <Optional side={props.alerts}>
-          {(alerts) => <Alerts alerts={alerts.filter((alert) => alert.subject["business_unit"] === route.name)} />}
+          {({ active, history }) => (
+            <Alerts
+              active={active.filter(({ subject }) => subject.business_unit === route.name)}
+              history={history.filter(({ subject }) => subject.business_unit === route.name)}
+            />
+          )}
         </Optional>
       </Section>
       <OverTime {...props} />

@@ -7,7 +7,7 @@ import { change, type Figure, isMeasured, isRepresentative, percent, ratio, UNKN
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
-import { align, bucketsOf, cutOf, type Grain, isWhole, completeShare } from "../series";
+import { align, type Buckets, bucketsOf, cutOf, type Grain, hoursIn, isWhole, completeShare } from "../series";
 
 interface Props {
   units: CostsResponse;
@@ -15,9 +15,13 @@ interface Props {
   byTime: CostsResponse;
   timeGrain: Grain;
   hours: HoursResponse | null;
+  clusters: UnitClusters | null;
 }
 
-export function Units({ units, before, byTime, timeGrain, hours }: Props) {
+/** Clusters by business unit. */
+export type UnitClusters = ReadonlyMap<string, ReadonlySet<string>>;
+
+export function Units({ units, before, byTime, timeGrain, hours, clusters }: Props) {
   const route = useRoute();
   const { period, body: earlier } = before;
   const wasted = new Map(earlier.units.rows.map((row) => [unitOf(row), row.waste_usd]));
@@ -27,16 +31,18 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
   const comparison = comparisonOf(units.coverage, earlier.units.coverage);
   const against = (row: CostRow): Figure =>
     isRepresentative(row) ? relativeChange(row.waste_usd, wasted.get(unitOf(row)), comparison) : null;
-  const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
+  const coverageOf = coverageByUnit(buckets, hours, clusters, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
   // A cut day would look like a drop.
-  const trend = (row: CostRow) =>
-    align(buckets, series.get(unitOf(row)) ?? [])
+  const trend = (row: CostRow) => {
+    const coverage = coverageOf(unitOf(row));
+    return align(buckets, series.get(unitOf(row)) ?? [])
       .map((bucket, index) => {
         if (bucket === undefined) return coverage[index] === 1 ? 0 : null;
         return isMeasured(bucket) ? bucket.waste_usd : null; // unmeasured waste is unknown, not zero
       })
       .filter((_, index) => buckets.starts.length < 3 || cutOf(buckets, index) === null);
+  };
   if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   return (
     <Table
@@ -68,6 +74,25 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
       ]}
     />
   );
+}
+
+/** Share of each bucket's hours with figures, in the clusters that a unit uses. */
+export function coverageByUnit(
+  buckets: Buckets,
+  hours: HoursResponse | null,
+  clusters: UnitClusters | null,
+  rows: readonly (object | undefined)[],
+  isPeriodComplete: boolean,
+): (unit: string) => readonly number[] {
+  const computed = new Map<string, readonly number[]>(); // many units use the same clusters
+  return (unit) => {
+    const used = clusters?.get(unit) ?? null;
+    const key = used === null ? "" : [...used].sort().join("\n");
+    const coverage =
+      computed.get(key) ?? completeShare(buckets, hoursIn(hours, used)?.rows ?? null, rows, isPeriodComplete);
+    computed.set(key, coverage);
+    return coverage;
+  };
 }
 
 export function unitOf(row: CostRow): string {
