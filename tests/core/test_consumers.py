@@ -42,7 +42,7 @@ def divided(*tokens: ServedTokens, by: list[ServedTokens]) -> dict[tuple[str, st
     }
 
 
-def test_each_kind_is_divided_in_its_own_proportion() -> None:
+def test_each_kind_has_proportions_at_the_gateway() -> None:
     by = [passed("x", 300, 10, 0, 2), passed("y", 100, 30, 50, 6)]
     assert divided(served("p", 200, 20, 25, 4), served("q", 200, 20, 25, 4), by=by) == {
         ("p", "x"): (150, 5, 0, 1),
@@ -70,7 +70,7 @@ def test_gateway_that_counts_more_than_the_servers_divides_all() -> None:
     }
 
 
-def test_kind_that_the_gateway_does_not_count_is_divided_like_a_similar_one() -> None:
+def test_kind_that_the_gateway_does_not_count_is_divided_like_another() -> None:
     by = [passed("x", 300, 40, None, None), passed("y", 100, 120, None, None)]
     assert divided(served("p", 400, 160, 80, 8), by=by) == {("p", "x"): (300, 40, 60, 2), ("p", "y"): (100, 120, 20, 6)}
 

@@ -206,12 +206,11 @@ def _group_rows(
         _counts(tokens, side if (tokens.namespace, tokens.model) in split_models else "", rules, has_tokens=has_tokens)
         for tokens in group.served
     ]
-    consumers = [unit_of_consumer(tokens.consumer) if tokens.consumer else "" for tokens in group.served]
-    if len(group.lines) == len(group.served) == 1:
+    if len(group.lines) == len(group.served) == 1 and not group.served[0].consumer:
         (line,), (tokens,), (of_model,) = group.lines, group.served, counts
-        model = tokens.model or line.workload or line.pod
-        yield ModelHour(_key(line, tokens.server, model, *consumers), line.costs(), *of_model)
+        yield ModelHour(_key(line, tokens.server, tokens.model or line.workload or line.pod), line.costs(), *of_model)
         return
+    consumers = [unit_of_consumer(tokens.consumer) if tokens.consumer else "" for tokens in group.served]
     weights = [rules.weights.weigh(tokens) if has_tokens else tokens.requests or 0 for tokens in group.served]
     if not any(weights):
         weights = [1] * len(weights)  # servers that were not called wait for each of their models

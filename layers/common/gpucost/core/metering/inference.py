@@ -113,7 +113,7 @@ class _PodCounters:
         """Return the increase of each kind by server, model and consumer; None if any is unknown."""
         copies: dict[tuple[object, ...], list[CounterSeries]] = {}
         for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
-            key = (*_server_model(series), series.kind, series.instance, series.other_labels)
+            key = (series.server, series.model, series.consumer, series.kind, series.instance, series.other_labels)
             copies.setdefault(key, []).append(series)
         counts: dict[_ServerModel, dict[CounterKind, Fraction | int]] = {}
         has_samples = False
@@ -130,7 +130,7 @@ class _PodCounters:
             if not increases:
                 return None
             first = group[0]
-            kinds = counts.setdefault(_server_model(first), {})
+            kinds = counts.setdefault((first.server, first.model, first.consumer), {})
             kinds[first.kind] = kinds.get(first.kind, 0) + increases[0]
         if not has_samples:
             self.reason = "its counters have no samples in the hour"
@@ -206,10 +206,6 @@ class _PodCounters:
             return True  # the process exposes the series no longer
         ends = [held.end for held in self._lifetimes if held.start <= last_time]
         return bool(ends) and max(ends) <= last_time + MAX_EDGE_GAP_MS
-
-
-def _server_model(series: CounterSeries) -> _ServerModel:
-    return series.server, series.model, series.consumer
 
 
 def _add_counters_that_have_not_begun(counts: dict[_ServerModel, dict[CounterKind, Fraction | int]]) -> None:

@@ -72,7 +72,7 @@ class CounterTable:
     def counters(self) -> ServerCounters:
         """The counters for metering. Frontends count only in pods in which no other server does."""
         frontends = {server.name for server in self._inference.servers if server.is_frontend}
-        if any(series.server in frontends for series in self._series):
+        if not frontends.isdisjoint({series.server for series in self._series}):
             pods = {(series.namespace, series.pod) for series in self._series if series.server not in frontends}
             self._series = [
                 series
@@ -98,7 +98,10 @@ class CounterTable:
     ) -> CounterSeries:
         server, kind = self._counters[metric]
         namespace, pod = self._pod(labels)
-        consumer = labels.get(server.consumer_label, "") if server.consumer_label else ""
+        consumer = ""
+        if server.consumer_label:
+            consumer = labels.get(server.consumer_label, "")
+            consumer = "" if consumer == server.no_consumer else consumer
         return CounterSeries(
             namespace,
             pod,
@@ -110,5 +113,5 @@ class CounterTable:
             frozenset((name, labels[name]) for name in labels.keys() - self._ignored_labels[server.name]),
             increase,
             samples,
-            "" if consumer == server.no_consumer else consumer,
+            consumer,
         )
