@@ -1,12 +1,14 @@
 """Half-open time intervals of integer milliseconds, `[start, end)`, and the times that a scraped process covers."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
+from typing import TypeVar
 
+T = TypeVar("T")
 NEIGHBOR_DISTANCES = 3
 """How many distances on either side of a scrape determine its scrape interval.
 
@@ -148,6 +150,12 @@ def gaps(covered: Sequence[IntervalMs], window: IntervalMs, shortest: int = 0) -
         reached = max(reached, interval.end)
     uncovered.append(IntervalMs(reached, window.end).overlap(window))
     return [gap for gap in uncovered if gap.length > shortest]
+
+
+def overlapping(items: Sequence[T], time: IntervalMs, time_of: Callable[[T], IntervalMs]) -> Sequence[T]:
+    """Return the items that overlap with some time, of items in order whose times are disjoint."""
+    first = bisect_right(items, time.start, key=lambda item: time_of(item).end)
+    return items[first : bisect_left(items, time.end, lo=first, key=lambda item: time_of(item).start)]
 
 
 def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
