@@ -75,7 +75,9 @@ class Scrapes:
     @cached_property
     def is_regular(self) -> bool:
         """Whether the scrape interval never changed, gaps aside."""
-        return all(2 * abs(interval - self.typical_interval) < self.typical_interval for interval in self._intervals)
+        return self._is_steady or all(
+            2 * abs(interval - self.typical_interval) < self.typical_interval for interval in self._intervals
+        )
 
     def interval_at(self, time: int) -> int:
         """Return the scrape interval at a time, from the scrapes around it; 0 where it cannot be determined."""
