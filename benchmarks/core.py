@@ -1,7 +1,7 @@
 """The pure core on a fixed hour: metering, exact splits and lines, without Prometheus, ledger or network.
 
-Every GPU held all hour by a pod of its own and used to some part, eight on a node. Instructions are counted by the
-interpreter, and so repeat on every machine with the same Python.
+Every GPU held all hour by a pod of its own and used to some part, eight on a node; or pods that take turns on the GPUs
+of one node. Instructions are counted by the interpreter, and so repeat on every machine with the same Python.
 """
 
 import sys
@@ -17,7 +17,7 @@ from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
 from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import to_epoch_ms
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
@@ -31,24 +31,27 @@ from gpucost.core.metering.observations import (
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.runtime.gc_control import gc_paused
+from gpucost.settings import CoreSettings
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GPU, MODEL = "nvidia_com_gpu", "NVIDIA H100 80GB HBM3"
+REQUEST = (ContainerRequest("main", "container", GPU, Decimal(1)),)
+NODE_LABELS = {"label_node_kubernetes_io_instance_type": "p5.48xlarge"}
+SHORT_STEP_MS = 15_000
+"""Between two scrapes of pods that take turns."""
 
 
 def observation(pods: int, units: int) -> Observation:
     """The observation of the hour."""
     scrapes = Scrapes(tuple(to_epoch_ms(HOUR) + minute * 60_000 for minute in range(-60, 120)))
     capacity = {GPU: Decimal(PODS_PER_NODE)}
-    labels = {"label_node_kubernetes_io_instance_type": "p5.48xlarge"}
     nodes = tuple(
-        NodeObservation(f"node-{n}", f"aws:///z/i-{n}", None, labels, (NodeState(None, capacity, capacity, {}),))
+        NodeObservation(f"node-{n}", f"aws:///z/i-{n}", None, NODE_LABELS, (NodeState(None, capacity, capacity, {}),))
         for n in range(-(-pods // PODS_PER_NODE))
     )
-    request = (ContainerRequest("main", "container", GPU, Decimal(1)),)
     observations = tuple(
-        PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", f"node-{i // PODS_PER_NODE}", request, None,
-                       workload=f"app-{i // 4}")
+        PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", f"node-{i // PODS_PER_NODE}", REQUEST, None,
+                       workload=f"app-{i // 4}", labels={"label_team": f"team-{i % units}", "label_app": "train"})
         for i in range(pods)
     )  # fmt: skip
     devices = tuple(
@@ -63,9 +66,53 @@ def observation(pods: int, units: int) -> Observation:
                        collects_capacity=True)  # fmt: skip
 
 
-def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
-    """A function that attributes the hour from scratch."""
-    settings, observed = settings_for("http://127.0.0.1:9", units), observation(pods, units)
+def turns(pods: int, units: int) -> Observation:
+    """An hour in which pods take turns on the GPUs of one node, with a sample every 15 seconds."""
+    start = to_epoch_ms(HOUR)
+    scrapes = Scrapes(tuple(range(start - HOUR_MS, start + 2 * HOUR_MS, SHORT_STEP_MS)))
+    times = range(start, start + HOUR_MS, SHORT_STEP_MS)
+    capacity = {GPU: Decimal(PODS_PER_NODE)}
+    node = NodeObservation("node", "aws:///z/i", None, NODE_LABELS, (NodeState(None, capacity, capacity, {}),))
+    observations: list[PodObservation] = []
+    devices: list[DeviceSeries] = []
+    turns_of_gpu = pods // PODS_PER_NODE
+    for i in range(pods):
+        turn, gpu = divmod(i, PODS_PER_NODE)
+        its_times = times[len(times) * turn // turns_of_gpu : len(times) * (turn + 1) // turns_of_gpu]
+        samples = {"k": tuple(its_times)}
+        pod = PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", "node", REQUEST, samples, samples,
+                             workload=f"app-{i // 4}")  # fmt: skip
+        device = DeviceSeries(
+            node="node", uuid=f"GPU-{gpu}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
+            pod=pod.pod, uid="", slot="", resource_claim="", scrape_target="d", scale=Decimal(1), signal_rank=0,
+            samples=tuple((time, Decimal(i % 100) / 100) for time in its_times),
+        )  # fmt: skip
+        observations.append(pod)
+        devices.append(device)
+    return Observation("large", HOUR, {"k": scrapes}, tuple(observations), (node,), tuple(devices), {"d": scrapes},
+                       collects_nodes=True, collects_capacity=True)  # fmt: skip
+
+
+def hour_of(pods: int, units: int, *, by_label: bool = False, shared: int = 0) -> Callable[[], HourRecord]:
+    """A function that attributes the hour from scratch.
+
+    Args:
+        pods: how many there are.
+        units: their business units.
+        by_label: whether units own pods by label.
+        shared: how many of the units distribute their cost.
+    """
+    settings = settings_for("http://127.0.0.1:9", units, by_label=by_label, shared=shared)
+    return _attributing(observation(pods, units), settings)
+
+
+def hour_of_turns(pods: int, units: int) -> Callable[[], HourRecord]:
+    """A function that attributes an hour of pods that take turns from scratch."""
+    return _attributing(turns(pods, units), settings_for("http://127.0.0.1:9", units))
+
+
+def _attributing(observed: Observation, settings: CoreSettings) -> Callable[[], HourRecord]:
+    """A function that attributes an observed hour from scratch."""
     metering = MeteringRules(settings.utilization.sources, None)
     rules = attribution_rules(settings, pricing_of(settings))
 

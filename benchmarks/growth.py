@@ -1,16 +1,18 @@
-"""Growth of time and memory with pods, business units and hours: exponents of fitted power laws.
+"""Growth of time and memory with pods, pods that take turns, business units and hours: exponents of power laws.
 
 An exponent of 1 is linear. Processor time of this product's own process alone: Prometheus is not in it. Memory is what
 the work adds to a process that has imported everything.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
-from benchmarks.core import hour_of
+from benchmarks.core import hour_of, hour_of_turns
 from benchmarks.figures import Figure, called, exponent, peak_mib, stand_alone
 from benchmarks.hour import attribute, cluster
+from gpucost.core.hour_record import HourRecord
 
 AIM = 1.1
 TRIES = 3
@@ -37,9 +39,9 @@ def measure(url: str, hour: datetime, *, hours: int = 1, units: int = 200) -> Me
     return seconds, mib
 
 
-def core(pods: int) -> float:
+def core(make_run: Callable[[int], Callable[[], HourRecord]], size: int) -> float:
     """Processor seconds of metering, splits and lines."""
-    run, tries = hour_of(pods, 200), []
+    run, tries = make_run(size), []
     for _ in range(TRIES):
         began = time.process_time()
         run()
@@ -61,11 +63,21 @@ def fitted(subject: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Growth with pods (core only, and the whole hour), business units, and hours of a message."""
+    """Growth of the core, and of the whole hour with pods, business units, and hours of a message."""
     pods = (100, 1_000, 4_000) if quick else (100, 1_000, 10_000, 40_000)
-    core_seconds = [(size, core(size)) for size in pods]
-    figures = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in core_seconds]
-    figures.append(Figure("the core alone, pods: exponent of time", exponent(core_seconds), aim=AIM))
+    figures: list[Figure] = []
+    for subject, make_run, sizes in (
+        ("pods", partial(hour_of, units=200), pods),
+        ("pods that take turns on a node", partial(hour_of_turns, units=20), (64, 256, 1_024)),
+        ("pods, with a shared unit", partial(hour_of, units=20, shared=1), (100, 1_000, 4_000)),
+        ("business units by pod label", lambda units: hour_of(1_000, units, by_label=True), (20, 200, 500)),
+    ):
+        core_seconds = [(size, core(make_run, size)) for size in sizes]
+        figures += [
+            Figure(f"the core alone, {subject} {size:,}: processor time", seconds, "s")
+            for size, seconds in core_seconds
+        ]
+        figures.append(Figure(f"the core alone, {subject}: exponent of time", exponent(core_seconds), aim=AIM))
     by_pods = []
     for size in pods[:-1] if quick else pods:
         with cluster(size) as (url, hour):

@@ -27,9 +27,26 @@ from tests.prometheus_clients import PrometheusClients, SentQuery, recording_cli
 ROUNDS = 5
 
 
-def settings_for(url: str, units: int = large_cluster.UNITS, *, inference: bool = False) -> CoreSettings:
-    """Settings of the large cluster and its business units."""
-    named = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(units)]
+def settings_for(
+    url: str, units: int = large_cluster.UNITS, *, inference: bool = False, by_label: bool = False, shared: int = 0
+) -> CoreSettings:
+    """Settings of the large cluster and its business units.
+
+    Args:
+        url: of Prometheus.
+        units: the number of business units.
+        inference: whether tokens are read.
+        by_label: whether units own pods by a label of the pods, instead of by namespace.
+        shared: how many of the units distribute their cost.
+    """
+    named = [
+        {
+            "name": f"unit-{i}",
+            **({"pod_labels": {"team": f"team-{i}"}} if by_label else {"namespaces": [f"team-{i}"]}),
+            **({"distribute": "proportional"} if i < shared else {}),
+        }
+        for i in range(units)
+    ]
     return parse_settings(
         json.dumps(
             {

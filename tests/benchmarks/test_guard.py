@@ -12,12 +12,12 @@ from functools import partial
 
 import pytest
 
-from benchmarks.core import hour_of, instructions
+from benchmarks.core import hour_of, hour_of_turns, instructions
 from benchmarks.figures import exponent
 from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, samples_processed
 
 PODS, UNITS = 200, 20
-INSTRUCTIONS = {(3, 11): 6_520, (3, 13): 5_450}
+INSTRUCTIONS = {(3, 11): 6_520, (3, 13): 5_200}
 """Instructions of the core per pod, for 100 pods, by Python version. Other versions may use the largest."""
 TOKENS = {(3, 11): 1.068, (3, 13): 1.058}
 """Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""
@@ -54,6 +54,19 @@ def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -
     assert by_pods <= 1.02
     by_units = exponent((units, instructions(hour_of(100, units))) for units in (20, 200))
     assert by_units <= 0.02
+    by_label = exponent((units, instructions(hour_of(100, units, by_label=True))) for units in (20, 200))
+    assert by_label <= 0.02
+
+
+def test_instructions_grow_linearly_with_pods_that_take_turns() -> None:
+    """Each pod more takes as many instructions; the samples of the node's devices are the same for all."""
+    of_64, of_128, of_256 = (instructions(hour_of_turns(pods, UNITS)) for pods in (64, 128, 256))
+    assert of_256 - of_128 <= 2**1.15 * (of_128 - of_64)
+
+
+def test_instructions_grow_linearly_with_lines_of_shared_units() -> None:
+    by_pods = exponent((pods, instructions(hour_of(pods, UNITS, shared=1))) for pods in (60, 240))
+    assert by_pods <= 1.02
 
 
 def test_tokens_of_models_cost_another_query_and_few_instructions() -> None:

@@ -1,12 +1,14 @@
 """Half-open time intervals of integer milliseconds, `[start, end)`, and the times that a scraped process covers."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
+from typing import TypeVar
 
+T = TypeVar("T")
 NEIGHBOR_DISTANCES = 3
 """How many distances on either side of a scrape determine its scrape interval.
 
@@ -73,7 +75,9 @@ class Scrapes:
     @cached_property
     def is_regular(self) -> bool:
         """Whether the scrape interval never changed, gaps aside."""
-        return all(2 * abs(interval - self.typical_interval) < self.typical_interval for interval in self._intervals)
+        return self._is_steady or all(
+            2 * abs(interval - self.typical_interval) < self.typical_interval for interval in self._intervals
+        )
 
     def interval_at(self, time: int) -> int:
         """Return the scrape interval at a time, from the scrapes around it; 0 where it cannot be determined."""
@@ -148,6 +152,12 @@ def gaps(covered: Sequence[IntervalMs], window: IntervalMs, shortest: int = 0) -
         reached = max(reached, interval.end)
     uncovered.append(IntervalMs(reached, window.end).overlap(window))
     return [gap for gap in uncovered if gap.length > shortest]
+
+
+def overlapping(records: Sequence[T], time: IntervalMs, time_of: Callable[[T], IntervalMs]) -> Sequence[T]:
+    """Return the records that overlap with some time, of records in order whose times are disjoint."""
+    first = bisect_right(records, time.start, key=lambda record: time_of(record).end)
+    return records[first : bisect_left(records, time.end, lo=first, key=lambda record: time_of(record).start)]
 
 
 def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:

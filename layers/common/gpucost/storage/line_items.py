@@ -7,7 +7,7 @@ noticed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Any
 
 from gpucost.core.amounts import SCALE
@@ -100,13 +100,15 @@ def _document(items: Sequence[Item]) -> Any:
 
 def _read_columns(document: Mapping[str, Any]) -> list[Line]:
     """Fields that a later version added are ignored."""
-    rows = document["rows"]
-    columns = {
-        name: [_read_cell(name, cell) for cell in (column if isinstance(column, list) else [column] * rows)]
-        for name, column in document["columns"].items()
-        if name in _FIELD_NAMES
-    }
-    return [Line(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+    rows, stored = document["rows"], {**Line._field_defaults, **document["columns"]}
+    columns: list[Sequence[Any]] = []
+    for name in _FIELD_NAMES:
+        column = stored[name]
+        cells = column if isinstance(column, list) else [column]
+        if name in _DECIMAL_FIELDS:
+            cells = [*map(_decimal, cells)]
+        columns.append(cells if isinstance(column, list) else cells * rows)
+    return [*starmap(Line, zip(*columns, strict=True))]
 
 
 def _read_uses(document: Mapping[str, Any]) -> Iterator[CompactLine]:
@@ -149,5 +151,5 @@ def _column(cells: Sequence[Any]) -> Any:
     return first
 
 
-def _read_cell(name: str, cell: Any) -> Any:
-    return Decimal(cell) if name in _DECIMAL_FIELDS and cell is not None else cell
+def _decimal(number: str | None) -> Decimal | None:
+    return None if number is None else Decimal(number)

@@ -1,6 +1,6 @@
 """Splits a GPU node's time into held, unallocated, stranded and unobserved; what exceeds the node is reported."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -73,11 +73,10 @@ def split_node_time(
     cuts = [
         [current.time for current in advertised],
         unobserved,
-        [holding.held for holding in holdings],
         [dispute.time for dispute in disputed],
     ]
-    for piece in cut_at_interval_edges(lifecycle.present, *cuts):
-        held_gpus = sum((holding.gpus for holding in holdings if holding.held.contains(piece.start)), ZERO)
+    for piece, present in present_by_piece(lifecycle.present, [holding.held for holding in holdings], *cuts):
+        held_gpus = sum((holdings[index].gpus for index in present), ZERO)
         current = next((current for current in advertised if current.time.contains(piece.start)), None)
         is_unobserved = any(gap.contains(piece.start) for gap in unobserved)
         disputed_gpus = [
@@ -102,6 +101,22 @@ def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> li
         for interval in intervals:
             edges.update(edge for edge in (interval.start, interval.end) if window.start < edge < window.end)
     return [IntervalMs(start, end) for start, end in pairwise(sorted(edges))]
+
+
+def present_by_piece(
+    window: IntervalMs, times: Sequence[IntervalMs], *cuts: Iterable[IntervalMs]
+) -> Iterator[tuple[IntervalMs, list[int]]]:
+    """Cut a window as `cut_at_interval_edges`, and yield each piece with the indexes of the times that contain it.
+
+    If the caller removes an index from a piece's list, it is not in later ones.
+    """
+    waiting = sorted(range(len(times)), key=lambda index: times[index].start, reverse=True)
+    present: list[int] = []
+    for piece in cut_at_interval_edges(window, times, *cuts):
+        while waiting and times[waiting[-1]].start <= piece.start:
+            present.append(waiting.pop())
+        present = sorted(index for index in present if times[index].end > piece.start)
+        yield piece, present
 
 
 def _add_piece(

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 
-from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union
+from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, overlapping, union
 from gpucost.core.metering.implausible_samples import is_utilization
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
@@ -131,6 +131,14 @@ class DeviceHour:
         return samples
 
     @cached_property
+    def _samples_by_label(self) -> Mapping[LabeledPod, Sequence[Sample]]:
+        by_label: dict[LabeledPod, list[Sample]] = {}
+        for sample in self.samples:
+            for label in sample.utilization_by_pod:
+                by_label.setdefault(label, []).append(sample)
+        return by_label
+
+    @cached_property
     def observed_times(self) -> list[IntervalMs]:
         """The times in which its use was observed."""
         if self.is_continuous:
@@ -180,19 +188,19 @@ class DeviceHour:
             observed = overlap_length(self.observed_times, time)
             return ObservedUse(self.mean * observed, observed)
         used, observed = ZERO, 0
-        for sample in self.samples:
-            length = sample.time.overlap(time).length
-            if not length or (pods is not None and pods.isdisjoint(sample.utilization_by_pod)):
-                continue
-            used += sample.utilization * length
-            observed += length
+        for sample in overlapping(self.samples, time, _time_of_sample):
+            if pods is None or not pods.isdisjoint(sample.utilization_by_pod):
+                length = sample.time.overlap(time).length
+                used += sample.utilization * length
+                observed += length
         return ObservedUse(used, observed)
 
     def labeled_ms(self, pod: LabeledPod, time: IntervalMs) -> int:
         """Return for how long of some time the device was labeled with a pod."""
         if self.is_continuous:
             return overlap_length(self.observed_times, time) if pod in self.labeled_pods else 0
-        return sum(sample.time.overlap(time).length for sample in self.samples if pod in sample.utilization_by_pod)
+        samples = overlapping(self._samples_by_label.get(pod, ()), time, _time_of_sample)
+        return sum(sample.time.overlap(time).length for sample in samples)
 
     def slot_count(self, pod: LabeledPod) -> int:
         """Return how many of its replicas are labeled as a pod's; 0 if the exporter does not report slots."""
@@ -218,6 +226,8 @@ def device_hours(
         by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
             device_series
         )
+    if not by_key:
+        return []
     continuous_times = continuous_times_of(scrapes, window)
     hours = []
     for key in sorted(by_key):
@@ -240,6 +250,10 @@ def continuous_times_of(
 ) -> dict[ScrapeTarget, Sequence[IntervalMs]]:
     """Return the times that each exporter's scrapes cover."""
     return {instance: scrape_times.coverage(window, DEFAULT_INTERVAL_MS) for instance, scrape_times in scrapes.items()}
+
+
+def _time_of_sample(sample: Sample) -> IntervalMs:
+    return sample.time
 
 
 def _labeled_pod(series: DeviceSeries) -> LabeledPod:

@@ -10,8 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
-from gpucost.core.intervals import IntervalMs, Scrapes, union
-from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges
+from gpucost.core.intervals import IntervalMs, Scrapes, overlapping, union
+from gpucost.core.metering.capacity import DisputedHolding, present_by_piece
 from gpucost.core.metering.device_assignment import (
     DeviceAssignments,
     devices_expected,
@@ -59,11 +59,10 @@ class GpuEnergy:
     def during(self, time: IntervalMs) -> tuple[Fraction, int]:
         """Return the energy drawn in some time in joules, and the milliseconds of it that were measured."""
         joules, measured_ms = ZERO, 0
-        for draw in self._draws:
+        for draw in overlapping(self._draws, time, lambda draw: draw.time):
             length = draw.time.overlap(time).length
-            if length:
-                joules += draw.joules if length == draw.time.length else draw.joules * length / draw.time.length
-                measured_ms += length
+            joules += draw.joules if length == draw.time.length else draw.joules * length / draw.time.length
+            measured_ms += length
         return joules, measured_ms
 
 
@@ -213,14 +212,14 @@ def _attribute(
     unknown_holders: Sequence[IntervalMs],
     node: NodeEnergy,
 ) -> None:
-    edges = [held for holder in holders for held in holder.times]
-    for piece in cut_at_interval_edges(time, [*edges, *unknown_holders]):
+    held_by = [(held, holder) for holder in holders for held in holder.times]
+    for piece, indexes in present_by_piece(time, [held for held, _ in held_by], unknown_holders):
         joules, measured_ms = energy.during(piece)
         if not measured_ms:
             continue
         node.joules += joules
         node.measured_gpu_ms += measured_ms
-        present = [holder for holder in holders if any(held.contains(piece.start) for held in holder.times)]
+        present = [held_by[index][1] for index in indexes]
         held_gpus = sum((holder.gpus for holder in present), ZERO)
         if held_gpus < 1 and any(unknown.contains(piece.start) for unknown in unknown_holders):
             continue  # another pod may hold the rest of the GPU

@@ -56,6 +56,8 @@ def contradictory_devices(
         )
     contradictory: dict[DeviceKey, tuple[str, str]] = {}
     for key, device_copies in by_device.items():
+        if len(device_copies) == 1:  # nearly always
+            continue
         best = min(device_series.signal_rank for device_series in device_copies)
         reports = _reports_by_exporter(
             [device_series for device_series in device_copies if device_series.signal_rank == best], window, pods

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs, union
-from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges
+from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, present_by_piece
 from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
 from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare
@@ -215,8 +215,8 @@ def _limit(
             min(holdings[index].held.start for index in indexes), max(holdings[index].held.end for index in indexes)
         )
         factors: _Factors = []
-        for time in cut_at_interval_edges(hull, [holdings[index].held for index in indexes]):
-            held = sum((held_of[index] for index in indexes if holdings[index].held.contains(time.start)), _ZERO)
+        for time, present in present_by_piece(hull, [holdings[index].held for index in indexes]):
+            held = sum((held_of[indexes[position]] for position in present), _ZERO)
             if held > gpus:
                 factors.append((time, gpus / held))
         for index in indexes:

@@ -78,7 +78,7 @@ class GpuNode:
     mig_layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The MIG resources of each GPU, by UUID, from the MIG devices that exporters report."""
 
-    @property
+    @cached_property
     def gpu_fraction(self) -> Fraction:
         """The part of a physical GPU that each of its devices stands for."""
         return Fraction(self.physical_gpus) if self.physical_gpus and self.physical_gpus < 1 else Fraction(1)
@@ -92,7 +92,7 @@ class GpuNode:
             Decimal(nominal * 1024) * self.gpu_fraction.numerator / self.gpu_fraction.denominator if nominal else None
         )
 
-    @property
+    @cached_property
     def devices(self) -> int | None:
         """The number of GPU devices (GPUs or fractions of one) or Neuron devices; None if unknown."""
         return None if self.physical_gpus is None else int(self.physical_gpus / self.gpu_fraction)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, is_overcommitted
+from gpucost.core.metering.capacity import DisputedHolding, is_overcommitted, present_by_piece
 from gpucost.core.metering.gpu_fractions import (
     FRACTION_RESOURCES,
     MAX_MEMORY_MIB,
@@ -276,14 +276,14 @@ def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) ->
     uncertain = [index for index in indexes if holdings[index].last_sample_ms < holdings[index].held.end]
     first = min(holdings[index].last_sample_ms for index in uncertain)
     last = max(holdings[index].held.end for index in uncertain)
-    for piece in cut_at_interval_edges(IntervalMs(first, last), [holdings[index].held for index in indexes]):
-        present = [index for index in indexes if holdings[index].held.contains(piece.start)]
-        for index in sorted(present, key=lambda index: holdings[index].last_sample_ms):
-            holding = holdings[index]
-            if not is_overcommitted(holding.node, [holdings[other] for other in present]):
+    on_node = [holdings[index] for index in indexes]
+    for piece, present in present_by_piece(IntervalMs(first, last), [holding.held for holding in on_node]):
+        for position in sorted(present, key=lambda position: on_node[position].last_sample_ms):
+            holding = on_node[position]
+            if not is_overcommitted(holding.node, [on_node[other] for other in present]):
                 break
             # Only a successor ends a holding. An excess without one is a contradiction and remains visible.
-            if any(holdings[other].first_sample_ms >= holding.last_sample_ms for other in present if other != index):
+            if any(on_node[other].first_sample_ms >= holding.last_sample_ms for other in present if other != position):
                 cut = IntervalMs(holding.held.start, piece.start)
-                holdings[index] = replace(holding, held=cut, running=holding.running.overlap(cut))
-                present.remove(index)
+                holdings[indexes[position]] = replace(holding, held=cut, running=holding.running.overlap(cut))
+                present.remove(position)

@@ -358,18 +358,18 @@ def _device_coverage(
         on_node.setdefault(device.node, []).append(device)
     expected_ms, observed_ms = 0, 0
     for lifecycle in nodes:
-        node_devices = [
-            device
-            for device in on_node.pop(lifecycle.node.name, [])
-            if overlap_length(device.observed_times, lifecycle.present)
-        ]
+        present_ms = lifecycle.present.length
+        node_devices = on_node.pop(lifecycle.node.name, [])
         times = [(device.interval, device.observed_times) for device in node_devices]
         if not lifecycle.states:  # a DRA driver may create and remove partitions, so each of its GPUs counts once
-            times = _times_by_gpu(node_devices)
-        expected_ms += lifecycle.present.length * (len(times) or lifecycle.node.devices or 1)
-        for interval, observed_times in times:
-            device_ms, present_ms = overlap_length(observed_times, lifecycle.present), lifecycle.present.length
-            observed_ms += present_ms if 2 * (present_ms - device_ms) <= 3 * interval else device_ms
+            present = [device for device in node_devices if overlap_length(device.observed_times, lifecycle.present)]
+            times = _times_by_gpu(present)
+        observed = [(interval, overlap_length(of_device, lifecycle.present)) for interval, of_device in times]
+        device_count = sum(device_ms > 0 for _, device_ms in observed)
+        expected_ms += present_ms * (device_count or lifecycle.node.devices or 1)
+        for interval, device_ms in observed:
+            if device_ms:
+                observed_ms += present_ms if 2 * (present_ms - device_ms) <= 3 * interval else device_ms
     for others in on_node.values():
         expected_ms += window.length * len(others)
         observed_ms += sum(overlap_length(device.observed_times, window) for device in others)

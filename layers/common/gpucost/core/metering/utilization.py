@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpucost.core.hour_record import UtilizationSource
-from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
+from gpucost.core.intervals import IntervalMs, gaps, overlap_length, overlapping, union
 from gpucost.core.metering.device_assignment import (
     DeviceAssignments,
     devices_expected,
@@ -16,7 +16,7 @@ from gpucost.core.metering.device_assignment import (
     replicas_held,
     replicas_per_device,
 )
-from gpucost.core.metering.device_use import DeviceHour, DeviceKey
+from gpucost.core.metering.device_use import UNLABELED, DeviceHour, DeviceKey, LabeledPod
 from gpucost.core.metering.gpu_shares import FRACTION
 from gpucost.core.metering.process_use import ProcessShares, ProcessUse, process_use
 from gpucost.core.metering.usage import PodUsage
@@ -51,6 +51,16 @@ class _Sharing:
     replicas: Mapping[int, Fraction]
     """By the index of the holding."""
     times: Sequence[_SharedTime]
+
+
+@dataclass(frozen=True, slots=True)
+class _Holders:
+    """The holdings of one device."""
+
+    simultaneous: frozenset[int]
+    """Indexes of those that hold it while another does."""
+    other_labels: frozenset[LabeledPod]
+    """Labels of the device that name none of their pods."""
 
 
 @dataclass(slots=True)
@@ -96,6 +106,7 @@ class UtilizationResolver:
         self._assignments = assignments
         self._containers_of_pod = containers_of_pod or {}
         self._sharing_of: dict[DeviceKey, _Sharing] = {}
+        self._holders_by_device: dict[DeviceKey, _Holders] = {}
         self._process_values = {values.key: values for values in process_values}
         self._process_use_of: dict[DeviceKey, ProcessUse] = {}
         order = [source for source in sources if source in {"process", "shared"}]
@@ -323,10 +334,8 @@ class UtilizationResolver:
         """
         sharing = self._sharing(device)
         total = ZERO
-        for shared in sharing.times:
+        for shared in overlapping(sharing.times, time, lambda shared: shared.interval):
             overlap = shared.interval.overlap(time)
-            if not overlap.length:
-                continue
             rest = [overlap]
             for shares in self._process_use(device).shares if self._prefers_processes else ():
                 pieces = [taken.overlap(overlap) for taken in shares.times if taken.overlap(overlap).length]
@@ -400,21 +409,28 @@ class UtilizationResolver:
         if any(replicas_per_device(holding, device) > 1 for device in devices):
             return True
         return any(
-            other != index
-            and self._holdings[other].observed_running.overlap(holding.observed_running).length > 2 * device.interval
+            len(self._assignments.holders_of[device.key]) > 1 and index in self._holders(device).simultaneous
             for device in devices
-            for other in self._assignments.holders_of[device.key]
         )
 
-    def _labeled_pods_except_others(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
+    def _labeled_pods_except_others(self, index: int, device: DeviceHour) -> frozenset[LabeledPod] | None:
         """Return all labeled pods except others that held the device before or after; None for all."""
-        holders = self._assignments.holders_of[device.key]
-        if len(holders) == 1:
+        if len(self._assignments.holders_of[device.key]) == 1:
             return None
-        others = {
-            pod for other in holders if other != index for pod in labeled_pods_of_holding(self._holdings[other], device)
-        } - set(labeled_pods_of_holding(self._holdings[index], device))
-        return (device.labeled_pods | {("", "", "")}) - others
+        return self._holders(device).other_labels.union(labeled_pods_of_holding(self._holdings[index], device))
+
+    def _holders(self, device: DeviceHour) -> _Holders:
+        """Return how pods hold a device, computed once per device because a hundred pods may take turns on it."""
+        holders = self._holders_by_device.get(device.key)
+        if holders is None:
+            indexes = self._assignments.holders_of[device.key]
+            times = {index: self._holdings[index].observed_running for index in indexes}
+            labels = {label for index in indexes for label in labeled_pods_of_holding(self._holdings[index], device)}
+            holders = _Holders(
+                _overlapping_times(times, 2 * device.interval), (device.labeled_pods | {UNLABELED}) - labels
+            )
+            self._holders_by_device[device.key] = holders
+        return holders
 
     def _observed_ms(self, holding: PodUsage, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
         """Return for how long a holding's use was observed; less than an interval at its start or end is no gap."""
@@ -444,3 +460,16 @@ class UtilizationResolver:
             )
             for name, devices in unassigned.items()
         }
+
+
+def _overlapping_times(times: Mapping[int, IntervalMs], tolerance_ms: int) -> frozenset[int]:
+    """Return the keys of the times that overlap with another one for longer than a tolerance."""
+    overlapping_keys: set[int] = set()
+    latest_end, latest_key = 0, -1
+    for key, time in sorted(times.items(), key=lambda key_and_time: key_and_time[1]):
+        if time.length > tolerance_ms:
+            if latest_end - time.start > tolerance_ms:
+                overlapping_keys |= {key, latest_key}
+            if time.end > latest_end:
+                latest_end, latest_key = time.end, key
+    return frozenset(overlapping_keys)

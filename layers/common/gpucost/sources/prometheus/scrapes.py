@@ -31,8 +31,8 @@ class HourScrapes:
         """Whether an object with these sample counts, by instance, existed for the whole hour."""
         if not counts or any(count < self.expected.get(target, 1) for target, count in counts.items()):
             return False
-        before, after = zip(*(self.reaches_edges.get(target, (False, False)) for target in counts), strict=True)
-        return any(before) and any(after)
+        edges = [self.reaches_edges.get(target, (False, False)) for target in counts]
+        return any(before for before, _ in edges) and any(after for _, after in edges)
 
     def wider_window(self, look_end: int) -> tuple[int, Window] | None:
         """The evaluation time (ms) and window that span scrape gaps at the hour's edges.
