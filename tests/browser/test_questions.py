@@ -373,7 +373,7 @@ def test_explore_offers_labels_weeks_and_idle_costs(newcomer: Callable[..., Newc
     expect(page.get_by_role("combobox", name="Granularity")).to_have_value("")
 
 
-def test_alerts_lead_to_what_is_about_them(newcomer: Callable[..., Newcomer], site: Site) -> None:
+def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer], site: Site) -> None:
     """Firing ones by cost, then the pending ones and the events, folded. Rules take longer than this test."""
     response = site.ask(f"alerts?{DAY}")
     nothing = dict.fromkeys(("namespace", "workload_kind", "workload", "node_pool", "detail"))

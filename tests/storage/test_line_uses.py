@@ -12,7 +12,7 @@ ODD = RECORD.lines[0]._replace(allocated_usd=None, effective_gpu_hours=None, uti
 LINES = [*RECORD.lines, ODD]
 
 
-def test_lines_are_what_reports_read() -> None:
+def test_uses_are_those_of_the_stored_lines() -> None:
     items = line_items("pk", "1-a#unit", LINES, 2**31)
     assert (
         read_line_uses(items)
