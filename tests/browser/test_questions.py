@@ -388,7 +388,8 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
         }  # fmt: skip
         state = {"notified_at": None, "acknowledged_by": None, "silenced_by": []}
         return {
-            **common, **state, "phase": "firing" if waste else "pending", "summary": f"{unit} wastes" if waste else None,
+            **common, **state, "phase": "firing" if waste else "pending",
+            "summary": f"{unit} wastes" if waste else None,
             "notification": event if waste else None,
         }  # fmt: skip
 
