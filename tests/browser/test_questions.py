@@ -386,7 +386,7 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
             "figures": {"waste_usd_per_hour": waste}, "currency": "USD", "workloads": [], "note": "",
             "hour": f"{END - HOUR:%Y-%m-%dT%H:00:00Z}",
         }  # fmt: skip
-        state = {"notified_at": None, "acknowledged_by": None, "silenced_by": []}
+        state: dict[str, object] = {"notified_at": None, "acknowledged_by": None, "silenced_by": []}
         return {
             **common, **state, "phase": "firing" if waste else "pending",
             "summary": f"{unit} wastes" if waste else None,
