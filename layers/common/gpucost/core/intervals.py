@@ -154,10 +154,10 @@ def gaps(covered: Sequence[IntervalMs], window: IntervalMs, shortest: int = 0) -
     return [gap for gap in uncovered if gap.length > shortest]
 
 
-def overlapping(items: Sequence[T], time: IntervalMs, time_of: Callable[[T], IntervalMs]) -> Sequence[T]:
-    """Return the items that overlap with some time, of items in order whose times are disjoint."""
-    first = bisect_right(items, time.start, key=lambda item: time_of(item).end)
-    return items[first : bisect_left(items, time.end, lo=first, key=lambda item: time_of(item).start)]
+def overlapping(records: Sequence[T], time: IntervalMs, time_of: Callable[[T], IntervalMs]) -> Sequence[T]:
+    """Return the records that overlap with some time, of records in order whose times are disjoint."""
+    first = bisect_right(records, time.start, key=lambda record: time_of(record).end)
+    return records[first : bisect_left(records, time.end, lo=first, key=lambda record: time_of(record).start)]
 
 
 def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
