@@ -68,8 +68,10 @@ test("costs without a price are not zero", () => {
 });
 
 test("the projection rises at the mean rate, and begins with an estimate for the unknown hours", () => {
-  const forecast = (unknown: number, usd: number | null) =>
-    ({ ...month([], unknown, null).forecast, run_rate_usd: usd });
+  const forecast = (unknown: number, usd: number | null) => ({
+    ...month([], unknown, null).forecast,
+    run_rate_usd: usd,
+  });
   const points = [{ from: Date.parse(at(0)), at: Date.parse(at(HOURS)), spent: 20 }];
   const { projection, estimate } = projectionOf(forecast(48, 300), points); // 10 a day
   expect(estimate).toBeCloseTo(20);
