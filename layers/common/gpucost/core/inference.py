@@ -132,22 +132,23 @@ def _groups(
     lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]]
 ) -> tuple[list[_Group], list[Line]]:
     """Return the groups of lines that share tokens, and the lines without an inference server."""
-    pods = [(line.namespace, line.pod) for line in lines]
     workload_of_server: dict[tuple[str, ...], _Workload] = {
-        pod: _workload(line) for pod, line in zip(pods, lines, strict=True) if pod in served_by_pod
+        pod: (line.namespace, line.workload_kind, line.workload)
+        for line in lines
+        if (pod := (line.namespace, line.pod)) in served_by_pod
     }
     workloads_of_servers = {*workload_of_server.values()}
     sharing: set[_Workload] = set()
     members: list[tuple[Line, _PodName | _Workload]] = []
     other_lines: list[Line] = []
-    for pod, line in zip(pods, lines, strict=True):
-        if pod in workload_of_server:
+    for line in lines:
+        if (pod := (line.namespace, line.pod)) in workload_of_server:
             members.append((line, pod))
         # The workers of a LeaderWorkerSet's group are a StatefulSet with the name of the group's leader pod
         # (kubernetes-sigs/lws 0.10 pkg/controllers/pod_controller.go).
         elif line.workload_kind == "StatefulSet" and (line.namespace, line.workload) in workload_of_server:
             members.append((line, (line.namespace, line.workload)))
-        elif (workload := _workload(line)) in workloads_of_servers:
+        elif (workload := (line.namespace, line.workload_kind, line.workload)) in workloads_of_servers:
             sharing.add(workload)
             members.append((line, workload))
         else:
@@ -163,10 +164,6 @@ def _groups(
             added.add(pod)
             group.served.extend(served_by_pod[pod])
     return [*groups.values()], other_lines
-
-
-def _workload(line: Line) -> _Workload:
-    return line.namespace, line.workload_kind, line.workload
 
 
 def _side(group: _Group, rules: InferenceRules) -> Side:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.settings.metrics_sources import MetricsSourcesSettings
@@ -31,6 +32,7 @@ _PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
 )
 
 
+@cache
 def metrics_source_of(metric: str) -> MetricsSource | None:
     """The source that exports a metric, by the metric's name."""
     name = metric.lower()
