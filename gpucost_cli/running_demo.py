@@ -86,6 +86,7 @@ class RunningDemo:
                     "operating_system": "linux",
                 },
                 valid_from=price.since,
+                fetched_at=price.since,
             )
             for price in fleet.spot_prices(floor_day(start), self.end + HOUR)
         ]

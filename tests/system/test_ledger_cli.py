@@ -187,6 +187,15 @@ def test_unavailable_hours_are_refused_with_a_single_sentence(stack: Stack) -> N
         assert says in refused.stderr
 
 
+def test_notes_on_settings_are_printed_when_they_are_pushed(stack: Stack, tmp_path: Path) -> None:
+    settings = json.loads(document(("east",))) | {"business_units": [{"name": "ml", "namespaces": ["research-.*"]}]}
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(settings))
+    done = stack.gpucost("settings", "push", str(path))
+    assert re.fullmatch(r"version \d+ is in force\n", done.stdout)
+    assert "note: business_units[0].namespaces: 'research-.*'" in done.stderr
+
+
 def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
     """The test uses the previous month."""
     stack.first = FIRST.replace(day=1, hour=0) - 3 * HOUR
