@@ -149,9 +149,8 @@ def init(
     region = _ask_region()
     name = answer("cluster", "Name of the EKS cluster")
     prometheus = _ask_prometheus(region)
-    cluster = _cluster_settings(name, prometheus, dict(selector))
     try:
-        metrics = GpuMetrics(cluster)
+        metrics = _ask_until_in_metrics(name, prometheus, dict(selector))
         namespaces = metrics.namespaces()
     except SourceError as error:
         raise GpuCostError(f"{str(error).partition(' (query: ')[0]}. Nothing was written") from error
@@ -242,6 +241,23 @@ def _ask_prometheus(region: str) -> dict[str, str]:
     if auth == "bearer":
         return {"url": url, "auth": auth, "secret": answer("secret", "Secret in Secrets Manager with the token")}
     return {"url": url, "auth": auth}
+
+
+def _ask_until_in_metrics(name: str, prometheus: Mapping[str, str], selector: Mapping[str, str]) -> "GpuMetrics":
+    """Return the metrics of a cluster. A name that was typed, and that the metrics do not have, is asked for again.
+
+    Raises:
+        InvalidInputError: the metrics do not have the name that was passed.
+        SourceError: Prometheus did not answer.
+    """
+    while True:
+        try:
+            return GpuMetrics(_cluster_settings(name, prometheus, selector))
+        except InvalidInputError as error:
+            if click.get_current_context().params["cluster"] is not None:
+                raise
+            click.echo(f"Error: {error}", err=True)
+            name = answer("cluster", "Name of the EKS cluster")
 
 
 def _workspace_url(name: str | None) -> str | None:

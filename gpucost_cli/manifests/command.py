@@ -24,7 +24,10 @@ manifests.add_command(rules)
 @manifests.command()
 @click.option("--settings", "settings_path", required=True, type=_FILE, help="Settings file, YAML or JSON.")
 @click.option(
-    "--params", "parameters_path", type=_FILE, help="A file like cluster/parameters.yaml; optional with --for."
+    "--params",
+    "parameters_path",
+    type=_FILE,
+    help="A file like the example cluster/parameters.yaml of the repository; optional with --for.",
 )
 @click.option("--for", "target", type=click.Choice(list(TARGETS)), help="How an existing cluster is connected.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to.")

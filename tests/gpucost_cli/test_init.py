@@ -341,6 +341,18 @@ def test_shared_prometheus_gets_the_cluster_as_selector(prometheus: Callable[[st
     assert_sentence(result.stderr, "prod, test", "--selector")
 
 
+def test_typed_name_of_no_cluster_is_refused_and_repeated(prometheus: Callable[[str], str], tmp_path: Path) -> None:
+    url = prometheus(exposition("prod", "test"))
+    status, text = converse(
+        tmp_path, ("AWS region", REGION), ("Name of the EKS", "prd"), ("URL of", url), ("Authentication", ""),
+        ("Name of the EKS", "prod"), ("Price of", ""), ("Name of the stack", ""), ("Email", ""), ("API access", ""),
+    )  # fmt: skip
+    assert status == 0, text
+    assert "none is named 'prd'" in text
+    settings = parse_settings((tmp_path / "settings.yaml").read_text())
+    assert (settings.clusters[0].name, settings.clusters[0].selector) == ("prod", {"cluster": "prod"})
+
+
 def test_older_samples_count_as_clusters_of_the_prometheus(tmp_path: Path) -> None:
     """Business units are proposed from the last seven days, so that the clusters of these days count, too."""
     metrics = tmp_path / "metrics.om"
