@@ -59,7 +59,7 @@ def settings_document(urls: Mapping[str, str], *, scale: int = 1) -> dict[str, A
                     "percents": [80, 100],
                     "overrides": [{"business_unit": unit.name, "monthly_usd": unit.monthly_usd} for unit in units],
                 },
-                {"rule": "token-cost", "usd_per_million_tokens": 15, "tokens": "generated", "models": ["meta-llama/*"]},
+                {"rule": "token-cost", "usd_per_million_tokens": 6, "tokens": "generated", "models": ["meta-llama/*"]},
             ],
             "receivers": [{"type": "slack", "secret": SLACK_SECRET}, {"type": "email"}],
             "repeat_hours": 0,
