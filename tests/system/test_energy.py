@@ -1,8 +1,14 @@
-"""What it costs to read the energy of GPUs."""
+"""What it costs to read the energy of GPUs, and energy of a GPU whose holder changes."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 
+from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.power import ENERGY_COUNTER
+from gpucost_devstack.fleet.scenarios.energy import pods_in_turn
+from gpucost_devstack.prometheus import running_prometheus
+from tests.system.fleet_truth import ask, assert_energy
 from tests.system.limited import limited
 from tests.system.test_economy import attribute, cluster
 from tests.system.timeline import Timeline
@@ -30,3 +36,12 @@ def test_energy_takes_no_further_query(prometheus: Callable[[str], str]) -> None
 def test_energy_that_is_off_is_not_queried(prometheus: Callable[[str], str]) -> None:
     assert not any(ENERGY_COUNTER in query for query in queries_of(prometheus, cluster(4), OFF))
     assert any(ENERGY_COUNTER in query for query in queries_of(prometheus, cluster(4)))
+
+
+def test_pods_that_hold_a_gpu_in_turn_have_the_energy_of_their_time(tmp_path: Path) -> None:
+    scenario, base = pods_in_turn(), datetime(2026, 11, 19, 10, tzinfo=UTC)
+    openmetrics.write([scenario], base, tmp_path / "metrics.om")
+    with running_prometheus(tmp_path / "metrics.om") as url:
+        hour = ask([scenario], url, base, tmp_path)[scenario.name, 0]
+    assert_energy(scenario, 0, hour)
+    assert {line["pod"]: float(line["energy_kwh"]) for line in hour["lines"]} == {"ended": 0.077, "started": 0.105}

@@ -43,13 +43,6 @@ def scenarios() -> Iterator[Scenario]:
         dcgm=replace(COUNTER, maps_pods=False),
         utilization_source_by_pod={pod.name: "none" for pod in pods},
     )
-    # One series for the whole hour, whose holder changes: its increase is not enough.
-    single = gpu_node("n1", "a10g-one", whole_gpus_geometry("a10g-one"))
-    in_turn = [
-        Pod("ended", single, [0], constant_use("0.5"), deleted_at=22),
-        Pod("started", single, [0], constant_use("1"), bound_at=40, running_at=43),
-    ]
-    yield Scenario("energy-unlabeled-in-turn", [single], in_turn, dcgm=replace(COUNTER, maps_pods=False))
     other = replace(gpu_node("n2", "a10g", whole_gpus_geometry("a10g")), provider_id="aws:///eu-west-1a/i-n2")
     yield Scenario(
         "energy-of-some-nodes",
@@ -58,6 +51,16 @@ def scenarios() -> Iterator[Scenario]:
         dcgm=replace(COUNTER, nodes_without_energy=("n2",)),
     )
     yield from _shared_gpu_scenarios()
+
+
+def pods_in_turn() -> Scenario:
+    """A GPU with one series for the whole hour, whose holder changes: the series' increase is not enough."""
+    node = gpu_node("n1", "a10g-one", whole_gpus_geometry("a10g-one"))
+    pods = [
+        Pod("ended", node, [0], constant_use("0.5"), deleted_at=22),
+        Pod("started", node, [0], constant_use("1"), bound_at=40, running_at=43),
+    ]
+    return Scenario("energy-unlabeled-in-turn", [node], pods, dcgm=replace(COUNTER, maps_pods=False))
 
 
 def _whole_gpu_pods(node: Node) -> Sequence[Pod]:
