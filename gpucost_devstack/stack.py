@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -166,21 +166,19 @@ class LocalStack:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
 
         """
-        pumps = [
-            *(partial(self._pump_queue, *source) for source in self._sources),
-            *(partial(self._pump_topic, *bridge) for bridge in self._bridges),
-        ]
         try:
-            if not any(self._further.values()):
-                return sum(pump() for pump in pumps)
-            with ThreadPoolExecutor(len(pumps)) as threads:
-                return sum(threads.map(lambda pump: pump(), pumps))
+            handled = sum(self._pump_queue(*source) for source in self._sources)
+            handled += sum(self._pump_topic(*bridge) for bridge in self._bridges)
         finally:  # polling itself may have been denied
             self.authorizer.raise_denied()
+        return handled
 
     def deliver_all(self) -> int:
         """Deliver messages until none is left, and return their number."""
-        return _sum_until_zero(self.deliver_once)
+        handled = 0
+        while moved := self.deliver_once():
+            handled += moved
+        return handled
 
     def emails(self) -> list[dict[str, Any]]:
         """Emails sent since the last call."""
@@ -216,17 +214,18 @@ class LocalStack:
 
     def _pump_queue(self, queue: str, function: str, batch: int, sqs: Any) -> int:
         environments = [self.functions[function], *self._further.get(function, ())]
-        process_next = partial(self._process_next_batch, queue, sqs, batch)
-        if len(environments) == 1:
-            return process_next(environments[0])
-        with ThreadPoolExecutor(len(environments)) as threads:
-            return sum(threads.map(lambda each: _sum_until_zero(partial(process_next, each)), environments))
-
-    def _process_next_batch(self, queue: str, sqs: Any, batch: int, environment: LocalFunction) -> int:
-        answer = sqs.receive_message(
-            QueueUrl=queue, MaxNumberOfMessages=batch, AttributeNames=["All"], MessageAttributeNames=["All"]
-        )
-        return self._process_batch(queue, sqs, environment, answer["Messages"]) if "Messages" in answer else 0
+        batches: list[list[dict[str, Any]]] = []
+        while len(batches) < len(environments):
+            answer = sqs.receive_message(
+                QueueUrl=queue, MaxNumberOfMessages=batch, AttributeNames=["All"], MessageAttributeNames=["All"]
+            )
+            if "Messages" not in answer:
+                break
+            batches.append(answer["Messages"])
+        if len(batches) < 2:
+            return sum(self._process_batch(queue, sqs, environments[0], messages) for messages in batches)
+        with ThreadPoolExecutor(len(batches)) as threads:
+            return sum(threads.map(partial(self._process_batch, queue, sqs), environments, batches))
 
     def _process_batch(self, queue: str, sqs: Any, function: LocalFunction, messages: list[dict[str, Any]]) -> int:
         records = [_sqs_record(message, queue) for message in messages]
@@ -291,7 +290,7 @@ def running_stack(
         template: the template file.
         services: URLs of services that moto lacks, by the service names in their signatures.
         database: the folder in which the table is kept; None: it is in memory.
-        workers: how many messages of a queue are processed at the same time. With 1, one function runs at a time.
+        workers: how many messages of a queue are processed at the same time.
 
     """
     with ExitStack() as running:
@@ -325,10 +324,6 @@ def running_stack(
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
         running.enter_context(serving_api(stack.answer_request, routes, listener))
         yield stack
-
-
-def _sum_until_zero(count: Callable[[], int]) -> int:
-    return sum(iter(count, 0))
 
 
 def _table_location(aws: str, database: str, table: str) -> str:
