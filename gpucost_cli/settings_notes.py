@@ -56,6 +56,7 @@ def units_without_namespace(
         unit
         for unit in settings.business_units
         if latest.get(unit.name) is unit
+        and unit.namespaces
         and not (unit.namespace_labels or unit.pod_labels)
         and not any(matching_names(namespaces, pattern) for pattern in unit.namespaces)
     ]
@@ -104,7 +105,11 @@ def _unknown_business_units(settings: "SettingsDocument") -> Iterator[str]:
 def _units_without_pods(settings: "SettingsDocument") -> Iterator[str]:
     """A note on the first unit that owns every namespace, if others follow it."""
     for index, unit in enumerate(settings.business_units[:-1]):
-        later = dict.fromkeys(later.name for later in settings.business_units[index + 1 :] if later.name != unit.name)
+        later = dict.fromkeys(
+            later.name
+            for later in settings.business_units[index + 1 :]
+            if later.name != unit.name and (later.namespaces or later.namespace_labels or later.pod_labels)
+        )
         if "*" in unit.namespaces and unit.since is None and later:
             yield (
                 f"business_units[{index}] ({unit.name}) owns the pods of every namespace, and the first unit that "

@@ -1,9 +1,12 @@
 """`gpucost settings check`: everything that is wrong with a settings file, without a network."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from gpucost.settings_document import parse_settings
+from gpucost_cli.settings_notes import units_without_namespace
 from tests.system.test_cli import in_this_process
 
 CLUSTER = 'clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9"}}]\n'
@@ -200,6 +203,9 @@ def test_patterns_that_match_no_namespace_are_noted(tmp_path: Path, pattern: str
     [
         CLUSTER + "inference: {enabled: false, weights: {generated: 4}}\n",
         CLUSTER + "inference: {enabled: true}\n",
+        CLUSTER
+        + "inference: {enabled: true, consumer_label: tenant}\n"
+        + "business_units: [{name: all, namespaces: ['*']}, {name: ads, consumers: [ads-*]}]\n",
         CLUSTER + "pricing: {sources: [rates, constant], gpu_hourly_usd: 3, rates: [{gpu_hourly_usd: 2}]}\n",
         CLUSTER + "business_units: [{name: a, namespaces: [r-x]}, {name: b, namespaces: ['r-*']}]\n",
         CLUSTER + "business_units: [{name: a, namespaces: ['r-?']}, {name: b, namespaces: ['r-*']}]\n",
@@ -313,3 +319,10 @@ def test_unparsable_documents_print_a_single_message(tmp_path: Path) -> None:
     for text in ("", "clusters:\n\t- name: demo\n"):
         status, out, faults = check(tmp_path, text)
         assert (status, out, len(faults)) == (2, "", 1), faults
+
+
+def test_units_of_consumers_or_labels_are_not_expected_in_namespaces() -> None:
+    units = "[{name: ads, consumers: [ads-*]}, {name: ml, pod_labels: {team: ml}}, {name: ops, namespaces: [ops]}]"
+    settings = parse_settings(CLUSTER + f"business_units: {units}\n")
+    now = datetime(2026, 11, 26, tzinfo=UTC)
+    assert [unit.name for unit in units_without_namespace(settings, {"team"}, now)] == ["ops"]
