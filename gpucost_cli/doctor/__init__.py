@@ -109,10 +109,11 @@ def examine_cluster(
         prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
         inference = settings.inference
-        servers = inference.all_servers() if inference.enabled else ()
-        gateway = inference.gateway_counters() if inference.enabled else None
-        sources = servers if gateway is None else (*servers, gateway)
-        counters = [*metrics_of_servers(sources), *latency_metrics(servers)]
+        counters = (
+            [*metrics_of_servers(inference.all_sources()), *latency_metrics(inference.all_servers())]
+            if inference.enabled
+            else []
+        )
         collector = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series, counters)
         facts = collector.collect(now)
     except (ValueError, ArithmeticError) as error:

@@ -138,10 +138,8 @@ def _inference_metrics(settings: CoreSettings) -> list[str]:
     """Return the series of inference servers that are read."""
     if not settings.inference.enabled:
         return []
-    servers = settings.inference.all_servers()
-    gateway = settings.inference.gateway_counters()
-    sources = servers if gateway is None else (*servers, gateway)
-    return [*metrics_of_servers(sources), *latency_metrics(servers)]
+    inference = settings.inference
+    return [*metrics_of_servers(inference.all_sources()), *latency_metrics(inference.all_servers())]
 
 
 def _refuse_placeholders(settings: CoreSettings, parameters: ExistingClusterParameters) -> None:

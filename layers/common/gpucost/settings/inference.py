@@ -151,10 +151,10 @@ class InferenceSettings(Section):
     """Which side's prompt tokens count, where a model has both sides in a namespace, because both count each prompt."""
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> "InferenceSettings":
+    def _sources_are_consistent(self) -> "InferenceSettings":
         if repeated := duplicates([server.name for server in self.servers]):
             raise ValueError(f"servers: {min(repeated)!r} is named twice")
-        sources = [*self.all_servers(), *([] if self.gateway is None else [self.gateway.counters()])]
+        sources = self.all_sources()
         if self.gateway is not None and self.consumer_label is not None:
             raise ValueError("consumer_label and gateway exclude each other; keep the one that counts consumers")
         if repeated := duplicates([source.name for source in sources]):
@@ -171,6 +171,11 @@ class InferenceSettings(Section):
         if self.consumer_label is None:
             return servers
         return tuple(replace(server, consumer_label=self.consumer_label) for server in servers)
+
+    def all_sources(self) -> tuple[InferenceServer, ...]:
+        """The servers and the gateway, whose counters are read."""
+        gateway = self.gateway_counters()
+        return self.all_servers() if gateway is None else (*self.all_servers(), gateway)
 
     def gateway_counters(self) -> InferenceServer | None:
         """The gateway for the queries."""
