@@ -35,9 +35,8 @@ class IdleThresholds:
         measured = allocated - to_decimal(costs.unmeasured_gpu_hours)
         if allocated < self.min_gpus:
             return False
-        if measured <= 0 or measured < MIN_MEASURED_SHARE * allocated:
-            is_busy = measured > 0 and used * 100 >= self.utilization_percent * allocated
-            return False if is_busy else None
+        if measured < MIN_MEASURED_SHARE * allocated:
+            return None if used * 100 < self.utilization_percent * allocated else False
         return used * 100 < self.utilization_percent * measured
 
     def can_be_breached_by(self, costs: Costs) -> bool:

@@ -129,8 +129,7 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
         observed = history.observed_gpu_hours[index]
         if not look_back.has_figures[index]:
             continue
-        held = history.held_gpu_hours[index]
-        if held and (not observed or observed < MIN_OBSERVED_SHARE * held):
+        if observed < MIN_OBSERVED_SHARE * history.held_gpu_hours[index]:
             busy[slot] = True  # utilization is not known
         else:
             observations[slot] += 1
