@@ -1,6 +1,7 @@
 """The transformed template declares what the product needs."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
@@ -140,6 +141,19 @@ def test_prices_are_refreshed_before_dispatch_if_a_source_is_enabled(template: T
     )
     # dispatch fires at minute 5: an hour counts as rated from a minute before.
     assert timedelta(minutes=1) < RATING_DELAY < timedelta(minutes=5)
+
+
+def test_page_names_the_time_of_the_reviews(template: Template) -> None:
+    (schedule,) = [
+        body["ScheduleExpression"]
+        for _, body in of_type(template, "AWS::Scheduler::Schedule")
+        if body["Target"]["Arn"] == {"Fn::GetAtt": ["RecommendFunction", "Arn"]}
+    ]
+    time_of_day = re.fullmatch(r"cron\((\d+) (\d+) \* \* \? \*\)", schedule)
+    assert time_of_day is not None, schedule
+    minute, hour = time_of_day.groups()
+    page = (REPOSITORY / "web" / "src" / "savings.ts").read_text()
+    assert f"const REVIEWED = ({hour} * 60 + {minute}) * 60_000;" in page
 
 
 def test_price_sources_add_their_permissions(template: Template) -> None:
