@@ -6,7 +6,7 @@ import { axisMoney, axisTime, money, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
-import { hatch, styleToken } from "./colors";
+import { GAP_MARK, hatch, styleToken } from "./colors";
 
 interface Props {
   start: number;
@@ -23,8 +23,6 @@ interface Props {
   currency: string;
 }
 
-/** Height, in pixels, of the mark of a day of which a part is missing. */
-const GAP_MARK = 8;
 const SPENT = "#0072b2";
 const BUDGET = "#d55e00";
 

@@ -91,6 +91,9 @@ export function textScale(): number {
   return parseFloat(getComputedStyle(document.documentElement).fontSize) / 16 || 1;
 }
 
+/** Height, in pixels, of the mark for a bar or day of which a small part is missing. */
+export const GAP_MARK = 8;
+
 const hatches = new Map<string, CanvasPattern>();
 
 /** The diagonal pattern of missing data. */

@@ -9,7 +9,7 @@ import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
-import { hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
+import { GAP_MARK, hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -309,9 +309,8 @@ function knownShare(props: Props, index: number): number {
 
 /** Strength of the hatching of a bucket of which almost nothing is missing. */
 const LEAST_STRENGTH = 0.35;
-/** Known share from which a day, week or month has only a mark above its bar, and the mark's height in pixels. */
+/** Known share from which a day, week or month has only a mark above its bar. */
 const ALMOST_KNOWN = 0.9;
-const GAP_MARK = 8;
 
 /** Hatches buckets from the axis to the top, behind their bars: fully without figures, more lightly the more is known. A
  * few missing hours of a long bucket are a mark above its bar. */
