@@ -20,7 +20,7 @@ MAX_COUNT = Decimal(10**15)
 """A larger increase in one hour is not plausible, and a counter above it is no longer exact."""
 MAX_NOTES = 20
 _PodName = tuple[str, str]
-_ServerModel = tuple[str, str, str]
+_ServedKey = tuple[str, str, str]
 """Server, model and consumer."""
 
 
@@ -109,13 +109,13 @@ class _PodCounters:
                 of_target = self._scrapes.setdefault(target, {**scrapes.get(target, {})})
                 of_target.update((time, True) for time, _ in counter.samples)
 
-    def counts(self) -> dict[_ServerModel, dict[CounterKind, int]] | None:
+    def counts(self) -> dict[_ServedKey, dict[CounterKind, int]] | None:
         """Return the increase of each kind by server, model and consumer; None if any is unknown."""
         copies: dict[tuple[object, ...], list[CounterSeries]] = {}
         for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
             key = (series.server, series.model, series.consumer, series.kind, series.instance, series.other_labels)
             copies.setdefault(key, []).append(series)
-        counts: dict[_ServerModel, dict[CounterKind, Fraction | int]] = {}
+        counts: dict[_ServedKey, dict[CounterKind, Fraction | int]] = {}
         has_samples = False
         for group in copies.values():
             if len(group) > 1:
@@ -208,7 +208,7 @@ class _PodCounters:
         return bool(ends) and max(ends) <= last_time + MAX_EDGE_GAP_MS
 
 
-def _add_counters_that_have_not_begun(counts: dict[_ServerModel, dict[CounterKind, Fraction | int]]) -> None:
+def _add_counters_that_have_not_begun(counts: dict[_ServedKey, dict[CounterKind, Fraction | int]]) -> None:
     """Add zeros of consumers: their counters begin one by one, with what they use first."""
     if not any(consumer for _, _, consumer in counts):
         return
