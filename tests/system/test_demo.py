@@ -175,6 +175,7 @@ def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     versions = simplejson.loads(gpucost("settings", "history", "--stack", "local", "--format", "json"))["versions"]
     assert [version["version"] for version in versions] == [2, 1]
     assert "version 3" in gpucost("settings", "rollback", "--stack", "local", "--to", "1")
+    assert "1970" not in gpucost("prices", "list", "--stack", "local")
     reviewed = gpucost("recommendations", "run", "--stack", "local").splitlines()
     assert [line.partition("\t")[0] for line in reviewed] == sorted(demo.CLUSTERS)
     assert "no recommendations" in gpucost("recommendations", "list", "--stack", "local"), (
