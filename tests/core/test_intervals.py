@@ -1,7 +1,9 @@
+from itertools import permutations
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.intervals import IntervalMs, Scrapes, gaps, overlap_length, union
+from gpucost.core.intervals import IntervalMs, Scrapes, gaps, overlap_length, overlapping_keys, union
 
 SECOND = 1000
 
@@ -86,3 +88,10 @@ def test_scrapes_around_time() -> None:
     assert (scrapes.last_before(20), scrapes.next_after(20)) == (10, 30)
     assert (scrapes.last_before(10), scrapes.next_after(30)) == (None, None)
     assert scrapes.within(IntervalMs(10, 30)) == (10, 20)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=8), st.integers(0, 3))
+def test_overlapping_keys_are_those_of_pairs(starts_and_lengths: list[tuple[int, int]], tolerance: int) -> None:
+    times = {i: IntervalMs(start, start + length) for i, (start, length) in enumerate(starts_and_lengths)}
+    of_pairs = {pair[0] for pair in permutations(times, 2) if times[pair[0]].overlap(times[pair[1]]).length > tolerance}
+    assert overlapping_keys(times, tolerance) == of_pairs

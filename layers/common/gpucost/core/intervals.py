@@ -1,7 +1,7 @@
 """Half-open time intervals of integer milliseconds, `[start, end)`, and the times that a scraped process covers."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -9,6 +9,7 @@ from statistics import median_low
 from typing import TypeVar
 
 T = TypeVar("T")
+Key = TypeVar("Key")
 NEIGHBOR_DISTANCES = 3
 """How many distances on either side of a scrape determine its scrape interval.
 
@@ -168,3 +169,16 @@ def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
         if end > start:
             shared += end - start
     return shared
+
+
+def overlapping_keys(times: Mapping[Key, IntervalMs], tolerance_ms: int) -> frozenset[Key]:
+    """Return the keys of the times that overlap with another one for longer than a tolerance."""
+    keys: set[Key] = set()
+    latest: tuple[int, Key] | None = None
+    for key, time in sorted(times.items(), key=lambda key_and_time: key_and_time[1]):
+        if time.length > tolerance_ms:
+            if latest is not None and latest[0] - time.start > tolerance_ms:
+                keys |= {key, latest[1]}
+            if latest is None or time.end > latest[0]:
+                latest = time.end, key
+    return frozenset(keys)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpucost.core.hour_record import UtilizationSource
-from gpucost.core.intervals import IntervalMs, gaps, overlap_length, overlapping, union
+from gpucost.core.intervals import IntervalMs, gaps, overlap_length, overlapping, overlapping_keys, union
 from gpucost.core.metering.device_assignment import (
     DeviceAssignments,
     devices_expected,
@@ -427,7 +427,7 @@ class UtilizationResolver:
             times = {index: self._holdings[index].observed_running for index in indexes}
             labels = {label for index in indexes for label in labeled_pods_of_holding(self._holdings[index], device)}
             holders = _Holders(
-                _overlapping_times(times, 2 * device.interval), (device.labeled_pods | {UNLABELED}) - labels
+                overlapping_keys(times, 2 * device.interval), (device.labeled_pods | {UNLABELED}) - labels
             )
             self._holders_by_device[device.key] = holders
         return holders
@@ -460,16 +460,3 @@ class UtilizationResolver:
             )
             for name, devices in unassigned.items()
         }
-
-
-def _overlapping_times(times: Mapping[int, IntervalMs], tolerance_ms: int) -> frozenset[int]:
-    """Return the keys of the times that overlap with another one for longer than a tolerance."""
-    overlapping_keys: set[int] = set()
-    latest_end, latest_key = 0, -1
-    for key, time in sorted(times.items(), key=lambda key_and_time: key_and_time[1]):
-        if time.length > tolerance_ms:
-            if latest_end - time.start > tolerance_ms:
-                overlapping_keys |= {key, latest_key}
-            if time.end > latest_end:
-                latest_end, latest_key = time.end, key
-    return frozenset(overlapping_keys)
