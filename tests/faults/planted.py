@@ -45,6 +45,7 @@ IDLE_TESTS = ("tests/features/alerting/test_rules.py", "-k", "mostly_unmeasured"
 TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
 MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
 REQUEST_LATENCY_TESTS = ("tests/features/recommendations/test_request_latency.py",)
+CHEAPER_GPUS_TESTS = ("tests/features/recommendations/test_cheaper_gpus.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -246,7 +247,7 @@ FAULTS = (
     Fault("inference: a counter that ran before scraping began starts at zero", f"{PACKAGE}/core/metering/inference.py", '            if first and not self._began(first_time, scrapes):', '            if False:', INFERENCE_TESTS),
     Fault("inference: a gap at the hour's start is bridged", f"{PACKAGE}/core/metering/inference.py", 'if window.start - before[0] > MAX_EDGE_GAP_MS and first != reading:', 'if False:', INFERENCE_TESTS),
     Fault("inference: a gap at the hour's end is bridged", f"{PACKAGE}/core/metering/inference.py", 'if not self._ended(last_time, scrapes) and (after is None or after[1] != last):', 'if False:', INFERENCE_TESTS),
-    Fault("inference: two jobs that scrape a server count twice", f"{PACKAGE}/core/metering/inference.py", 'series.instance, series.other_labels)', 'series.scrape_target, series.other_labels)', INFERENCE_TESTS),
+    Fault("inference: two jobs that scrape a server count twice", f"{PACKAGE}/core/metering/inference.py", '"instance", "other_labels")', '"scrape_target", "other_labels")', INFERENCE_TESTS),
     Fault("inference: tokens of pods whose counters are unknown are zero", f"{PACKAGE}/core/metering/inference.py", 'served += [ServedTokens(*name, server, "") for server in servers]', 'served += [ServedTokens(*name, server, "", 0, 0, 0, 0) for server in servers]', INFERENCE_TESTS),
     Fault("inference: resets within an hour are not seen", f"{PACKAGE}/sources/prometheus/queries.py", ', *resets]', ']', INFERENCE_TESTS),
     Fault("inference: cached tokens cost as much as others", f"{PACKAGE}/core/inference.py", '+ Fraction(self.cached) * cached', '+ Fraction(self.prompt) * cached', INFERENCE_TESTS),
@@ -282,7 +283,11 @@ FAULTS = (
     Fault("replicas: hours of the day are shifted", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "(at - first) // HOUR_MS - 1", "(at - first) // HOUR_MS", REQUEST_LATENCY_TESTS),
     Fault("replicas: p95 is the median", f"{PACKAGE}/features/recommendations/sources/request_latency.py", "histogram_quantile(0.95,", "histogram_quantile(0.5,", REQUEST_LATENCY_TESTS),
     Fault("replicas: latency is read without inference", f"{PACKAGE}/features/recommendations/service.py", "if settings.inference.enabled and self._latency is not None:", "if self._latency is not None:", REQUEST_LATENCY_TESTS),
-    Fault("replicas: any p95 counts as the same", f"{PACKAGE}/features/recommendations/rules/replicas.py", "_mean_p95(at_load) <= P95_TOLERANCE * p95", "_mean_p95(at_load) <= 10 * P95_TOLERANCE * p95", REQUEST_LATENCY_TESTS),
+    Fault("replicas: any p95 counts as the same", f"{PACKAGE}/features/recommendations/rules/replicas.py", "mean_p95(at_load) <= P95_TOLERANCE * p95", "mean_p95(at_load) <= 10 * P95_TOLERANCE * p95", REQUEST_LATENCY_TESTS),
+    Fault("cheaper GPUs: any p95 counts as the same", f"{PACKAGE}/features/recommendations/rules/cheaper_gpus.py", "mean_p95(at_load) > P95_TOLERANCE * p95", "mean_p95(at_load) > 10 * P95_TOLERANCE * p95", CHEAPER_GPUS_TESTS),
+    Fault("cheaper GPUs: load is extrapolated", f"{PACKAGE}/features/recommendations/rules/cheaper_gpus.py", "if pod_hour.requests >= busiest]", "if pod_hour.requests]", CHEAPER_GPUS_TESTS),
+    Fault("cheaper GPUs: spot is compared with on-demand", f"{PACKAGE}/features/recommendations/rules/cheaper_gpus.py", "history.gpus_per_pod, capacity_types)", "history.gpus_per_pod)", CHEAPER_GPUS_TESTS),
+    Fault("cheaper GPUs: what the pods cost after the move is not counted", f"{PACKAGE}/features/recommendations/service.py", "return is_on_any_gpu or content.kind", "return content.kind", CHEAPER_GPUS_TESTS),
     Fault("replicas: load is extrapolated", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if pod_hour.requests >= busiest / replicas]", "if pod_hour.requests >= busiest / replicas / 2]", REQUEST_LATENCY_TESTS),
     Fault("replicas: a single hour is evidence", f"{PACKAGE}/features/recommendations/rules/replicas.py", "MIN_POD_HOURS = 24", "MIN_POD_HOURS = 1", REQUEST_LATENCY_TESTS),
     Fault("replicas: pods without latency serve nothing", f"{PACKAGE}/features/recommendations/rules/replicas.py", "if len(history.latencies.get(index, ())) >= history.pod_counts[index]", "if history.latencies.get(index)", REQUEST_LATENCY_TESTS),

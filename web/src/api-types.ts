@@ -2322,12 +2322,12 @@ export interface components {
             usd_per_million_prompt_tokens: number | null;
             /**
              * Usd Per Million Generated Tokens
-             * @description Of generated tokens, by the weights of the settings
+             * @description Of generated tokens, by the weights of the settings; null without any
              */
             usd_per_million_generated_tokens: number | null;
             /**
              * Usd Per Million Cached Tokens
-             * @description Of prompt tokens from a cache; null if the server does not count them
+             * @description Of prompt tokens from a cache; null without any, or if they are not counted
              */
             usd_per_million_cached_tokens: number | null;
             /**
@@ -2472,12 +2472,12 @@ export interface components {
             usd_per_million_prompt_tokens: number | null;
             /**
              * Usd Per Million Generated Tokens
-             * @description Of generated tokens, by the weights of the settings
+             * @description Of generated tokens, by the weights of the settings; null without any
              */
             usd_per_million_generated_tokens: number | null;
             /**
              * Usd Per Million Cached Tokens
-             * @description Of prompt tokens from a cache; null if the server does not count them
+             * @description Of prompt tokens from a cache; null without any, or if they are not counted
              */
             usd_per_million_cached_tokens: number | null;
             /**
@@ -3318,7 +3318,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "idle" | "fewer-gpus" | "mig-slice" | "mig-geometry" | "sharing" | "consolidate" | "add-gpus" | "pending" | "off-hours" | "spot" | "commitment";
+            kind: "idle" | "fewer-gpus" | "cheaper-gpus" | "mig-slice" | "mig-geometry" | "sharing" | "consolidate" | "add-gpus" | "pending" | "off-hours" | "spot" | "commitment";
             /**
              * State
              * @enum {string}
@@ -5736,7 +5736,7 @@ export interface operations {
                 /** @description Only rows of these business units: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 business_unit?: string | null;
                 /** @description Only recommendations of this kind */
-                kind?: ("idle" | "fewer-gpus" | "mig-slice" | "mig-geometry" | "sharing" | "consolidate" | "add-gpus" | "pending" | "off-hours" | "spot" | "commitment") | null;
+                kind?: ("idle" | "fewer-gpus" | "cheaper-gpus" | "mig-slice" | "mig-geometry" | "sharing" | "consolidate" | "add-gpus" | "pending" | "off-hours" | "spot" | "commitment") | null;
                 /** @description Only recommendations in this state, or `all` */
                 state?: "open" | "applied" | "verified" | "dismissed" | "withdrawn" | "all";
             };

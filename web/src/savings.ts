@@ -101,6 +101,7 @@ const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["fin
 export const KINDS: Readonly<Record<Recommendation["kind"], string>> = {
   idle: "Stop idle workload",
   "fewer-gpus": "Request fewer GPUs",
+  "cheaper-gpus": "Use a cheaper GPU model",
   "mig-slice": "Use a MIG slice",
   "mig-geometry": "Change the MIG layout",
   sharing: "Share GPUs",

@@ -81,6 +81,7 @@ def nightly(
     settings: SettingsStub | None = None,
     karpenter: Any = None,
     book: FakePriceBook | None = None,
+    latency: Any = None,
 ) -> list[dict[str, Recommendation]]:
     """The stored recommendations after the run at the end of each day."""
     store, nights = InMemoryRecommendations(), []
@@ -102,6 +103,7 @@ def nightly(
             memory,
             waiting,
             karpenter or UnreachableKarpenter(),
+            latency=latency,
             clock=clock,
             time_zone=lambda: stored.current().settings.alerts.time_zone,  # noqa: B023 - called within the iteration
         )

@@ -26,6 +26,7 @@ from tests.records import use_of
 HOURS = 672
 LONG = "a-service-whose-name-is-as-long-as-a-label-of-kubernetes-may-be"
 A100 = "NVIDIA A100-SXM4-40GB"
+SERVER = f"{LONG}-served-by-"
 
 
 def fleet() -> Iterator[sim.Load]:
@@ -48,6 +49,9 @@ def fleet() -> Iterator[sim.Load]:
         )  # fmt: skip
     spread = sim.Pool(f"{LONG}-spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
     yield sim.Load(f"{LONG}-p", lambda _: 6.0, lambda _: 9, pool=spread, kind="Job")
+    for model, price in (("NVIDIA-H100-80GB-HBM3", 12), ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 4)):
+        pool = sim.Pool(f"{LONG}-{price}", f"g{price}.48xlarge", 1, Decimal(price), model=model)
+        yield sim.Load(f"{SERVER}{price}", lambda _: 1.2, lambda _: 2, pool=pool)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,10 @@ def recommended() -> dict[str, RecommendationContent]:
     look_back.memory_peaks.update(sim.memory(loads, HOURS))
     look_back.add_waits(simulated_queue.waits(jobs, queue, 1, HOURS))
     for record in sim.simulate(loads, HOURS):
-        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        of_server = [line for line in record.lines if line.workload.startswith(SERVER)]
+        look_back.latencies[record.hour] = {(line.namespace, line.pod): (1234567.0, 1.2345) for line in of_server}
+        lines = [line._replace(workload=f"{LONG}-server") if line in of_server else line for line in record.lines]
+        look_back.add_hour(record.hour, map(use_of, lines), record.nodes, record.currency)
     look_back.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look_back.reserved_prices.update(
         {"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")}

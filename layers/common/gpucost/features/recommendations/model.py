@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 RecommendationKind = Literal[
     "idle",
     "fewer-gpus",
+    "cheaper-gpus",
     "mig-slice",
     "mig-geometry",
     "sharing",

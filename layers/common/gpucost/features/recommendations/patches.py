@@ -161,6 +161,28 @@ def schedule_patch(
 
 def spot_patch(subject: RecommendationSubject) -> str:
     """A preference for spot nodes, which does not require them; empty for kinds without a pod template."""
+    terms = [
+        "preferredDuringSchedulingIgnoredDuringExecution:",
+        "  - weight: 100",
+        "    preference:",
+        "      matchExpressions:",
+        "        - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}",
+    ]
+    return _affinity_patch(subject, terms, "# if Karpenter's node pool allows both capacity types\n")
+
+
+def instance_types_patch(subject: RecommendationSubject, instance_types: Sequence[str]) -> str:
+    """A requirement of nodes of some instance types; empty for kinds without a pod template."""
+    terms = [
+        "requiredDuringSchedulingIgnoredDuringExecution:",
+        "  nodeSelectorTerms:",
+        "    - matchExpressions:",
+        f"        - {{key: node.kubernetes.io/instance-type, operator: In, values: [{', '.join(instance_types)}]}}",
+    ]
+    return _affinity_patch(subject, terms, "# add the expression to each of the terms that the workload has already\n")
+
+
+def _affinity_patch(subject: RecommendationSubject, terms: Sequence[str], comment: str) -> str:
     version = {**_API_VERSION_OF_SCALABLE_KIND, "CronJob": "batch/v1"}.get(subject.workload_kind)
     if version is None:
         return ""
@@ -169,17 +191,12 @@ def spot_patch(subject: RecommendationSubject) -> str:
         "  spec:",
         "    affinity:",
         "      nodeAffinity:",
-        "        preferredDuringSchedulingIgnoredDuringExecution:",
-        "          - weight: 100",
-        "            preference:",
-        "              matchExpressions:",
-        "                - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}",
+        *(f"        {line}" for line in terms),
     ]
     if subject.workload_kind == "CronJob":
         pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
     return (
-        "# if Karpenter's node pool allows both capacity types\n"
-        f"apiVersion: {version}\nkind: {subject.workload_kind}\n"
+        f"{comment}apiVersion: {version}\nkind: {subject.workload_kind}\n"
         f"metadata:\n  name: {_text(subject.workload)}\n  namespace: {_text(subject.namespace)}\n"
         "spec:\n" + "".join(f"  {line}\n" for line in pods)
     )

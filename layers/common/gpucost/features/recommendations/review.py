@@ -8,6 +8,7 @@ from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.measuring import WorkloadMeasures, workload_subject
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, Review
+from gpucost.features.recommendations.rules.cheaper_gpus import recommend_cheaper_gpus
 from gpucost.features.recommendations.rules.commitments import recommend_commitments
 from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
 from gpucost.features.recommendations.rules.mig_slices import recommend_slices
@@ -66,7 +67,7 @@ def review_cluster(look_back: LookBack, now: datetime, since: Mapping[str, int])
     """
     assessments, measured, contents = assess_workloads(look_back, since)
     schedules = _without_none(recommend_off_hours(look_back, measures) for measures in measured)
-    contents = _largest_per_subject([*contents, *schedules])
+    contents = _largest_per_subject([*contents, *recommend_cheaper_gpus(look_back, since), *schedules])
     pool_plans, sharing_subjects = _slices_or_sharing(look_back, measured, {content.subject for content in contents})
     contents += pool_plans
     contents += recommend_consolidation(look_back)

@@ -279,10 +279,12 @@ class _LookBackSubjectHistories:
         if content.kind == "commitment" and has_single_currency:
             return commitment_hours(self.look_back, content)
         if content.subject.is_workload:
+            # Pods that moved to another GPU model are paid there.
+            is_on_any_gpu = content.kind == "cheaper-gpus"
             columns = [
                 self._workload_hours(part)
                 for key, part in self.look_back.workloads.items()
-                if _is_subject(key, content)
+                if _is_subject(key, content, is_on_any_gpu=is_on_any_gpu)
             ]
         else:
             columns = [
@@ -335,7 +337,6 @@ class _LookBackSubjectHistories:
     ) -> Sequence[float] | None:
         subject = content.subject
         if subject.is_workload:
-            # A workload that took a slice requests another resource.
             series = [
                 getattr(history, workload_figure)
                 for key, history in self.look_back.workloads.items()
@@ -377,7 +378,9 @@ def _pool_key(content: RecommendationContent) -> PoolKey:
     return PoolKey(subject.node_pool, subject.instance_type, subject.capacity_type, subject.gpu_model)
 
 
-def _is_subject(key: WorkloadKey, content: RecommendationContent) -> bool:
+def _is_subject(key: WorkloadKey, content: RecommendationContent, *, is_on_any_gpu: bool = False) -> bool:
     subject = content.subject
-    is_same_workload = key[:4] == (subject.business_unit, subject.namespace, subject.workload_kind, subject.workload)
-    return is_same_workload and (key[4:] == (subject.resource, subject.gpu_model) or content.kind == "mig-slice")
+    if key[:4] != (subject.business_unit, subject.namespace, subject.workload_kind, subject.workload):
+        return False
+    # A workload that took a slice requests another resource.
+    return is_on_any_gpu or content.kind == "mig-slice" or key[4:] == (subject.resource, subject.gpu_model)

@@ -4,10 +4,10 @@ For each hour of the newest week since the change,
 
     saved = (GPUs held in the same hour before the change − GPUs held now) × price per GPU-hour of the hour
 
-For a pool, nodes count instead of GPUs. For capacity that became cheaper (spot, commitments), the saving is the GPUs
-held now × the fall of the price per GPU-hour. The result is the mean hour × 730, at most the estimate. Hours do not
-count if something else explains the difference: the work no longer runs, other pods are gone, or only the price fell.
-An hour with more GPUs than before is not subtracted from other hours.
+For a pool, nodes count instead of GPUs. For capacity that became cheaper (spot, commitments, another GPU model), the
+saving is the GPUs held now × the fall of the price per GPU-hour. The result is the mean hour × 730, at most the
+estimate. Hours do not count if something else explains the difference: the work no longer runs, other pods are gone, or
+only the price fell. An hour with more GPUs than before is not subtracted from other hours.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from gpucost.features.recommendations.rules.rightsizing import IDLE_UTILIZATION,
 
 WEEK: Final = 168
 _DAY = 24
-_PRICE_ONLY_KINDS: Final = frozenset[RecommendationKind]({"spot", "commitment"})
-"""The same capacity at a lower price."""
+_PRICE_ONLY_KINDS: Final = frozenset[RecommendationKind]({"spot", "commitment", "cheaper-gpus"})
+"""As many GPUs or nodes at a lower price."""
 _PACKING_KINDS: Final = frozenset[RecommendationKind]({"consolidate", "mig-geometry", "sharing", "mig-slice"})
 """The same pods on fewer GPUs or nodes. Pods that are gone took their part with them."""
 

@@ -44,25 +44,33 @@ class FittingReplicas(NamedTuple):
 def fitting_replicas(look_back: LookBack, measures: WorkloadMeasures) -> FittingReplicas | None:
     """Find the fewest replicas that keep the p95; None if fewer are not proven to do so, or if latency is unknown."""
     history = measures.history
-    if not history.latencies or history.gpus_per_pod <= 0 or look_back.is_part_of_server(history.key.name):
+    complete_hours = hours_with_latency(look_back, measures)
+    if not complete_hours:
         return None
+    pod_hours = [pod_hour for hour in complete_hours for pod_hour in hour]
+    busiest = max(sum(pod_hour.requests for pod_hour in hour) for hour in complete_hours)
+    p95 = mean_p95(pod_hours)
+    for replicas in range(1, max(1, round(measures.current_gpus / history.gpus_per_pod))):
+        at_load = [pod_hour for pod_hour in pod_hours if pod_hour.requests >= busiest / replicas]
+        if len(at_load) >= MIN_POD_HOURS and mean_p95(at_load) <= P95_TOLERANCE * p95:
+            return FittingReplicas(replicas, busiest, busiest / replicas, len(at_load), p95, mean_p95(at_load))
+    return None
+
+
+def hours_with_latency(look_back: LookBack, measures: WorkloadMeasures) -> list[list[PodHour]]:
+    """Return the pods of each hour in which the latency of all of them is known; empty if that is too few hours."""
+    history = measures.history
+    if not history.latencies or history.gpus_per_pod <= 0 or look_back.is_part_of_server(history.key.name):
+        return []
     held = [index for index in range(measures.first_held_index, look_back.hours) if history.held_gpu_hours[index] > 0]
     complete_hours = [
         [PodHour(*latency) for latency in history.latencies[index].values()]
         for index in held
         if len(history.latencies.get(index, ())) >= history.pod_counts[index]
     ]
-    if not complete_hours or len(complete_hours) < MIN_COMPLETE_SHARE * len(held):
-        return None
-    pod_hours = [pod_hour for hour in complete_hours for pod_hour in hour]
-    busiest = max(sum(pod_hour.requests for pod_hour in hour) for hour in complete_hours)
-    p95 = _mean_p95(pod_hours)
-    for replicas in range(1, max(1, round(measures.current_gpus / history.gpus_per_pod))):
-        at_load = [pod_hour for pod_hour in pod_hours if pod_hour.requests >= busiest / replicas]
-        if len(at_load) >= MIN_POD_HOURS and _mean_p95(at_load) <= P95_TOLERANCE * p95:
-            return FittingReplicas(replicas, busiest, busiest / replicas, len(at_load), p95, _mean_p95(at_load))
-    return None
+    return complete_hours if len(complete_hours) >= MIN_COMPLETE_SHARE * len(held) else []
 
 
-def _mean_p95(pod_hours: Sequence[PodHour]) -> float:
+def mean_p95(pod_hours: Sequence[PodHour]) -> float:
+    """Return the mean of hourly p95, weighted by requests."""
     return sum(requests * p95 for requests, p95 in pod_hours) / sum(requests for requests, _ in pod_hours)

@@ -44,7 +44,7 @@ SERVICE_KINDS = frozenset(
 """Kinds that serve requests. A job at full utilization needs no change."""
 CERTAIN_HOURS, CERTAIN_COVERAGE = 336, 0.98
 """Confidence is high from two weeks and this coverage on."""
-_MIN_MONTHLY_SAVING_USD = 1.0
+MIN_MONTHLY_SAVING_USD = 1.0
 """Smallest monthly saving of a recommendation."""
 MIN_MEMORY_SHARE = 0.9
 """Part of the GPU-hours that must have observed memory."""
@@ -53,7 +53,7 @@ MEMORY_SPARE = 1.10
 _USABLE_MEMORY_RATIO = 0.9
 """Usable part of a GPU's nominal GB, in GiB."""
 _GIB = 2**30
-_WORKLOAD_KINDS: tuple[RecommendationKind, ...] = ("idle", "fewer-gpus", "add-gpus", "off-hours")
+_WORKLOAD_KINDS: tuple[RecommendationKind, ...] = ("idle", "fewer-gpus", "cheaper-gpus", "add-gpus", "off-hours")
 """After one of these is applied, only later hours count for the finding."""
 _MIXED_WORKLOAD = "its other pods have another GPU model or resource, and a change would affect all of them"
 
@@ -164,7 +164,7 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
         workload_list_price_ratio(look_back, history),
         history.is_unpriced,
     )
-    if saving.usd < _MIN_MONTHLY_SAVING_USD:
+    if saving.usd < MIN_MONTHLY_SAVING_USD:
         return None
     held = sum(1 for index in range(measures.first_held_index, look_back.hours) if history.held_gpu_hours[index])
     return RecommendationContent(
@@ -241,7 +241,7 @@ def _recommend_size(
         workload_list_price_ratio(look_back, history),
         history.is_unpriced,
     )
-    if saving.usd < _MIN_MONTHLY_SAVING_USD or measures.current_gpus <= kept_gpus * 1.001:
+    if saving.usd < MIN_MONTHLY_SAVING_USD or measures.current_gpus <= kept_gpus * 1.001:
         return None
     if pods:
         target = f"{pods} replica{'s' if pods > 1 else ''}"
