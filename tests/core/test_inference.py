@@ -294,6 +294,16 @@ def test_server_that_counts_only_requests_has_costs_per_request() -> None:
     assert (figures["usd_per_request"], figures["usd_per_million_tokens"]) == (Decimal("0.2"), None)
 
 
+def test_kinds_of_tokens_that_a_model_does_not_have_have_no_unit_cost() -> None:
+    """10 USD for 2,000,000 prompt tokens of a model for embeddings."""
+    rows = costs_by_model([line(usd="10")], served("p", ("embed", 2_000_000, 0, 0, 4)), InferenceRules())
+    figures = ModelSum.of(rows).figures(TokenWeights())
+    assert figures["usd_per_million_tokens"] == figures["usd_per_million_prompt_tokens"] == 5
+    for kind in ("generated", "cached"):
+        assert figures[f"usd_per_million_{kind}_tokens"] is None
+        assert figures[f"usd_per_million_{kind}_tokens_at_full_use"] is None
+
+
 def test_unit_costs_leave_out_pods_with_unknown_tokens() -> None:
     """4 USD for 1,000,000 tokens, and 6 USD of a pod whose tokens are unknown."""
     tokens = [ServedTokens("bu-a", "p", "vllm", ""), *served("q", ("m", 900_000, 100_000, 0, 1))]

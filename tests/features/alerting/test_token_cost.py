@@ -100,6 +100,16 @@ def test_model_that_was_not_called_is_not_infinitely_expensive(table: DynamoTabl
     assert summary(resolved) == "research in cluster demo used no tokens of llama"
 
 
+def test_model_without_generated_tokens_is_within_a_budget_for_them(table: DynamoTable) -> None:
+    """A model for embeddings generates nothing. Its prompts cost money, which no budget for generated tokens limits."""
+    fleet = fleet_with(table, "rule: token-cost, usd_per_million_tokens: 29, tokens: generated, window_hours: 1")
+    assert fleet.publish_and_close(0, CHAT, served=[served(1_000_000, 200_000)]) == ["firing token-cost research llama"]
+    fleet.publish(1, CHAT, served=[served(1_000_000, 0)])
+    fleet.close_hour(1)
+    (resolved,) = fleet.email.notifications
+    assert summary(resolved) == "research in cluster demo used no generated tokens of llama"
+
+
 def test_unknown_tokens_leave_the_alert_as_it_is(table: DynamoTable) -> None:
     fleet = fleet_with(table, RULE.replace("window_hours: 2", "window_hours: 1"))
     unknown = [ServedTokens("research-ns", "chat-0", "vllm", "")]

@@ -101,8 +101,10 @@ class Amounts(Struct, frozen=True, gc=False):
     @classmethod
     def total(cls, parts: Iterable[Self]) -> Self:
         """Add records field by field."""
-        rows = [*map(astuple, parts)]
-        return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
+        records = [*parts]
+        if len(records) == 1:  # most workloads have one pod
+            return records[0]
+        return cls(*map(sum, zip(*map(astuple, records), strict=True))) if records else cls()
 
     @classmethod
     def total_if_complete(cls, parts: Iterable[Self | None]) -> Self | None:

@@ -127,7 +127,7 @@ class CostAccumulator(Generic[Key]):
         return CostsByKey.of(dict(self._sums()))
 
     def _sums(self) -> Iterator[tuple[Key, Costs]]:
-        return ((key, parts[0] if len(parts) == 1 else Costs.total(parts)) for key, parts in self._parts.items())
+        return ((key, Costs.total(parts)) for key, parts in self._parts.items())
 
 
 def sum_by_key(pairs: Iterable[tuple[Key, Costs]]) -> CostsByKey[Key]:

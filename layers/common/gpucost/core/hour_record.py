@@ -91,7 +91,7 @@ class Line(NamedTuple):
         Unobserved use adds to unmeasured and not to effective. A line without a price adds its GPU-hours to unpriced
         and no money.
         """
-        return Costs(
+        costs = Costs(
             allocated_gpu_hours=self.allocated_gpu_hours,
             effective_gpu_hours=self.effective_gpu_hours or 0,
             allocated_usd=self.allocated_usd or 0,
@@ -100,18 +100,18 @@ class Line(NamedTuple):
             unmeasured_usd=self.unmeasured_usd or 0,
             unmeasured_gpu_hours=self.unmeasured_gpu_hours,
             unpriced_gpu_hours=self.allocated_gpu_hours if self.allocated_usd is None else 0,
-            **({} if self.energy_kwh is None else self._energy(self.energy_kwh)),
         )
+        return costs if self.energy_kwh is None else costs + self._energy(self.energy_kwh)
 
-    def _energy(self, kwh: int) -> dict[str, int]:
+    def _energy(self, kwh: int) -> Costs:
         is_unused = self.effective_gpu_hours == 0 and not self.unmeasured_gpu_hours
-        return {
-            "energy_kwh": kwh,
-            "energy_gpu_hours": self.energy_gpu_hours or 0,
-            "unused_energy_kwh": kwh if is_unused else 0,
-            "co2e_kg": self.co2e_kg or 0,
-            "energy_without_factor_kwh": kwh if self.co2e_kg is None else 0,
-        }
+        return Costs(
+            energy_kwh=kwh,
+            energy_gpu_hours=self.energy_gpu_hours or 0,
+            unused_energy_kwh=kwh if is_unused else 0,
+            co2e_kg=self.co2e_kg or 0,
+            energy_without_factor_kwh=kwh if self.co2e_kg is None else 0,
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return the fields as published, with amounts as decimals; those of a claim only if there is one."""

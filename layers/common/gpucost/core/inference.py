@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
@@ -102,7 +103,7 @@ def costs_by_model(
             rows.setdefault((hour.key, hour.prompt_tokens is not None, hour.requests is not None), []).append(hour)
     of_servers = (_total(rows[key]) for key in sorted(rows))
     others = (ModelHour(key, Costs.total(costs)) for key, costs in other_costs.items())
-    return sorted([*of_servers, *others], key=lambda hour: hour.key)
+    return sorted([*of_servers, *others], key=attrgetter("key"))
 
 
 def _without_unused(served: Iterable[ServedTokens]) -> Iterable[ServedTokens]:
@@ -337,7 +338,7 @@ class ModelSum(NamedTuple):
         """Return the costs, tokens and unit costs as published.
 
         Unit costs are of allocated GPUs with a price, as it was; those at full use leave out the time in which the GPUs
-        waited. They are None without tokens or prices.
+        waited. They are None without tokens of that kind, or without prices.
         """
         figures: dict[str, Decimal | int | None] = {
             **self.costs.figures(),
@@ -365,17 +366,23 @@ class ModelSum(NamedTuple):
         per_token = _per(self.token_costs, Fraction(count, MILLION))
         per_weight = _per(self.token_costs, self.weighted_tokens(weights) / MILLION)
         per_request = _per(self.request_costs, Fraction(self.requests or 0))
+        kinds = {
+            "prompt": (self.prompt_tokens, weights.prompt),
+            "generated": (self.generated_tokens, weights.generated),
+            "cached": (self.cached_tokens, weights.cached),
+        }
         unit_costs: dict[str, Decimal | None] = {}
         for suffix, full_use in (("", False), ("_at_full_use", True)):
             factor = full_use_share(self.token_costs) if full_use else Fraction(1)
             request_factor = full_use_share(self.request_costs) if full_use else Fraction(1)
             unit_costs |= {
                 f"usd_per_million_tokens{suffix}": _product(per_token, factor),
-                f"usd_per_million_prompt_tokens{suffix}": _product(per_weight, factor, Fraction(weights.prompt)),
-                f"usd_per_million_generated_tokens{suffix}": _product(per_weight, factor, Fraction(weights.generated)),
-                f"usd_per_million_cached_tokens{suffix}": _product(per_weight, factor, Fraction(weights.cached))
-                if self.cached_tokens is not None
-                else None,
+                **{
+                    f"usd_per_million_{kind}_tokens{suffix}": _product(per_weight, factor, Fraction(weight))
+                    if tokens
+                    else None
+                    for kind, (tokens, weight) in kinds.items()
+                },
                 f"usd_per_request{suffix}": _product(per_request, request_factor),
             }
         return unit_costs

@@ -7,6 +7,7 @@ of a server add up to its counter. Where the value at an edge of the hour is not
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.consumers import divide_among_consumers
@@ -19,6 +20,8 @@ MAX_EDGE_GAP_MS = 300_000
 MAX_COUNT = Decimal(10**15)
 """A larger increase in one hour is not plausible, and a counter above it is no longer exact."""
 MAX_NOTES = 20
+_COUNTER_OF_PROCESS = attrgetter("server", "model", "consumer", "kind", "instance", "other_labels")
+"""What copies of a series have in common."""
 _PodName = tuple[str, str]
 _ServedKey = tuple[str, str, str]
 """Server, model and consumer."""
@@ -113,14 +116,14 @@ class _PodCounters:
         """Return the increase of each kind by server, model and consumer; None if any is unknown."""
         copies: dict[tuple[object, ...], list[CounterSeries]] = {}
         for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
-            key = (series.server, series.model, series.consumer, series.kind, series.instance, series.other_labels)
-            copies.setdefault(key, []).append(series)
+            copies.setdefault(_COUNTER_OF_PROCESS(series), []).append(series)
         counts: dict[_ServedKey, dict[CounterKind, Fraction | int]] = {}
         has_samples = False
         for group in copies.values():
             if len(group) > 1:
                 group.sort(key=lambda series: series.scrape_target)
-            if group[0].samples is not None and not any(map(self._has_samples_in_hour, group)):
+            first = group[0]
+            if first.samples is not None and not any(map(self._has_samples_in_hour, group)):
                 if self._was_only_tried(group):
                     self.reason = "the server could not be scraped in the hour"
                     return None
@@ -129,7 +132,6 @@ class _PodCounters:
             increases = [increase for series in group if (increase := self._increase(series)) is not None]
             if not increases:
                 return None
-            first = group[0]
             kinds = counts.setdefault((first.server, first.model, first.consumer), {})
             kinds[first.kind] = kinds.get(first.kind, 0) + increases[0]
         if not has_samples:

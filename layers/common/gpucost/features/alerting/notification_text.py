@@ -291,7 +291,7 @@ def _token_cost_predicate(figures: _FigureFormatter, model: str, *, is_resolved:
     name = figures.first_of(_TOKENS_BY_UNIT_COST)
     cost, budget = figures.money(name), figures.money("budget_usd_per_million_tokens")
     if cost == NOT_AVAILABLE:
-        return f"used no tokens of {model}"
+        return f"used no {_TOKENS_BY_UNIT_COST[name]} of {model}"
     tokens = f"{cost} per million {_TOKENS_BY_UNIT_COST[name]} of {model}"
     return (
         f"is within its budget of {budget} again: {tokens}" if is_resolved else f"pays {tokens}; its budget is {budget}"

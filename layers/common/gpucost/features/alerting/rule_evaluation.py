@@ -256,7 +256,7 @@ def _token_cost_findings(
         yield Finding(
             subject, hour_figures.hour, budget.exceeded_by(window, weights), budget.describe(hour_figures.currency),
             budget.notification_figures(window, weights), hour_figures.currency, firing_policy(effective_rule),
-            note="" if window.tokens else "no tokens",
+            note="" if window.counted(budget.tokens) else "no tokens",
         )  # fmt: skip
 
 

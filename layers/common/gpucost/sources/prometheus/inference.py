@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from operator import attrgetter
 
 from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
 from gpucost.core.metering.observations import CounterSeries, ScrapeTarget, ServerCounters
@@ -19,6 +20,7 @@ _SCRAPE_LABELS = frozenset(
 COPY_LABELS = ", ".join(sorted(_SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
 """For `max without`: labels in which the copies of a process' series differ. Other processes have another instance."""
 _PodName = tuple[str, str]
+_POD_OF_SERIES = attrgetter("namespace", "pod")
 
 
 class CounterTable:
@@ -50,10 +52,9 @@ class CounterTable:
                     if increase < 0 or not increase.is_finite():
                         self.partial.add(self._pod(labels))
                     self._series.append(self._counter(metric, labels, increase))
-        self._series = [series for series in self._series if (series.namespace, series.pod) not in self.partial]
-        self.has_unnamed_pods = any(not all(name) for name in self.partial) or any(
-            not (series.namespace and series.pod) for series in self._series
-        )
+        if self.partial:
+            self._series = [series for series in self._series if (series.namespace, series.pod) not in self.partial]
+        self.has_unnamed_pods = not all(map(all, {*self.partial, *map(_POD_OF_SERIES, self._series)}))
         self.partial = {name for name in self.partial if all(name)}
 
     def add_raw_samples(self, series: Iterable[Series]) -> None:

@@ -27,10 +27,10 @@ class ModelWindow:
     has_unknown_tokens: bool
     """Whether tokens of the model, or of an unknown model of the unit, are unknown."""
 
-    @property
-    def tokens(self) -> int:
-        """Prompt and generated tokens that were counted."""
-        return (self.total.prompt_tokens or 0) + (self.total.generated_tokens or 0)
+    def counted(self, kind: TokenKind) -> int:
+        """Return the tokens of a kind that were counted; "blended" are prompt and generated tokens."""
+        prompt, generated = self.total.prompt_tokens or 0, self.total.generated_tokens or 0
+        return {"blended": prompt + generated, "prompt": prompt, "generated": generated}[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class TokenBudget:
     def exceeded_by(self, window: ModelWindow, weights: TokenWeights) -> bool | None:
         """Whether tokens cost more; None if that is unknown.
 
-        A model that was not called has no cost per token, so that it exceeds nothing.
+        A model without such tokens, for example one that was not called, has no cost per token: it exceeds nothing.
         """
-        if not window.tokens:
+        if not window.counted(self.tokens):
             return None if window.has_unknown_tokens else False
         least = window.total.least_unit_costs(weights)[UNIT_COST_NAMES[self.tokens]]
         if least is not None and least > self.usd_per_million_tokens:
