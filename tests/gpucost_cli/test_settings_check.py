@@ -252,8 +252,16 @@ def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
     ("section", "says"),
     [
         ("pricing: {source: rates, rates: [{gpu_hourly_usd: 4,5}]}",
-         "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write decimal numbers with a point, "
-         "such as 4.5"),
+         "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write numbers without separators of "
+         "thousands, and decimal numbers with a point, such as 50000 or 4.5"),
+        ("energy: {pue: 0.9}", "energy.pue: must be greater than or equal to 1, but is 0.9"),
+        ("energy: {co2e_kg_per_kwh: {eu-west-1: 350}}", "eu-west-1: must be less than or equal to 10, but is 350"),
+        ("energy:", "energy: must be a mapping, but is empty. Write its entries, or remove the key"),
+        ("business_units:", "business_units: must be a list, but is empty. Write its entries, or remove the key"),
+        ("business_units: [{name: a, namespaces: chat}]", "business_units[0].namespaces: must be a list. Write [chat]"),
+        ("alerts: {rules: [{rule: budgets}]}", "data, digest or external, but is 'budgets'"),
+        ("inference: {gateway: {name: envoy}}",
+         "required for a gateway that is not built in. Built in are llm-d-router, inference-extension"),
         ("business_units: [{name: a, pod_labels: {team: [assistant, chat]}}]",
          "business_units[0].pod_labels: team has a list, but a unit takes one value of a label. Write a unit for each"),
         ("business_units: [{name: a, pod_labels: {team: x}}, {name: a, pod_labels: {team: y}}]",

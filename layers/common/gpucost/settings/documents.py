@@ -32,6 +32,7 @@ _YAML_HINTS = {
     "expected the node content": "close every { and [, and begin the entries of a list in lines of their own",
     "unexpected end of stream": "close every quotation mark",
     "expected alphabetic or numeric character": "put text that begins with a special character in quotes",
+    "found another document": "settings are one document, so remove the line ---",
     "expected <block end>": "indent all keys of a section, and all entries of a list, by the same number of spaces",
 }
 """What to do about a problem that PyYAML reports, by a part of its message."""
@@ -91,7 +92,7 @@ def load_document(text: str, name: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
+        problem = " ".join(str(getattr(error, "problem", error)).split()).removeprefix("but ")
         hint = next((f"; {hint}" for part, hint in _YAML_HINTS.items() if part in problem), "")
         raise SettingsError(f"{name} are not valid YAML or JSON{line}: {problem}{hint}") from error
     except RecursionError as error:
@@ -186,6 +187,23 @@ def _whole_number_message(finding: ErrorDetails) -> str:
     return _number_message(finding, "a whole number")
 
 
+def _list_message(finding: ErrorDetails) -> str:
+    entry = finding["input"]
+    if isinstance(entry, str) and entry.isprintable() and not re.search(r"[\[\]{},]", entry):
+        return f"must be a list. Write [{entry[:_MAX_SHOWN_CHARACTERS]}]"
+    return _section_message(finding, "a list")
+
+
+def _section_message(finding: ErrorDetails, kind: str = "a mapping") -> str:
+    is_empty = finding["input"] is None
+    return f"must be {kind}" + (", but is empty. Write its entries, or remove the key" if is_empty else "")
+
+
+def _range_message(finding: ErrorDetails) -> str:
+    limit = finding["msg"].replace("Input should be", "must be")
+    return f"{limit}, but is {str(finding['input'])[:_MAX_SHOWN_CHARACTERS]}"
+
+
 def _length_message(finding: ErrorDetails) -> str:
     limits, unit = finding["ctx"], "characters" if finding["type"].startswith("string") else "entries"
     if "max_length" in limits:
@@ -198,10 +216,10 @@ _TIME_MESSAGE = "must be a UTC day or time like 2026-11-19 or 2026-11-19T10:00:0
 
 _MESSAGES_BY_ERROR_TYPE: Mapping[str, str | Callable[[ErrorDetails], str]] = {
     "missing": "is required",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "model_attributes_type": "must be a mapping",
+    "tuple_type": _list_message,
+    "dict_type": _section_message,
+    "model_type": _section_message,
+    "model_attributes_type": _section_message,
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "datetime_type": _TIME_MESSAGE,
@@ -214,6 +232,10 @@ _MESSAGES_BY_ERROR_TYPE: Mapping[str, str | Callable[[ErrorDetails], str]] = {
     "int_type": _whole_number_message,
     "int_parsing": _whole_number_message,
     "int_from_float": _whole_number_message,
+    "greater_than": _range_message,
+    "greater_than_equal": _range_message,
+    "less_than": _range_message,
+    "less_than_equal": _range_message,
     "too_short": _length_message,
     "too_long": _length_message,
     "string_too_short": _length_message,
@@ -294,14 +316,16 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
     if finding["type"] == "invalid_key":
         return (
-            f"{_key(path[:-1])}: the key {path[-1]} must be text. A comma begins the next key: write decimal numbers "
-            "with a point, such as 4.5"
+            f"{_key(path[:-1])}: the key {path[-1]} must be text. A comma begins the next key: write numbers without "
+            "separators of thousands, and decimal numbers with a point, such as 50000 or 4.5"
         )
     if finding["type"].startswith("union_tag"):
         key, tags = next(tagged for name, tagged in model.tagged_lists.items() if name in path)
         *first_tags, last_tag = tags
         verb = "must be" if finding["type"] == "union_tag_invalid" else "is required:"
-        return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}"
+        wrong = finding["ctx"].get("tag")
+        value = "" if wrong is None else f", but is {wrong[:_MAX_SHOWN_CHARACTERS]!r}"
+        return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}{value}"
     message = _MESSAGES_BY_ERROR_TYPE.get(finding["type"])
     if message is None:
         message = finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")

@@ -99,9 +99,13 @@ class InferenceGatewaySettings(Section):
 
     @model_validator(mode="after")
     def _is_built_in_or_complete(self) -> "InferenceGatewaySettings":
-        if self.name not in {gateway.name for gateway in GATEWAYS}:
+        names = [gateway.name for gateway in GATEWAYS]
+        if self.name not in names:
             if self.model_label is None or self.consumer_label is None:
-                raise ValueError("model_label and consumer_label are required for a gateway that is not built in")
+                raise ValueError(
+                    "model_label and consumer_label are required for a gateway that is not built in. "
+                    f"Built in are {', '.join(names)}"
+                )
             if self.requests is None and (self.prompt_tokens is None or self.generated_tokens is None):
                 raise ValueError("prompt_tokens and generated_tokens are required, or requests")
         return self
