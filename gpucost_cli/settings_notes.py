@@ -5,19 +5,23 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from fnmatch import filter as matching_names
 from fnmatch import fnmatchcase
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from gpucost_cli.documentation import page_path
+
 if TYPE_CHECKING:
-    from gpucost.settings import BusinessUnitSettings, CoreSettings
+    from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
     from gpucost.settings_document import SettingsDocument
 
-_PERCENT_KEYS = ("waste_percent", "utilization_percent", "percent")
+_PERCENT_KEYS = ("waste_percent", "utilization_percent", "percent", "percent_of_on_demand")
 _AMP_HOST = re.compile(r"aps-workspaces\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 _PAGE_OR_ENDPOINT = re.compile(
     r"/(graph|query|targets|classic/\w+|api/v1/(labels?|series|targets|rules|alerts|metadata|read|status)(/.*)?)/?$"
 )
 """Pages and endpoints of Prometheus' API that people copy. Those of queries are refused."""
+_OVERRIDE_MATCHERS = frozenset({"business_unit", "cluster", "namespace", "node_pool", "model"})
 _WILDCARDS = re.compile(r"[*?\[]")
 _WILDCARD_PARTS = re.compile(r"[*?]|\[[^]]*\]")
 _NO_NAMESPACE = re.compile(r"[^a-z0-9-]")
@@ -28,6 +32,8 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
     """A sentence for each entry of valid settings that probably does not do what its author meant."""
     return [
         *_prometheus_addresses(settings),
+        *_clusters_with_the_same_series(settings),
+        *_patterns_of_selectors(settings),
         *_unknown_business_units(settings),
         *_units_without_pods(settings),
         *_impossible_namespaces(settings),
@@ -35,9 +41,11 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
         *_patterns_of_labels(settings),
         *_unknown_clusters(settings),
         *_unknown_capacity_types(settings),
+        *_overrides_without_effect(settings),
         *_small_percents(settings),
         *_prices_by_hand_only(settings),
         *_sources_after_constant(settings),
+        *_sources_in_another_currency(settings),
         *_disabled_inference(settings),
         *_receivers(settings),
     ]
@@ -73,9 +81,43 @@ def _prometheus_addresses(settings: "SettingsDocument") -> Iterator[str]:
                 f"{key}: Amazon Managed Service for Prometheus answers only signed queries. Set auth: sigv4 and "
                 f"region: {region[1]}"
             )
+        elif region and prometheus.region != region[1]:
+            yield (
+                f"{key}.region: the workspace is in {region[1]}, but the region is {prometheus.region}, for which "
+                f"Amazon Managed Service for Prometheus refuses the signature. Set region: {region[1]}"
+            )
         if _PAGE_OR_ENDPOINT.search(address.path) or address.query or address.fragment:
             base = _PAGE_OR_ENDPOINT.sub("", address._replace(query="", fragment="").geturl())
             yield f"{key}.url: queries append /api/v1/query to {prometheus.url}. Write the base URL, probably {base}"
+
+
+def _clusters_with_the_same_series(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on pairs of clusters whose queries match the same series, so that their nodes count twice."""
+    for first, second in combinations(settings.clusters, 2):
+        matchers, others = first.selector.items(), second.selector.items()
+        if _server(first) == _server(second) and (matchers <= others or others <= matchers):
+            yield (
+                f"clusters: {first.name} and {second.name} read the same series of {first.prometheus.url}, so nodes "
+                "count twice. Give each a selector with another value of a label, such as "
+                f"selector: {{cluster: {first.name}}}"
+            )
+
+
+def _server(cluster: "ClusterSettings") -> tuple[object, ...]:
+    """What queries of a cluster are sent to: an address, and the tenant that headers or a token name."""
+    prometheus = cluster.prometheus
+    return prometheus.url.rstrip("/"), prometheus.headers, prometheus.secret_headers, prometheus.secret
+
+
+def _patterns_of_selectors(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on regular expressions and patterns in label matchers, which compare values as they are."""
+    for index, cluster in enumerate(settings.clusters):
+        for label, value in cluster.selector.items():
+            if re.search(r"[*?|^$]", value):
+                yield (
+                    f"clusters[{index}].selector.{label}: {value!r} is compared as it is, and is no pattern. Write the "
+                    "label's value"
+                )
 
 
 def _unknown_business_units(settings: "SettingsDocument") -> Iterator[str]:
@@ -206,9 +248,26 @@ def _unknown_capacity_types(settings: "SettingsDocument") -> Iterator[str]:
                 )
 
 
+def _overrides_without_effect(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on overrides that replace nothing, and on those that match everything."""
+    for key, rule in _rules(settings):
+        for index, override in enumerate(_overrides(rule)):
+            keys = {name for name in type(override).model_fields if getattr(override, name) is not None}
+            if not keys - _OVERRIDE_MATCHERS:
+                values = [name for name in type(override).model_fields if name not in _OVERRIDE_MATCHERS]
+                yield f"{key}.overrides[{index}]: has no effect, because it sets none of {', '.join(values)}"
+            elif not keys & _OVERRIDE_MATCHERS:
+                yield (
+                    f"{key}.overrides[{index}]: applies to everything, because it names no business_unit, cluster or "
+                    "other subject. Name one, or change the values of the rule"
+                )
+
+
 def _small_percents(settings: "SettingsDocument") -> Iterator[str]:
     sections: list[tuple[str, Any]] = [
-        (f"pricing.discounts[{index}]", discount) for index, discount in enumerate(settings.pricing.discounts)
+        (f"pricing.{name}[{index}]", entry)
+        for name, entries in (("discounts", settings.pricing.discounts), ("rates", settings.pricing.rates))
+        for index, entry in enumerate(entries)
     ]
     for key, rule in _rules(settings):
         sections += [(key, rule), *((f"{key}.overrides[{n}]", override) for n, override in enumerate(_overrides(rule)))]
@@ -218,6 +277,10 @@ def _small_percents(settings: "SettingsDocument") -> Iterator[str]:
             if percent is not None and 0 < percent < 1:
                 hundredfold = f"{(percent * 100).normalize():f}"
                 yield f"{key}.{name}: {percent} means {percent}%. If {hundredfold}% is meant, write {hundredfold}"
+        for percent in getattr(section, "percents", ()):
+            if percent < 1:
+                yield f"{key}.percents: {percent} means {percent}%. Percentages are numbers such as 80"
+                break
 
 
 def _prices_by_hand_only(settings: "SettingsDocument") -> Iterator[str]:
@@ -238,6 +301,16 @@ def _sources_after_constant(settings: "SettingsDocument") -> Iterator[str]:
         )
 
 
+def _sources_in_another_currency(settings: "SettingsDocument") -> Iterator[str]:
+    """A note on AWS's prices, which are in USD or, in China, in CNY, if amounts have another currency and no price."""
+    currency, sources = settings.pricing.currency, settings.pricing.ordered_sources
+    if currency not in {"USD", "CNY"} and {"override", "spot", "on-demand", "list-price"}.issuperset(sources):
+        yield (
+            f"pricing.currency: AWS's prices are not in {currency}, and amounts are never converted, so nodes have no "
+            "price. Add rates, the bill (cur) or constant, or leave out the currency"
+        )
+
+
 def _disabled_inference(settings: "SettingsDocument") -> Iterator[str]:
     keys = settings.inference.model_fields_set
     if keys and "enabled" not in keys:
@@ -255,7 +328,8 @@ def _receivers(settings: "SettingsDocument") -> Iterator[str]:
     if settings.alerts.rules and not receivers:
         yield "alerts has rules but no receivers: alerts are only listed by gpucost alerts list"
     if receivers and not settings.alerts.rules:
-        yield "alerts has receivers but no rules: they are never notified. docs/how-to/alerts.md has rules to copy"
+        page = page_path("docs/how-to/alerts.md")
+        yield f"alerts has receivers but no rules: they are never notified. {page} has rules to copy"
     unnamed = [receiver.type for receiver in receivers if receiver.name is None]
     for kind in dict.fromkeys(kind for kind in unnamed if unnamed.count(kind) > 1):
         yield f"{unnamed.count(kind)} receivers without a name are all {kind!r}: rules cannot choose between them"

@@ -138,6 +138,8 @@ def test_ineffective_entries_are_noted(tmp_path: Path) -> None:
     [
         ("{url: 'https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1a2b'}",
          "answers only signed queries. Set auth: sigv4 and region: eu-central-1"),
+        ("{url: 'https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b', auth: sigv4, region: us-east-1}",
+         "refuses the signature. Set region: eu-west-1"),
         ("{url: 'http://prometheus:9090/graph'}", "Write the base URL, probably http://prometheus:9090"),
         ("{url: 'http://prometheus:9090/graph?g0.expr=up'}", "Write the base URL, probably http://prometheus:9090"),
         ("{url: 'http://mimir/prometheus/api/v1/labels'}", "Write the base URL, probably http://mimir/prometheus"),
@@ -170,6 +172,11 @@ def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, 
             "business_units[1].namespaces: 'r-*' has no effect",
         ),
         ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
+        (
+            "pricing: {source: rates, rates: [{percent_of_on_demand: 0.65}]}",
+            "pricing.rates[0].percent_of_on_demand: 0.65 means 0.65%. If 65% is meant, write 65",
+        ),
+        ("pricing: {currency: EUR}", "pricing.currency: AWS's prices are not in EUR, and amounts are never converted"),
         (
             "business_units: [{name: ads, consumers: [ads-*]}]",
             "business_units: the consumers of ads have no effect without inference",
@@ -211,6 +218,7 @@ def test_patterns_that_match_no_namespace_are_noted(tmp_path: Path, pattern: str
         CLUSTER + "business_units: [{name: a, namespaces: ['r-?']}, {name: b, namespaces: ['r-*']}]\n",
         CLUSTER + "business_units: [{name: a, namespaces: ['r-*'], from: 2026-01-01}, {name: b, namespaces: [r-x]}]\n",
         CLUSTER + "pricing: {sources: [override, on-demand]}\n",
+        CLUSTER + "pricing: {currency: EUR, rates: [{gpu_hourly_usd: 2}]}\n",
         CLUSTER.replace("127.0.0.1:9", "mimir.internal/prometheus"),
         CLUSTER.replace("127.0.0.1:9", "kubernetes/api/v1/namespaces/m/services/prometheus:9090/proxy"),
         CLUSTER.replace("127.0.0.1:9", "gateway/select/0/prometheus/"),
@@ -275,6 +283,47 @@ def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
 def test_faults_name_the_right_key(tmp_path: Path, section: str, says: str) -> None:
     _, _, faults = check(tmp_path, CLUSTER + section + "\n")
     assert any(says in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("rest", "note"),
+    [
+        ("{cluster: b}", "clusters: b and c read the same series of http://mimir, so nodes count twice."),
+        ("{cluster: b, job: c}", "clusters: b and c read the same series of http://mimir, so nodes count twice."),
+        ("{cluster: 'c-.*'}", "clusters[1].selector.cluster: 'c-.*' is compared as it is, and is no pattern."),
+        ("{cluster: c}", None),
+        ("{job: c}", None),
+    ],
+)
+def test_clusters_that_read_the_same_series_are_noted(tmp_path: Path, rest: str, note: str | None) -> None:
+    text = f"""
+clusters:
+- {{name: b, prometheus: {{url: "http://mimir"}}, selector: {{cluster: b}}}}
+- {{name: c, prometheus: {{url: "http://mimir/"}}, selector: {rest}}}
+- {{name: d, prometheus: {{url: "http://mimir", headers: {{X-Scope-OrgID: d}}}}}}
+"""
+    status, out, _ = check(tmp_path, text)
+    assert status == 0
+    lines = out.splitlines()[1:]
+    assert len(lines) == (note is not None)
+    assert all(line.startswith(f"note: {note}") for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("rule", "note"),
+    [
+        ("{rule: budget, monthly_usd: 9, overrides: [{business_unit: a}]}",
+         "overrides[0]: has no effect, because it sets none of monthly_usd, quarterly_usd"),
+        ("{rule: budget, monthly_usd: 9, overrides: [{monthly_usd: 8}]}", "overrides[0]: applies to everything"),
+        ("{rule: budget, monthly_usd: 9, percents: [0.5, 0.8, 1]}",
+         "percents: 0.5 means 0.5%. Percentages are numbers such as 80"),
+    ],
+)  # fmt: skip
+def test_rules_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, rule: str, note: str) -> None:
+    units = "business_units: [{name: a, namespaces: [a]}]\n"
+    _, out, _ = check(tmp_path, CLUSTER + units + f"alerts: {{receivers: [{{type: email}}], rules: [{rule}]}}\n")
+    (line,) = out.splitlines()[1:]
+    assert line.startswith(f"note: alerts.rules[0].{note}")
 
 
 def test_rules_without_receivers_are_noted(tmp_path: Path) -> None:
