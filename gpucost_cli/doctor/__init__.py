@@ -156,6 +156,16 @@ def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
             "settings, prometheus.url: the server did not answer in TLS. If it has none, write http://; otherwise "
             "check the port"
         )
+    if "cannot be resolved" in finding:
+        return (
+            "settings, prometheus.url: correct the host name. Names of Services resolve only in the cluster: "
+            "elsewhere, use kubectl port-forward and http://127.0.0.1:PORT"
+        )
+    if "certificate is not trusted" in finding:
+        return (
+            "settings, prometheus.url: use the host name of the server's certificate, which must be from a public "
+            "certificate authority, or kubectl port-forward to a port without TLS and http://127.0.0.1:PORT"
+        )
     return _check_access(prometheus)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpucost.settings import PrometheusSettings
+from gpucost_cli.doctor import _check_address
 from gpucost_devstack.template import REPOSITORY
 from tests.system.doctor_cluster import Recent, healthy, shared
 from tests.system.doctor_findings import GR, document
@@ -91,10 +93,17 @@ def test_addresses_of_another_service_name_the_part_that_is_wrong(
     for wrong, change in (
         (f"{url}/graph", "Write its base URL, without a page such as /graph, and check the port"),
         (url.replace("http:", "https:"), "the server did not answer in TLS. If it has none, write http://"),
+        ("http://prometheus.monitoring.invalid:9090", "correct the host name. Names of Services resolve only in"),
     ):
         done = gpucost("doctor", "--settings", write(tmp_path, document(wrong)), "--format", "json")
         ((check,),) = [cluster["checks"] for cluster in json.loads(done.stdout)["clusters"]]
         assert change in check["change"], check
+
+
+def test_certificate_of_a_private_authority_names_what_is_trusted() -> None:
+    finding = "Prometheus at https://mimir.corp could not be reached: its TLS certificate is not trusted, 4 times"
+    change = _check_address(finding, PrometheusSettings(url="https://mimir.corp"))
+    assert "must be from a public certificate authority" in change
 
 
 def test_empty_prometheus_exits_with_status_1(tmp_path: Path, prometheus: Callable[[str], str]) -> None:

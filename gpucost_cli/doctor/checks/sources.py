@@ -64,10 +64,12 @@ def check_single_cluster(context: CheckContext) -> Iterable[Check]:
     if not mixed:
         return
     name, values = next(iter(mixed.items()))
-    cluster = context.cluster.name if context.cluster.name in values else values[0]
+    is_named = context.cluster.name in values
     fault = Fault(
         f"series of {len(values)} clusters are counted as one: {name} is {first_few(values)}",
-        f"settings, cluster {context.cluster.name}: selector: {{{name}: {quote(cluster)}}}",
+        f"settings, cluster {context.cluster.name}: selector: {{{name}: {quote(context.cluster.name)}}}"
+        if is_named
+        else f"settings, cluster {context.cluster.name}: selector: {{{name}: …}}, with that of these names that it has",
     )
     yield context.check("one cluster", name, "required", fault, series=len(values))
 
