@@ -486,7 +486,10 @@ def render_settings(
             f"pricing: {{source: constant, gpu_hourly_usd: {gpu_hourly_usd}}}",
         ]
     else:
-        lines.append("# Without a section `pricing`, each node gets the best of AWS's prices (docs/how-to/pricing.md).")
+        lines += [
+            "# Without a section `pricing`, each node gets the best of AWS's prices:",
+            "# docs/how-to/pricing.md of gpucost's repository.",
+        ]
     lines.append("# A pod belongs to the first unit that matches. A namespace that matches none is a unit of its own.")
     if business_units:
         lines.append("business_units:")
@@ -498,7 +501,7 @@ def render_settings(
     if has_email:
         lines += [
             "# An alert if a unit wastes half of its GPUs, and $10 an hour or more, for three hours. All rules are in",
-            "# docs/how-to/alerts.md.",
+            "# docs/how-to/alerts.md of gpucost's repository.",
             "alerts:",
             "  receivers:",
             "    - {type: email}  # the address in samconfig.toml, once its owner has confirmed the subscription",

@@ -114,7 +114,7 @@ tags = ["app=gpucost", {_quote(f"env={environment}")}]
 
 
 HEADER = """\
-# Parameters of sam deploy --config-env ENVIRONMENT. template.yaml describes all parameter_overrides.
+# Parameters of sam deploy --config-env ENVIRONMENT. gpucost's template.yaml describes all parameter_overrides.
 version = 0.1
 
 """

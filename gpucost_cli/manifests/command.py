@@ -35,7 +35,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
     """Write the files of one cluster.
 
     Without --for, they are those of a new cluster: eksctl, Karpenter, Helm, collectors and workloads. With --for, they
-    are those that an existing cluster needs, which docs/how-to/existing-cluster.md describes.
+    are those that an existing cluster needs, which docs/how-to/existing-cluster.md of the repository describes.
 
     \b
     Example:

@@ -409,6 +409,12 @@ def test_amp_workspace_is_written_with_sigv4() -> None:
     assert text.startswith("# yaml-language-server: $schema=settings.schema.json\n")
 
 
+def test_pages_in_written_settings_are_those_of_the_repository() -> None:
+    text = render_settings("prod", {"url": "http://127.0.0.1:9090"}, {}, "", {}, has_email=True)
+    sentences = text.replace("\n# ", " ").split("docs/how-to/")[1:]
+    assert [sentence.partition(" of gpucost's repository.")[0] for sentence in sentences] == ["pricing.md", "alerts.md"]
+
+
 @pytest.mark.parametrize("name", ["no", "123", "1e3", "0x1f", "2026-11-19"])
 def test_names_that_yaml_takes_for_other_types_stay_texts(name: str) -> None:
     text = render_settings(name, {"url": "http://127.0.0.1:9090"}, {}, "", {name: [name]})

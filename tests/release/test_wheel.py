@@ -93,6 +93,15 @@ def test_installed_command_carries_manifests_and_schema(
     assert list(folder.rglob("*.yaml"))
 
 
+def test_notes_of_the_installed_command_name_pages_that_exist(
+    gpucost: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text('clusters: [{name: c, prometheus: {url: "http://a"}}]\nalerts: {receivers: [{type: email}]}\n')
+    named_page = re.search(r"(\S+) has rules to copy", gpucost("settings", "check", str(settings)).stdout)
+    assert named_page and Path(named_page[1]).is_file()
+
+
 def test_demo_without_its_extra_names_the_extra(gpucost: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = gpucost("demo", "--once")
     assert (done.returncode, done.stdout) == (1, "")
