@@ -69,8 +69,8 @@ class GpuPower:
 
 
 def gpu_powers(scenario: Scenario, exporter: Exporter, node: Node) -> dict[int, GpuPower]:
-    """The power of each GPU of which an exporter exposes the energy or the power."""
-    if not exporter.energy_metrics or not node.model or node.name in exporter.nodes_without_energy:
+    """The power of each GPU of which the DCGM exporter exposes the energy or the power."""
+    if not exporter.energy_metrics or not node.has_dcgm or node.name in exporter.nodes_without_energy:
         return {}
     gpus = {device.gpu for geometry in node.geometries for device in geometry.devices}
     return {gpu: GpuPower(scenario, exporter, node, gpu) for gpu in gpus}
