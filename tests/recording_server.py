@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from threading import Thread
 
 EMPTY_VECTOR = b'{"status": "success", "data": {"resultType": "vector", "result": []}}'
@@ -12,7 +13,7 @@ Received = list[tuple[str, dict[str, str]]]
 
 @contextmanager
 def recording_server(
-    status: int = 200, body: bytes = EMPTY_VECTOR, *, location: str = ""
+    status: int = 200, body: bytes = EMPTY_VECTOR, *, location: str = "", tls: SSLContext | None = None
 ) -> Iterator[tuple[str, Received]]:
     """Yield the address of a server, and the requests that it has received.
 
@@ -20,6 +21,7 @@ def recording_server(
         status: of every response.
         body: of every response.
         location: where the response redirects to; empty for none.
+        tls: of an https server; None for http.
     """
     received: Received = []
 
@@ -40,10 +42,12 @@ def recording_server(
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
+        if tls is not None:
+            web.socket = tls.wrap_socket(web.socket, server_side=True)
         thread = Thread(target=web.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{web.server_port}", received
+            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{web.server_port}", received
         finally:
             web.shutdown()
             thread.join()

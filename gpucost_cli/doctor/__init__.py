@@ -163,8 +163,8 @@ def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
         )
     if "certificate is not trusted" in finding:
         return (
-            "settings, prometheus.url: use the host name of the server's certificate, which must be from a public "
-            "certificate authority, or kubectl port-forward to a port without TLS and http://127.0.0.1:PORT"
+            "settings, prometheus: use the host name of the server's certificate as url. If it is from an authority "
+            "of your own, add that authority's certificate as ca_certificates"
         )
     return _check_access(prometheus)
 

@@ -103,7 +103,7 @@ def test_addresses_of_another_service_name_the_part_that_is_wrong(
 def test_certificate_of_a_private_authority_names_what_is_trusted() -> None:
     finding = "Prometheus at https://mimir.corp could not be reached: its TLS certificate is not trusted, 4 times"
     change = _check_address(finding, PrometheusSettings(url="https://mimir.corp"))
-    assert "must be from a public certificate authority" in change
+    assert "add that authority's certificate as ca_certificates" in change
 
 
 def test_empty_prometheus_exits_with_status_1(tmp_path: Path, prometheus: Callable[[str], str]) -> None:

@@ -79,10 +79,12 @@ class BoundedHttp:
 
     Args:
         url: any address of the server.
+        ca_certificates: certificates (PEM) of authorities to trust besides the public ones; None: only those.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ca_certificates: str | None = None) -> None:
         self._origin = origin_of(url)
+        self._ca_certificates = ca_certificates
         self._idle_connections: list[HTTPConnection] = []
         weakref.finalize(self, _close_all, self._idle_connections)
 
@@ -139,7 +141,8 @@ class BoundedHttp:
         if scheme != "https":
             return HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
         return HTTPSConnection(
-            host, port, timeout=CONNECT_TIMEOUT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where()
+            host, port, timeout=CONNECT_TIMEOUT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where(),
+            ca_cert_data=self._ca_certificates,
         )  # fmt: skip
 
 

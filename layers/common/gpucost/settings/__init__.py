@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Annotated, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -80,6 +81,9 @@ class PrometheusSettings(Section):
     secret_headers: Annotated[dict[HeaderName, SecretName], Field(max_length=5)] = Field(default_factory=dict)
     """Additional headers whose values are secrets: names of secrets with the value `{"url": …, "token": …}`. The token
     is sent only to the scheme, host and port of `url`."""
+    ca_certificates: Annotated[str, Field(max_length=20_000)] | None = None
+    """Certificates in PEM format of the authorities that the server's certificate may be from, besides the public ones.
+    Only with an `https` address."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     """The longest time for one query, in seconds."""
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
@@ -101,6 +105,26 @@ class PrometheusSettings(Section):
         if parts.username is not None or parts.password is not None:
             raise ValueError("must not contain credentials; use auth: bearer with a secret")
         return url
+
+    @field_validator("ca_certificates")
+    @classmethod
+    def _certificates_are_readable(cls, certificates: str) -> str:
+        if "PRIVATE KEY" in certificates:
+            raise ValueError("has a private key, which must not be in the settings. Write only the certificates")
+        try:
+            SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates)
+        except (OSError, ValueError):
+            raise ValueError(
+                "has no readable certificate. Write the text from -----BEGIN CERTIFICATE----- to -----END "
+                "CERTIFICATE-----, after | and indented"
+            ) from None
+        return certificates
+
+    @model_validator(mode="after")
+    def _certificates_are_used(self) -> "PrometheusSettings":
+        if self.ca_certificates is not None and not self.url.lower().startswith("https:"):
+            raise ValueError("ca_certificates is only allowed with an https address")
+        return self
 
     @model_validator(mode="after")
     def _headers_are_unambiguous(self) -> "PrometheusSettings":

@@ -89,6 +89,7 @@ class PrometheusClient:
         cluster: name for error messages.
         auth: signs each request.
         headers: additional headers of each request.
+        ca_certificates: as of `BoundedHttp`.
         timeout: seconds for one attempt, from resolving the host name to the last byte of the response.
         deadline: for all queries together, with retries and waits. A query that fails permanently cancels it, so that
             no other query is started.
@@ -105,6 +106,7 @@ class PrometheusClient:
         cluster: str,
         auth: AuthBase | None = None,
         headers: Mapping[str, str] | None = None,
+        ca_certificates: str | None = None,
         timeout: float = 60,
         deadline: Deadline | None = None,
         budget: MemoryBudget | None = None,
@@ -122,7 +124,7 @@ class PrometheusClient:
         self._limits = {} if max_samples is None else {SAMPLES_LIMIT_PARAMETER: str(max_samples)}
         self._sleep = sleep or self._deadline.wait
         self._max_answer_bytes = max_answer_bytes
-        self._http = BoundedHttp(self._url)
+        self._http = BoundedHttp(self._url, ca_certificates)
 
     def query_range(self, query: str, first: datetime, last: datetime, step: timedelta = HOUR) -> list[Series]:
         """Evaluate a query at regular steps from the first time to the last.

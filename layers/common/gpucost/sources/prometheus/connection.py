@@ -33,6 +33,7 @@ def connect(
         cluster=cluster.name,
         auth=authenticator(prometheus, secret_value),
         headers=prometheus.headers,
+        ca_certificates=prometheus.ca_certificates,
         timeout=prometheus.timeout_seconds,
         deadline=deadline,
         budget=budget,
