@@ -96,10 +96,10 @@ def test_evidence_is_as_many_requests_at_the_same_p95(requests: float, p95: floa
 
 
 def test_a_few_hours_are_no_evidence() -> None:
-    def on_one_day(pod: str, hour: int) -> tuple[float, float]:
+    def on_the_first_day(pod: str, hour: int) -> tuple[float, float]:
         return (600, 1.0) if "h100" in pod or hour < 11 else (100, 1.0)
 
-    assert not recommended(on_one_day), "22 hours of pods"
+    assert not recommended(on_the_first_day), "22 hours of pods"
 
 
 @pytest.mark.parametrize("unknown", ["h100", "l40s"])
