@@ -79,9 +79,9 @@ def cluster(url: str, ca_certificates: str | None) -> ClusterSettings:
 
 
 def test_only_a_server_of_a_named_authority_is_trusted(tmp_path: Path) -> None:
-    own, other = Authority("own"), Authority("other")
-    with recording_server(body=EMPTY, tls=server_context(own, tmp_path)) as (url, _):
-        for trusted in (own.pem, other.pem + own.pem):
+    company, other = Authority("company"), Authority("other")
+    with recording_server(body=EMPTY, tls=server_context(company, tmp_path)) as (url, _):
+        for trusted in (company.pem, other.pem + company.pem):
             assert connect(cluster(url, trusted)).query_range("up", HOUR, HOUR) == []
         for untrusted in (None, other.pem):
             with pytest.raises(MetricsUnavailableError, match="certificate is not trusted"):
@@ -89,7 +89,7 @@ def test_only_a_server_of_a_named_authority_is_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("url", "certificates", "message"), [
-    ("http://127.0.0.1:9090", Authority("own").pem, "ca_certificates is only allowed with an https address"),
+    ("http://127.0.0.1:9090", Authority("company").pem, "ca_certificates is only allowed with an https address"),
     ("https://mimir.corp", "own.pem", "has no readable certificate. Write the text from -----BEGIN CERTIFICATE-----"),
     ("https://mimir.corp", "-----BEGIN PRIVATE KEY-----", "has a private key, which must not be in the settings"),
 ])  # fmt: skip
