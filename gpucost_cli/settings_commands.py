@@ -4,16 +4,20 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpucost.core.errors import SettingsError
+from gpucost.core.errors import SettingsError, SettingsMissingError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
 from gpucost_cli.placeholders import placeholder_faults, refuse_placeholders
 from gpucost_cli.settings_notes import notes_on
 from gpucost_devstack.demo_records import is_demo
+
+if TYPE_CHECKING:
+    from gpucost.settings_document import SettingsDocumentStore
 
 HISTORY_COLUMNS = ("version", "pushed_at", "author")
 
@@ -27,7 +31,9 @@ def settings() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @stack_option
 def push(path: Path, stack: str) -> None:
-    """Validate a settings document and put it in force. Notes are those of gpucost settings check.
+    """Validate a settings document and put it in force.
+
+    Notes are those of gpucost settings check, and name clusters that are no longer in the settings.
 
     \b
     Example:
@@ -39,10 +45,23 @@ def push(path: Path, stack: str) -> None:
     settings = parse_settings(text)
     if not is_demo(stack):  # a demo's account and workspace do not exist anyway
         refuse_placeholders(settings, "settings")
-    stored = settings_store(stack).push(text, author=current_user(), now=datetime.now(UTC))
+    store = settings_store(stack)
+    removed = _clusters_in_force(store) - {cluster.name for cluster in settings.clusters}
+    stored = store.push(text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
     for note in notes_on(settings):
         click.echo(f"note: {note}", err=True)
+    if removed:
+        names = ", ".join(sorted(removed))
+        click.echo(f"note: no longer in the settings, so new hours are not attributed: {names}", err=True)
+
+
+def _clusters_in_force(store: "SettingsDocumentStore") -> set[str]:
+    """The clusters of the stack's settings; none if it has no settings that can be read."""
+    try:
+        return {cluster.name for cluster in store.current().settings.clusters}
+    except (SettingsMissingError, SettingsError):
+        return set()
 
 
 @settings.command()

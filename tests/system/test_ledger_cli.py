@@ -194,6 +194,10 @@ def test_notes_on_settings_are_printed_when_they_are_pushed(stack: Stack, tmp_pa
     done = stack.gpucost("settings", "push", str(path))
     assert re.fullmatch(r"version \d+ is in force\n", done.stdout)
     assert "note: business_units[0].namespaces: 'research-.*'" in done.stderr
+    assert "no longer" not in done.stderr
+    path.write_text(document(("west",)))
+    done = stack.gpucost("settings", "push", str(path))
+    assert done.stderr == "note: no longer in the settings, so new hours are not attributed: east\n"
 
 
 def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
