@@ -119,29 +119,32 @@ def attribute_text(url: str, hour: str) -> None:
 @contextmanager
 def cluster(
     pods: int, hours: int = 1, *, step: int = large_cluster.STEP, units: int = large_cluster.UNITS,
-    with_opencost: bool = False, servers: int = 0,
+    with_opencost: bool = False, servers: int = 0, replaced: int = 0,
 ) -> Iterator[tuple[str, datetime]]:  # fmt: skip
-    """A Prometheus with some hours of a cluster. Yields its URL and the first hour."""
+    """A Prometheus with some hours of a cluster (`large_cluster.write`). Yields its URL and the first hour."""
     hour = floor_hour(datetime.now(UTC)) - (2 + hours) * HOUR
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.om"
         start = int((hour - timedelta(minutes=10)).timestamp())
         end = start + hours * 3600 + 20 * 60
-        large_cluster.write(path, pods, start, end, step, units=units, with_opencost=with_opencost, servers=servers)
+        large_cluster.write(
+            path, pods, start, end, step, units=units, with_opencost=with_opencost, servers=servers, replaced=replaced
+        )  # fmt: skip
         with running_prometheus(path) as url:
             yield url, hour
 
 
-def measure(pods: int, rounds: int, step: int = large_cluster.STEP) -> list[Figure]:
+def measure(pods: int, rounds: int, step: int = large_cluster.STEP, replaced: int = 0) -> list[Figure]:
     """Measure the hour and its floor in turns."""
-    with cluster(pods, step=step) as (url, hour):
+    with cluster(pods, step=step, replaced=replaced) as (url, hour):
         queries = recorded_queries(url, hour)
         ours, bare = in_turns(lambda: attribute(url, hour), lambda: send_bare(url, queries), rounds)
         processed, raw = samples_processed(url, queries), raw_samples(url, hour)
         subject = f"hour of {pods:,} pods" + (f" scraped every {step} s" if step != large_cluster.STEP else "")
+        subject += f", {replaced}% replaced" if replaced else ""
         return [
             against(f"{subject}, ÷ its queries sent bare", ours, bare, 1.5),
-            Figure(f"{subject}: queries", len(queries), aim=8),
+            Figure(f"{subject}: queries", len(queries), aim=None if replaced else 8),
             Figure(f"{subject}: samples processed, ÷ raw samples", processed, floor=raw, aim=1.2),
             Figure(f"{subject}: peak memory", peak_memory_mib(url, hour), "MiB", aim=300 if pods <= 10_000 else None),
         ]
@@ -151,7 +154,8 @@ def figures(quick: bool) -> list[Figure]:
     """Figures of several cluster sizes."""
     sizes = (100, 1_000) if quick else (100, 1_000, 10_000, 40_000)
     figures = [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
-    return figures + measure(sizes[-1] if quick else 10_000, 3, step=15)
+    pods = sizes[-1] if quick else 10_000
+    return [*figures, *measure(pods, 3, step=15), *measure(pods, 3, step=15, replaced=20)]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A large cluster as OpenMetrics: 10,000 GPU pods on 1,250 nodes of 8 GPUs, shared by 200 business units."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,12 +17,14 @@ TOKENS_PER_SECOND = {
 }
 Family = tuple[str, Iterator[tuple[str, str]]]
 """A metric and its series: labels and a constant value."""
+_UID, _UID_AFTER = "0a1b2c3d-0000-4000-8000-", "0a1b2c3d-0000-4000-8001-"
+_POD_NAME = re.compile(r"\bpod-(\d+)(?=\")")
 KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080"'
 
 
 def write(
     path: Path, pods: int, start: int, end: int, step: int = STEP, *, units: int = UNITS, with_opencost: bool = False,
-    servers: int = 0,
+    servers: int = 0, replaced: int = 0,
 ) -> None:  # fmt: skip
     """Write every series with a sample each `step` seconds in `[start, end)` (seconds since the epoch).
 
@@ -34,6 +37,7 @@ def write(
         units: namespaces that they are in.
         with_opencost: what OpenCost reads, too (`benchmarks.opencost`).
         servers: how many of the pods serve a model with vLLM.
+        replaced: how many percent of the pods end halfway, each with a successor on its GPU.
     """
     times = range(start, end, step)
     families = list(_families(pods, units, servers))
@@ -43,13 +47,23 @@ def write(
         for metric, series in families:
             file.write(f"# TYPE {metric} gauge\n")
             for labels, value in series:
-                file.writelines(f"{metric}{{{labels}}} {value} {at}\n" for at in times)
+                for of_pod, pod_times in _successive_pods(labels, times, replaced):
+                    file.writelines(f"{metric}{{{of_pod}}} {value} {at}\n" for at in pod_times)
         for metric, per_second in TOKENS_PER_SECOND.items() if servers else ():
             file.write(f"# TYPE {metric} unknown\n")  # vLLM's names end in `_total` in this format only
             for i in range(servers):
                 labels = _server(i, units)
                 file.writelines(f"{metric}{{{labels}}} {per_second * (at - start)} {at}\n" for at in times)
         file.write("# EOF\n")
+
+
+def _successive_pods(labels: str, times: range, replaced: int) -> list[tuple[str, range]]:
+    """The series of a pod and of its successor; of others, the series itself."""
+    pod = _POD_NAME.search(labels)
+    if pod is None or int(pod[1]) % 100 >= replaced:
+        return [(labels, times)]
+    half = len(times) // 2
+    return [(labels, times[:half]), (labels.replace(pod[0], f"{pod[0]}b").replace(_UID, _UID_AFTER), times[half:])]
 
 
 def _families(pods: int, units: int, servers: int) -> Iterator[Family]:
@@ -146,7 +160,7 @@ def _joined(families: Iterable[Family]) -> list[Family]:
 
 
 def _pod(i: int, units: int) -> str:
-    return f'namespace="team-{i % units}",pod="pod-{i}",uid="0a1b2c3d-0000-4000-8000-{i:012d}"'
+    return f'namespace="team-{i % units}",pod="pod-{i}",uid="{_UID}{i:012d}"'
 
 
 def _replicaset(rs: int, units: int) -> str:

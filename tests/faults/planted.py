@@ -142,8 +142,8 @@ FAULTS = (
     Fault(
         "values above full use are not clamped",
         f"{PACKAGE}/core/metering/device_use.py",
-        "return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))",
-        "return max(Fraction(value) / Fraction(scale), ZERO)",
+        "return Fraction(min(max(used, 0), full), full)",
+        "return Fraction(max(used, 0), full)",
     ),
     Fault(
         "values above full use are clamped in the mean only",

@@ -103,14 +103,14 @@ class DeviceHour:
         instances: dict[tuple[str, int], ScrapeTarget] = {}
         for device_series in self.series:
             source = device_series.scrape_target.split("/", 1)[0]
+            label, readings = _labeled_pod(device_series), by_source.setdefault(source, {})
             for time, value in device_series.samples or ():
                 if is_utilization(value, device_series.scale):
-                    by_label = by_source.setdefault(source, {}).setdefault(time, {})
-                    by_label[_labeled_pod(device_series)] = max(
-                        by_label.get(_labeled_pod(device_series), ZERO), _as_ratio(value, device_series.scale)
-                    )
+                    ratio, by_label = _as_ratio(value, device_series.scale), readings.setdefault(time, {})
+                    if label not in by_label or by_label[label] < ratio:
+                        by_label[label] = ratio
                     instances[source, time] = device_series.scrape_target
-        if not by_source:
+        if not instances:
             return ()
         # Instances of one job succeed each other, so their samples are joined. Other jobs and replicas are copies.
         source, by_time = max(sorted(by_source.items()), key=lambda source_and_times: len(source_and_times[1]))
@@ -269,13 +269,16 @@ def _device_value(by_label: Mapping[LabeledPod, Fraction]) -> Fraction:
     return max(without_uid or by_label.values())
 
 
-def _as_ratio(value: Decimal, scale: Decimal) -> Fraction:
-    """Convert a sample to a ratio of full use, clamped to 0 to 1 (MIG devices report values above full use)."""
-    return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))
-
-
 def _mean_of_series(series: DeviceSeries) -> Fraction:
-    used, used_denominator = series.sample_sum.as_integer_ratio()
-    scale, scale_denominator = series.scale.as_integer_ratio()
-    used, full = used * scale_denominator, used_denominator * series.sample_count * scale
+    return _as_ratio(series.sample_sum, series.scale, series.sample_count)
+
+
+def _as_ratio(total: Decimal, scale: Decimal, count: int = 1) -> Fraction:
+    """Convert the sum of some samples to their mean as a ratio of full use.
+
+    It is clamped to 0 to 1, because MIG devices report values above full use.
+    """
+    used, used_denominator = total.as_integer_ratio()
+    full, scale_denominator = scale.as_integer_ratio()
+    used, full = used * scale_denominator, full * used_denominator * count
     return Fraction(min(max(used, 0), full), full)
