@@ -62,8 +62,8 @@ def _successive_pods(labels: str, times: range, replaced: int) -> list[tuple[str
     pod = _POD_NAME.search(labels)
     if pod is None or int(pod[1]) % 100 >= replaced:
         return [(labels, times)]
-    half = len(times) // 2
-    return [(labels, times[:half]), (labels.replace(pod[0], f"{pod[0]}b").replace(_UID, _UID_AFTER), times[half:])]
+    middle = len(times) // 2
+    return [(labels, times[:middle]), (labels.replace(pod[0], f"{pod[0]}b").replace(_UID, _UID_AFTER), times[middle:])]
 
 
 def _families(pods: int, units: int, servers: int) -> Iterator[Family]:
