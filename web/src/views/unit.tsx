@@ -171,7 +171,15 @@ function Shown(props: ViewData) {
       );
     return (
       <>
-        <Empty>This business unit held no GPUs in this period. Select another period.</Empty>
+        <Empty>
+          This business unit held no GPUs in this period. Select another period
+          {hasModels && (
+            <>
+              , or see the <a href={linkTo(route, "consumer", route.name)}>models of others that it used</a>
+            </>
+          )}
+          .
+        </Empty>
         <ThisMonth month={month} />
       </>
     );
@@ -240,6 +248,7 @@ function Shown(props: ViewData) {
         aside={
           <span class="filters-of">
             {hasModels && <a href={linkTo(route, "models", "", filterQuery([unit], []))}>Models of this unit</a>}
+            {hasModels && <a href={linkTo(route, "consumer", route.name)}>Models that it used</a>}
             <DownloadButton
               path="v1/costs"
               parameters={{
