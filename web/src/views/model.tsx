@@ -28,7 +28,7 @@ import {
   unknownRowsOf,
   unnamedRowsOf,
 } from "../models";
-import { type Column, DownloadButton, Empty, Name, Section, Table, View } from "../parts";
+import { type Column, Columns, DownloadButton, Empty, Name, Section, Table, View } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, type Buckets, bucketsOf, completeShare, type Grain, grainOf, isWhole, pricedShare } from "../series";
 import { Filters } from "./filters";
@@ -168,11 +168,17 @@ function Shown(props: ViewData) {
     <>
       <ModelStats row={total} currency={whole.currency} />
       <UnknownNote {...props} />
-      <OverTime {...props} total={total} />
-      <Section title="Unit costs">
-        <UnitCosts total={total} currency={whole.currency} />
-      </Section>
-      <Groups {...props} />
+      <Columns
+        left={<OverTime {...props} total={total} />}
+        right={
+          <>
+            <Section title="Unit costs">
+              <UnitCosts total={total} currency={whole.currency} />
+            </Section>
+            <Groups {...props} />
+          </>
+        }
+      />
     </>
   );
 }

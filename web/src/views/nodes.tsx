@@ -12,8 +12,8 @@ import {
   settle,
   type Settled,
 } from "../api";
-import { PART_COLORS, useColor } from "../charts/colors";
-import { Grid, type Painted, Ticks } from "../charts/grid";
+import { PART_COLORS } from "../charts/colors";
+import { Grid, type Painted } from "../charts/grid";
 import {
   clockOf,
   counted,
@@ -31,7 +31,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
-import { Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
+import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
 import { stepsFor } from "../next-step";
 import {
   freeReason,
@@ -150,12 +150,18 @@ function Shown(props: ViewData) {
   return (
     <>
       {note}
-      <Section title="Which node to remove">
-        <Removals {...props} rows={chosen} />
-      </Section>
-      <Section title="Node pools" aside={pool !== undefined && all}>
-        <Pools rows={chosen} />
-      </Section>
+      <Columns
+        left={
+          <Section title="Which node to remove">
+            <Removals {...props} rows={chosen} />
+          </Section>
+        }
+        right={
+          <Section title="Node pools" aside={pool !== undefined && all}>
+            <Pools rows={chosen} />
+          </Section>
+        }
+      />
       <Section title="GPUs by hour">
         <Strips {...props} rows={chosen} />
       </Section>
@@ -477,7 +483,6 @@ function Removals({ rows, recommendations }: ViewData) {
 
 /** The strips, the largest unallocated cost first. Nodes that ended are folded. */
 function Strips({ rows, start, end, hours }: ViewData) {
-  const zone = useZone();
   const buckets = bucketsOf(start, end, "hour");
   const newest = rows.reduce((latest, row) => (row.hour > latest ? row.hour : latest), "");
   const nodes = new Map<string, NodeRow[]>();
@@ -521,17 +526,14 @@ function Strips({ rows, start, end, hours }: ViewData) {
         Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
         {all.length > 1 && " The largest unallocated cost comes first."}
       </p>
-      <div class="axis">
-        <Ticks columns={buckets.starts.length} ticks={(most) => timeTicks(buckets, zone, most)} />
-      </div>
-      {present.slice(0, MAX_NODES).map(strip)}
+      <div class="strips">{present.slice(0, MAX_NODES).map(strip)}</div>
       {present.length > MAX_NODES && (
         <p class="note">{counted(present.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
       )}
       {ended.length > 0 && (
         <details open={present.length === 0}>
           <summary>{counted(ended.length, "node")} ended in this period</summary>
-          {ended.slice(0, MAX_NODES).map(strip)}
+          <div class="strips">{ended.slice(0, MAX_NODES).map(strip)}</div>
           {ended.length > MAX_NODES && (
             <p class="note">{counted(ended.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
           )}
@@ -575,6 +577,7 @@ function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; 
         lineEvery={perGpu}
         dataKey={rows}
         hint=" "
+        ticks={(most) => timeTicks(buckets, zone, most)}
         texts={textsOf(lanes)}
         paint={(row, column) => paint(at(row, column), hours[column])}
         describe={(row, column) => describe(at(row, column), hours[column], moment(buckets.starts[column] ?? 0, zone))}
