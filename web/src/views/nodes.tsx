@@ -48,12 +48,11 @@ import {
 import { clusterOf, linkTo, periodOf, type Route } from "../route";
 import { KINDS, openFor } from "../savings";
 import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
-import { Scale } from "../charts/scale";
+import { CellSwatch, Scale } from "../charts/scale";
 
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
 const MAX_REMOVALS = 5;
-const FREE = PART_COLORS.unallocated_usd;
 
 interface ViewData {
   start: string;
@@ -513,13 +512,13 @@ function Strips({ rows, start, end, hours }: ViewData) {
     <>
       <Scale>
         <span>
-          <Swatch color={FREE} /> unallocated
+          <CellSwatch kind="free" /> unallocated
         </span>
         <span>
           <Swatch color={PART_COLORS.stranded_usd} /> stranded
         </span>
         <span>
-          <Swatch color="none" /> the node did not exist
+          <CellSwatch kind="nothing" /> the node did not exist
         </span>
       </Scale>
       <p class="note">
@@ -577,8 +576,8 @@ function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; 
         lineEvery={perGpu}
         dataKey={rows}
         hint=" "
-        ticks={(most) => timeTicks(buckets, zone, most)}
         texts={textsOf(lanes)}
+        ticks={(most) => timeTicks(buckets, zone, most)}
         paint={(row, column) => paint(at(row, column), hours[column])}
         describe={(row, column) => describe(at(row, column), hours[column], moment(buckets.starts[column] ?? 0, zone))}
         onOpen={(_row, column) => {
@@ -608,13 +607,13 @@ function Stranded({ rows }: { rows: readonly NodeRow[] }) {
 
 function paint(cell: Cell, row: NodeRow | undefined): Painted {
   if (cell.kind === "absent") return { fill: null };
-  if (cell.kind === "free") return { fill: FREE };
+  if (cell.kind === "free") return { fill: "free" };
   if (cell.kind === "stranded") return { fill: PART_COLORS.stranded_usd };
   if (cell.kind !== "held") return { fill: "missing" };
   const use = cell.holder.utilization;
-  const fill = use === null ? "missing" : useColor(use);
+  const fill = use ?? "missing";
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
-  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
+  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: "free" } : {};
   const unmeasured = use === null ? 0 : 1 - measuredShare(cell.holder);
   return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, unmeasured, ...rest };
 }
