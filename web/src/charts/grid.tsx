@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { shortened } from "../removal";
+import { placedTicks } from "../series";
 import { hatch, PLATE, PLATE_TEXT, scaleOf, styleToken, textScale, useColor } from "./colors";
 
 /** A color, or a utilization from 0 to 1, or "free" for unallocated GPUs: these two depend on the color scheme. */
@@ -166,15 +167,19 @@ function Ticks({ columns, ticks }: { columns: number; ticks: NonNullable<GridPro
   const [box, width] = useWidth();
   return (
     <div class="ticks" ref={box} aria-hidden="true">
-      {ticks(Math.floor(width / (TICK_WIDTH * textScale()))).map(({ column, text }) => (
-        <span key={column} style={{ left: `${(100 * column) / columns}%` }}>
-          {text}
-        </span>
-      ))}
+      {placedTicks(ticks(Math.floor(width / (TICK_WIDTH * textScale()))), columns, width, LETTER * textScale()).map(
+        ({ column, text, left }) => (
+          <span key={column} style={{ left: `${left}px` }}>
+            {text}
+          </span>
+        ),
+      )}
     </div>
   );
 }
 
+/** Pixels of a letter of the labels. */
+const LETTER = 7;
 /** Pixels from one label to the next. */
 const TICK_WIDTH = 96;
 
