@@ -1,4 +1,4 @@
-"""Models: every figure as the API has it, unknown tokens, hours without tokens, and a deployment without models."""
+"""Models and their consumers: every figure as the API has it, unknown tokens, hours without tokens, no models."""
 
 import csv
 import io
@@ -30,14 +30,19 @@ clusters:
   - {name: east, prometheus: {url: "http://127.0.0.1:9"}}
 pricing: {source: constant, gpu_hourly_usd: 4}
 business_units: [{name: assistant, namespaces: [chat]}, {name: search, namespaces: [search]}]
-inference: {enabled: true}
+inference: {enabled: true, consumer_label: tenant}
 """
 END = floor_hour(datetime.now(UTC))
 HOURS = 30
+LATE = "night, 50% <i>batch</i>?*"
+"""A consumer that is no business unit."""
+ESCAPED = LATE.replace(",", "\\,").replace("*", "\\*")
 LLAMA, RERANKER, ADAPTER = "meta-llama/Llama-3.1-8B-Instruct", "BAAI/bge-reranker-v2-m3", "sql, 50% <b>lora</b>?*"
 MISSING = {END - HOUR * number for number in (7, 8)}
 UNKNOWN = {END - HOUR * number for number in (11, 12)}
 """Hours in which the tokens of one of the two pods of a model are unknown."""
+CONSUMERS = {True: {"search": 60, LATE: 30, "": 10}, False: {"": 100}}
+"""By whether it is the first cluster: the percentages of who sent the requests of the first model."""
 NIGHT = {END - HOUR * number for number in (3, 4, 5)}
 """Hours in which the model that is always waiting gets no requests."""
 UNPRICED = END - 15 * HOUR
@@ -60,7 +65,8 @@ def records() -> Iterator[HourRecord]:
 
 def serving_hour(cluster: str, hour: datetime, number: int) -> HourRecord:
     """A model on two pods, with an adapter; one without tokens at night; one that counts requests only; a server
-    whose counters are missing; a pod that is no server.
+    whose counters are missing; a pod that is no server. In the first cluster, requests of the first model name who
+    sent them.
     """
     is_west = cluster == "west"
     first, second = pod("chat", "llm", "a", Fraction(50 + number, 100)), pod("chat", "llm", "b", Fraction(1, 2))
@@ -70,7 +76,9 @@ def serving_hour(cluster: str, hour: datetime, number: int) -> HourRecord:
         is_unknown = is_west and hour in UNKNOWN and pod_line is second
         served += [
             *([ServedTokens(pod_line.namespace, pod_line.pod, "vllm", "")] if is_unknown else [
-                ServedTokens(pod_line.namespace, pod_line.pod, "vllm", LLAMA, 300 * load, 40 * load, 100 * load, load),
+                *(ServedTokens(pod_line.namespace, pod_line.pod, "vllm", LLAMA, 3 * share * load, share * load * 2 // 5,
+                               share * load, share * load // 100, consumer)
+                  for consumer, share in CONSUMERS[is_west].items()),
                 ServedTokens(pod_line.namespace, pod_line.pod, "vllm", ADAPTER, 30 * load, 9 * load, 0, load),
             ]),
         ]  # fmt: skip
@@ -79,7 +87,7 @@ def serving_hour(cluster: str, hour: datetime, number: int) -> HourRecord:
     missing = pod("search", "embedder", "e", Fraction(1, 4), gpu="L4")
     calls = 0 if hour in NIGHT else 50_000
     served += [
-        ServedTokens("search", waiting.pod, "sglang", RERANKER, calls, calls // 10, None, calls // 100),
+        ServedTokens("search", waiting.pod, "sglang", RERANKER, calls, calls // 10, None, calls // 100, "search"),
         ServedTokens("search", requests_only.pod, "triton", "resnet", requests=77 * number),
         ServedTokens("search", missing.pod, "tgi", ""),
     ]
@@ -329,6 +337,7 @@ def test_tokens_that_are_not_counted_are_unknown(visit: Callable[..., Page], sit
 
 BREAKDOWNS = {
     "Workload": ("cluster,namespace,workload_kind,workload", ("workload", "cluster")),
+    "Consumer": ("consumer", ("consumer",)),
     "Business unit": ("business_unit", ("business_unit",)), "Inference server": ("server", ("server",)),
     "GPU model": ("gpu_model", ("gpu_model",)), "Cluster": ("cluster", ("cluster",)),
 }  # fmt: skip
@@ -342,7 +351,102 @@ def test_breakdowns_match_the_api(visit: Callable[..., Page], site: Site) -> Non
         settled(page)
         rows = site.ask(f"inference?{PERIOD}&granularity=total&group_by={group_by}&model={LLAMA}")["rows"]
         shown = [[row[0].split("\n")[0], *row[1:]] for row in cells(page.get_by_test_id("groups"))]
-        assert sorted(shown) == sorted([*(row["group"][name] for name in names), *figures(row)] for row in rows)
+        assert sorted(shown) == sorted(
+            [*(row["group"][name] or "none" for name in names), *figures(row)] for row in rows
+        )
+
+
+def test_consumers_match_the_api_and_lead_to_their_pages(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"models?{PERIOD}&zone=utc")
+    page.get_by_role("navigation", name="Dimensions").get_by_role("link", name="Consumer").click()
+    table = page.get_by_test_id("models")
+    expect(table.locator("th").first).to_have_text("Consumer ")
+    settled(page)
+    query = f"{PERIOD}&granularity=total&group_by=consumer&server=*&sort=-allocated_usd"
+    rows = site.ask(f"inference?{query}")["rows"]
+    assert [row["group"]["consumer"] for row in rows] == [None, "search", LATE]
+    assert cells(table) == [[row["group"]["consumer"] or "none", *figures(row)] for row in rows]
+    assert page.locator("main i").count() == 0, "names are text"
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download CSV").click()
+    csv_rows = csv.DictReader(io.StringIO(begun.value.path().read_text()))
+    assert [row["consumer"] for row in csv_rows] == ["", "search", LATE]
+    table.get_by_role("link", name=LATE).click()
+    settled(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Consumer {LATE}")
+    page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name="All consumers").click()
+    expect(table).to_contain_text(LATE)
+
+
+def test_consumer_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"unit/search?{PERIOD}&zone=utc")
+    page.get_by_role("link", name="Models that it used").click()
+    settled(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Consumer search")
+    query = f"inference?{PERIOD}&server=*&consumer=search"
+    (total,) = site.ask(f"{query}&granularity=total")["rows"]
+    stats = {
+        "per-million": price(total["usd_per_million_tokens"]), "cost": usd(total["allocated_usd"]),
+        "serving": usd(total["effective_usd"]), "waiting": usd(total["waste_usd"]),
+        "prompt": count(total["prompt_tokens"]), "generated": count(total["generated_tokens"]),
+    }  # fmt: skip
+    assert {name: page.get_by_test_id(name).inner_text() for name in stats} == stats
+    expect(page.locator("main")).to_contain_text(f"in {count(total['requests'])} requests")
+    models = site.ask(f"{query}&granularity=total&group_by=model&sort=-allocated_usd")["rows"]
+    assert [row["group"]["model"] for row in models] == [RERANKER, LLAMA]
+    assert cells(page.get_by_test_id("groups")) == [[row["group"]["model"], *figures(row)] for row in models]
+    owners = site.ask(f"{query}&granularity=total&group_by=business_unit&sort=-allocated_usd")["rows"]
+    page.get_by_role("navigation", name="Dimensions").get_by_role("link", name="Business unit").click()
+    expect(page.get_by_test_id("groups").locator("th").first).to_have_text("Business unit")
+    settled(page)
+    assert cells(page.get_by_test_id("groups")) == [[row["group"]["business_unit"], *figures(row)] for row in owners]
+    expect(page.locator("main")).to_contain_text("The business units that own the servers")
+    page.get_by_role("navigation", name="Dimensions").get_by_role("link", name="Model", exact=True).click()
+    page.get_by_test_id("groups").get_by_role("link", name=LLAMA).click()
+    settled(page)
+    expect(page.get_by_role("group", name="Filters")).to_contain_text("Consumer is search")
+    expect(page.get_by_test_id("cost")).to_have_text(usd(models[1]["allocated_usd"]))
+
+
+def test_hours_of_a_consumer_match_the_api(visit: Callable[..., Page], site: Site) -> None:
+    """What unnamed requests to its models cost is said next to it, and part of no figure."""
+    page = visit(site, f"consumer/{quote(LATE, safe='')}?{PERIOD}&zone=utc&cluster=west")
+    query = f"inference?{PERIOD}&granularity=hour&cluster=west&model={LLAMA}"
+    hours = {row["start"]: row for row in site.ask(f"{query}&consumer={quote(ESCAPED, safe='')}")["rows"]}
+    unnamed = {row["start"]: row for row in site.ask(f"{query}&consumer=!*")["rows"]}
+    texts = readouts(page, "Tokens over time")
+    assert len(texts) == 24
+    for number, text in enumerate(texts):
+        hour = END - (24 - number) * HOUR
+        start = f"{hour:%Y-%m-%dT%H:00:00Z}"
+        if hour in MISSING:
+            assert "no data: missing or incomplete" in text
+            continue
+        tokens = [Decimal(hours[start][name]) for name in ("prompt_tokens", "generated_tokens")]
+        pods, load = 2 - (hour in UNKNOWN), 2000 * (24 - number)
+        assert tokens == [pods * 90 * load, pods * 12 * load]
+        assert f"prompt tokens {count(tokens[0])}" in text
+        assert f"generated tokens {count(tokens[1])}" in text
+        if hour != UNPRICED:
+            lost = unnamed[start]["allocated_usd"] + 4 * (hour in UNKNOWN)
+            assert f"Requests that cost {usd(lost)} have no consumer's name." in text
+
+
+def test_unknown_consumers_list_the_steps(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"{model_view('resnet')}&by=consumer")
+    steps = page.get_by_test_id("no-consumers")
+    for text in ("Who used this model is unknown", "inference.consumer_label", "inference.gateway", "consumers",
+                 "docs/explanation/inference.md"):  # fmt: skip
+        expect(steps).to_contain_text(text)
+    expect(page.get_by_test_id("groups")).to_have_count(0)
+    page.goto(f"{site.address}/#/models?{PERIOD}&zone=utc&by=consumer&cluster=east&f.model=resnet")
+    settled(page)
+    expect(steps).to_contain_text("Who used the models of this period is unknown")
+    page.goto(f"{site.address}/#/consumer/no-such?{PERIOD}&zone=utc")
+    settled(page)
+    expect(steps).to_contain_text("No requests of this consumer were counted in this period")
+    page.get_by_role("link", name="all consumers", exact=True).click()
+    expect(page.get_by_test_id("models")).to_contain_text("search")
 
 
 def test_names_with_any_characters_lead_to_their_model(visit: Callable[..., Page], site: Site) -> None:
@@ -399,6 +503,6 @@ def test_model_that_was_not_served_says_so(visit: Callable[..., Page], site: Sit
     expect(page.get_by_test_id("models")).to_be_visible()
 
 
-@pytest.mark.parametrize("view", ["models", f"model/{quote(LLAMA, safe='')}"])
+@pytest.mark.parametrize("view", ["models", f"model/{quote(LLAMA, safe='')}", f"consumer/{quote(LATE, safe='')}"])
 def test_layouts(visit: Callable[..., Page], site: Site, view: str) -> None:
     check_layouts(visit(site, f"{view}?{PERIOD}&zone=utc"))

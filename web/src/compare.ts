@@ -97,7 +97,16 @@ export function withVanished(rows: readonly CostRow[], before: readonly CostRow[
   const present = new Set(rows.map(groupKey));
   const zeros = { allocated_usd: 0, effective_usd: 0, waste_usd: 0, unmeasured_usd: 0, cost_usd: 0 };
   const hours = { allocated_gpu_hours: 0, effective_gpu_hours: 0, unmeasured_gpu_hours: 0, unpriced_gpu_hours: 0 };
-  const vanished = before.filter((row) => !present.has(groupKey(row))).map((row) => ({ ...row, ...zeros, ...hours }));
+  const zeroOf = (figure: Figure) => (figure == null ? null : 0);
+  const vanished = before
+    .filter((row) => !present.has(groupKey(row)))
+    .map((row) => ({
+      ...row,
+      ...zeros,
+      ...hours,
+      energy_kwh: zeroOf(row.energy_kwh),
+      co2e_kg: zeroOf(row.co2e_kg),
+    }));
   return [...rows, ...vanished];
 }
 

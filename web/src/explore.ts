@@ -214,11 +214,27 @@ function sumOfJobs(family: string, members: readonly CostRow[]): ExploreRow {
   return row;
 }
 
-/** The question about only some groups of its dimension. */
-export function onlyGroups(question: Question, names: readonly string[]): Question {
-  const others = question.filters.filter(({ dimension }) => dimension !== question.by);
-  const chosen = names.map((name) => ({ dimension: question.by, name, isExcluded: false }));
-  return { ...question, filters: [...others, ...chosen] };
+/** The rows of the table that the chart names: those with the largest figures. */
+export function chartedRows({ measure }: Question, rows: readonly ExploreRow[], most: number): ExploreRow[] {
+  return rows
+    .filter(({ kind }) => kind !== "idle")
+    .sort((left, right) => (right[measure] ?? 0) - (left[measure] ?? 0))
+    .slice(0, most);
+}
+
+/** The API's parameters of the question about only some rows of its table. Of grouped Jobs, the beginning of their names
+ * selects others, too. */
+export function costsOfRows(question: Question, rows: readonly ExploreRow[]): Costs {
+  const { by, filters } = question;
+  const others = filters.filter(({ dimension }) => dimension !== by);
+  const nameOf = (row: ExploreRow) => row.group[by] ?? "";
+  const chosen = rows.map((row) => ({ dimension: by, name: nameOf(row), isExcluded: false }));
+  const costs = costsOf({ ...question, filters: [...others, ...chosen] });
+  if (rows.every(({ jobs }) => jobs === undefined)) return costs;
+  const names = rows.map((row) =>
+    row.jobs === undefined ? exactly(nameOf(row)) : `${exactly(nameOf(row).slice(0, -1))}*`,
+  );
+  return { ...costs, workload: names.join(",") };
 }
 
 /** The granularity of the chart: the one that was selected, if the API has it for this period and dimension. */
@@ -246,13 +262,15 @@ export interface ChartRows {
   priced: number[];
 }
 
-/** The chart's figures: those of the named groups, and what remains of all rows. */
+/** The chart's figures: those of the named groups, and what remains of all rows. Rows of the API belong to the group of
+ * their name. */
 export function chartRows(
   { by, measure }: Question,
   { starts }: Buckets,
   names: readonly string[],
   groups: readonly CostRow[],
   all: readonly CostRow[],
+  groupByName: ReadonlyMap<string, string> = new Map(names.map((name) => [name, name])),
 ): ChartRows {
   const rows: ChartRows["rows"] = starts.map(() => undefined);
   const hours = starts.map(() => ({ allocated_gpu_hours: 0, unpriced_gpu_hours: 0 }));
@@ -271,9 +289,10 @@ export function chartRows(
     sums.unpriced_gpu_hours += row.unpriced_gpu_hours;
   }
   for (const row of groups) {
-    if (row.kind === "idle") continue;
+    const group = groupByName.get(row.group[by] ?? "");
+    if (row.kind === "idle" || group === undefined) continue;
     const [index, figure] = [at.get(Date.parse(row.start)), row[measure]];
-    add(index, row.group[by] ?? "", figure);
+    add(index, group, figure);
     add(index, OTHERS, figure == null ? null : -figure);
   }
   // Where there are figures, a group without a row held nothing: a zero, not a gap.

@@ -152,6 +152,13 @@ export function utilizationText(row: GpuHours & { effective_gpu_hours: Figure })
   return isRepresentative(row) || share <= 1e-9 ? percent(utilization(row)) : `${UNKNOWN} (${percent(share)} measured)`;
 }
 
+/** Wasted share of the allocated cost, or which share of GPU-hours was measured if that is too little. */
+export function wasteText(row: GpuHours & { waste_usd: Figure; allocated_usd: Figure }): string {
+  const share = measuredShare(row);
+  if (isRepresentative(row)) return percent(ratio(row.waste_usd, row.allocated_usd));
+  return share > 1e-9 ? `${UNKNOWN} (${percent(share)} measured)` : UNKNOWN;
+}
+
 /** Whether a utilization measurement exists for a part of the allocated GPU-hours, or nothing was allocated. */
 export function isMeasured(row: GpuHours): boolean {
   return measuredHours(row) > 1e-9 || (row.allocated_gpu_hours ?? 0) <= 1e-9;

@@ -76,17 +76,21 @@ export function useFetch<Body>(
   return { ...state, isLoading, again: () => setRound(round + 1) };
 }
 
-/** Whether inference servers were seen in the last hours. Asked once, because it changes rarely. */
+/** Whether inference servers were seen in the last hours, the caller's own or some that its business units used. Asked
+ * once, because it changes rarely. */
 export function useHasModels(): boolean {
   const [hasModels, setHasModels] = useState(false);
   useEffect(() => {
-    latestServers ??= fetchJson("v1/inference", { window: "6h", granularity: "total", limit: "1" }).then(
-      (response) => response.hours_with_servers > 0,
-      () => false,
-    );
+    latestServers ??= fetchHasModels().catch(() => false);
     void latestServers.then(setHasModels);
   }, []);
   return hasModels;
+}
+
+async function fetchHasModels(): Promise<boolean> {
+  const latest = { window: "6h", granularity: "total", limit: "1" } as const;
+  const { hours_with_servers: hours } = await fetchJson("v1/inference", latest);
+  return hours > 0 || (await fetchJson("v1/inference", { ...latest, consumer: "*" })).hours_with_servers > 0;
 }
 
 let latestServers: Promise<boolean> | undefined;

@@ -30,6 +30,7 @@ const VIEWS = {
   explore: Explore,
   models: loadedLater(async () => (await import("./views/models")).Models),
   model: loadedLater(async () => (await import("./views/model")).Model),
+  consumer: loadedLater(async () => (await import("./views/model")).Model),
   glossary: Glossary,
   missing: Missing,
 };
@@ -114,29 +115,33 @@ function App({ notice }: { notice: string | undefined }) {
 
 /** The views of the navigation: models only if there are inference servers. */
 function useListedViews({ view: shown }: Route): (keyof typeof VIEW_NAMES)[] {
-  const hasModels = useHasModels() || shown === "models" || shown === "model";
+  const hasModels = useHasModels() || shown === "models" || isOfModels(shown);
   const views = ["overview", "explore", "models", "savings", "nodes", "hour", "health", "glossary"] as const;
   return views.filter((view) => view !== "models" || hasModels);
 }
 
-/** The view itself, or the one that a business unit or a model belongs to. */
+const isOfModels = (view: View) => view === "model" || view === "consumer";
+
+/** The view itself, or the one that a business unit, a model or a consumer belongs to. */
 function currentOf(route: Route, view: View): "page" | "true" | undefined {
   if (route.view === view) return "page";
-  const parent = route.view === "unit" ? "overview" : route.view === "model" ? "models" : undefined;
+  const parent = route.view === "unit" ? "overview" : isOfModels(route.view) ? "models" : undefined;
   return view === parent ? "true" : undefined;
 }
 
-/** The way back from a business unit, a model, a node pool or a node. */
+/** The way back from a business unit, a model, a consumer, a node pool or a node. */
 function Breadcrumb({ route }: { route: Route }) {
   const { pool, node } = route.query;
   const isNode = route.view === "nodes" && (pool ?? node) !== undefined;
-  if (route.view !== "unit" && route.view !== "model" && !isNode) return null;
+  if (route.view !== "unit" && !isOfModels(route.view) && !isNode) return null;
   return (
     <nav class="crumbs" aria-label="Breadcrumb">
       {isNode ? (
         <a href={linkTo(route, "nodes")}>All nodes</a>
       ) : route.view === "model" ? (
         <a href={linkTo(route, "models")}>All models</a>
+      ) : route.view === "consumer" ? (
+        <a href={linkTo(route, "models", "", { by: "consumer" })}>All consumers</a>
       ) : (
         <a href={linkTo(route, "overview")}>All business units</a>
       )}{" "}

@@ -14,6 +14,7 @@ export const MODEL_DIMENSIONS: Readonly<Record<string, string>> = {
   gpu_model: DIMENSIONS["gpu_model"] ?? "",
   server: "Inference server",
   model: "Model",
+  consumer: "Consumer",
 };
 
 /** The API's parameters of filters. Pods without an inference server are left out. */
@@ -68,6 +69,13 @@ export function loadBar(row: ModelRow, currency: string): Bar {
   return { ...(bar ?? partlyKnown(row)), figures: { load: row.tokens_per_gpu_second } };
 }
 
+/** Prompt and generated tokens. */
+export function tokensBar(row: ModelRow): Bar {
+  const { prompt_tokens, generated_tokens } = row;
+  if (tokensOf(row) === null) return { figures: undefined, known: 0, note: "Tokens are unknown." };
+  return { figures: { prompt_tokens, generated_tokens }, ...partlyKnown(row) };
+}
+
 /** The bar of a row with unknown tokens or without tokens; null if there are tokens. */
 function tokenBar(row: ModelRow, currency: string): Bar | null {
   const tokens = tokensOf(row);
@@ -91,29 +99,55 @@ export interface Bars {
   notes: (string | undefined)[];
 }
 
-/** The bars of a model. Where hours have figures and the model has no row, no server of it was seen.
- *
- * Costs of pods whose tokens are unknown, and which may have served the model, are listed by bucket. */
+/** What the bars of a model or a consumer cannot have. */
+export interface Unattributed {
+  /** Costs by bucket that may be of the model or the consumer. */
+  usd: readonly number[];
+  /** A sentence about such a cost. */
+  note: (amount: string) => string;
+  /** Whether a bucket with other figures is less known because of such a cost. */
+  isPart: boolean;
+  /** Why hours with figures have no row. */
+  absent: string;
+}
+
+/** What figures are about. */
+export type Subject = "model" | "consumer";
+
+export const UNATTRIBUTED: Readonly<Record<Subject, Omit<Unattributed, "usd">>> = {
+  model: {
+    note: (amount) => `Tokens of pods that cost ${amount} are unknown.`,
+    isPart: true,
+    absent: "No server of this model was seen.",
+  },
+  consumer: {
+    note: (amount) => `Requests that cost ${amount} have no consumer's name.`,
+    isPart: false,
+    absent: "No requests of this consumer were counted.",
+  },
+};
+
+/** The bars of a model or a consumer. */
 export function barsOf(
   buckets: Buckets,
   rows: readonly ModelRow[],
   coverage: readonly number[],
-  unknownUsd: readonly number[],
+  unattributed: Unattributed,
   currency: string,
   barOf: (row: ModelRow, currency: string) => Bar,
 ): Bars {
   const aligned = align(buckets, rows);
   const bars = aligned.map((row, index): Bar => {
-    const unknown = unknownUsd[index] ?? 0;
+    const unknown = unattributed.usd[index] ?? 0;
     const bar: Bar =
       row !== undefined
         ? barOf(row, currency)
         : (coverage[index] ?? 0) <= 0 || unknown > 0
           ? { figures: undefined, known: 1 }
-          : { figures: {}, known: 1, note: "No server of this model was seen." };
+          : { figures: {}, known: 1, note: unattributed.absent };
     if (unknown === 0) return bar;
-    const note = `Tokens of pods that cost ${money(unknown, currency)} are unknown.`;
-    const share = 1 - unknown / (unknown + (row?.allocated_usd ?? 0));
+    const note = unattributed.note(money(unknown, currency));
+    const share = row !== undefined && !unattributed.isPart ? 1 : 1 - unknown / (unknown + (row?.allocated_usd ?? 0));
     return { ...bar, known: bar.known * share, note: bar.note === undefined ? note : `${bar.note} ${note}` };
   });
   return {
@@ -128,6 +162,16 @@ export function unknownRowsOf(unknown: readonly ModelRow[], workloads: readonly 
   const keyOf = ({ group }: ModelRow) => [group["cluster"], group["namespace"], group["workload"]].join("\n");
   const served = new Set(workloads.map(keyOf));
   return unknown.filter((row) => served.has(keyOf(row)));
+}
+
+/** Rows of requests without a consumer's name, to models and workloads that the consumer used. Without requests, none. */
+export function unnamedRowsOf(unnamed: readonly ModelRow[], used: readonly ModelRow[]): ModelRow[] {
+  const models = new Set(used.map(({ group }) => group["model"]));
+  return unknownRowsOf(unnamed, used).filter(
+    (row) =>
+      (row.group["model"] === null || models.has(row.group["model"])) &&
+      (tokensOf(row) !== 0 || (row.requests ?? 0) > 0),
+  );
 }
 
 /** The costs of rows by bucket. */

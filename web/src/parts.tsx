@@ -23,6 +23,16 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
   );
 }
 
+/** Sections in two columns on very wide screens, and one after the other elsewhere. */
+export function Columns({ left, right }: { left: ComponentChildren; right: ComponentChildren }) {
+  return (
+    <div class="columns">
+      <div>{left}</div>
+      <div>{right}</div>
+    </div>
+  );
+}
+
 /** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
 export function Loaded<Body>(props: {
   request: FetchState<Body> & { again: () => void };

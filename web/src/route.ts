@@ -10,6 +10,7 @@ const VIEWS = [
   "explore",
   "models",
   "model",
+  "consumer",
   "glossary",
 ] as const;
 /** "missing" is an address that no view has. */
@@ -17,7 +18,7 @@ export type View = (typeof VIEWS)[number] | "missing";
 
 export interface Route {
   view: View;
-  /** Name of the business unit or model, or start of the hour, or the address that no view has; "" in other views. */
+  /** Name of the business unit, model or consumer, or start of the hour, or the address that no view has; "" in other views. */
   name: string;
   /** Period, cluster, filters and open details. */
   query: Readonly<Record<string, string>>;

@@ -170,6 +170,23 @@ export function timeTicks(buckets: Buckets, zone: Zone, most: number): { column:
   return ticks;
 }
 
+/** Labels with the pixels at which they begin. The last one ends at the edge, and is left out without room there. */
+export function placedTicks(
+  ticks: readonly { column: number; text: string }[],
+  columns: number,
+  width: number,
+  letter: number,
+): { column: number; text: string; left: number }[] {
+  let end = 0;
+  return ticks.flatMap(({ column, text }) => {
+    const room = text.length * letter;
+    const left = Math.min((width * column) / columns, width - room);
+    if (left < end) return [];
+    end = left + room;
+    return [{ column, text, left }];
+  });
+}
+
 /** Whether a period is complete. Changes are shown only between complete periods. */
 export function isWhole(coverage: Pick<Coverage, "hours_expected" | "hours_complete">): boolean {
   return coverage.hours_expected > 0 && coverage.hours_complete === coverage.hours_expected;

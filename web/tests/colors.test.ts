@@ -1,6 +1,6 @@
 // Measures that colors are distinguishable: with normal vision, with color blindness, and in black-and-white print.
 import { describe, expect, test } from "vitest";
-import { coverageColor, OUTLINE, PART_COLORS, STATUS_COLORS, useColor } from "../src/charts/colors";
+import { coverageColor, OUTLINE, PART_COLORS, scaleOf, STATUS_COLORS, useColor } from "../src/charts/colors";
 import { PARTS } from "../src/identity";
 import style from "../src/style.css?raw";
 
@@ -92,8 +92,11 @@ function contrast(partColor: string, other: string): number {
 }
 
 const [LIGHT = {}, DARK = {}] = [...style.matchAll(/:root[^{]*\{([^}]*--back:[^}]*)\}/g)].map(([, rules = ""]) =>
-  Object.fromEntries([...rules.matchAll(/--(\w+): (#\w+);/g)].map(([, name = "", color = ""]) => [name, color])),
+  Object.fromEntries([...rules.matchAll(/--(\w+): (#[^;]+);/g)].map(([, name = "", color = ""]) => [name, color])),
 );
+/** The colors of utilizations from 0 to 100%. */
+const usesOf = (scheme: Record<string, string>) =>
+  Array.from({ length: 101 }, (_, percent) => useColor(scaleOf(scheme["use"] ?? ""), percent / 100));
 const PART = PARTS.map((part) => PART_COLORS[part.key]);
 
 test("the distance is CIEDE2000", () => {
@@ -118,12 +121,19 @@ describe.each(Object.keys(VISIONS))("with %s", (vision) => {
     });
   });
 
-  test("higher utilization is lighter, and differs from unallocated and stranded", () => {
-    const uses = Array.from({ length: 101 }, (_, percent) => seen(useColor(percent / 100), vision));
-    for (let at = 10; at <= 100; at += 10) expect(uses[at]?.[0]).toBeGreaterThan((uses[at - 10]?.[0] ?? 0) + 4);
-    for (const partColor of [PART_COLORS.unallocated_usd, PART_COLORS.stranded_usd]) {
+  test.each([
+    ["light", LIGHT],
+    ["dark", DARK],
+  ])("lower utilization differs more from the %s ground, and from unallocated and stranded", (_, scheme) => {
+    const uses = usesOf(scheme).map((color) => seen(color, vision));
+    const ground = seen(scheme["back"] ?? "", vision);
+    const lightness = (at: number) => Math.abs((uses[at]?.[0] ?? 0) - ground[0]);
+    for (let at = 10; at <= 100; at += 10) expect(lightness(at - 10)).toBeGreaterThan(lightness(at) + 4);
+    for (const use of uses) expect(distance(use, ground)).toBeGreaterThan(12); // no cell is as where there is nothing
+    for (const partColor of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
       for (const use of uses) expect(distance(seen(partColor, vision), use), partColor).toBeGreaterThan(12);
     }
+    expect(distance(seen(scheme["free"] ?? "", vision), seen(PART_COLORS.stranded_usd, vision))).toBeGreaterThan(12);
   });
 });
 
@@ -146,6 +156,20 @@ test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
   }
 });
 
+test.each([
+  ["light", LIGHT],
+  ["dark", DARK],
+])("on a %s ground, the worst waste stands out most", (_, scheme) => {
+  const onGround = (color: string) => contrast(color, scheme["back"] ?? "");
+  const [worst = 0, ...better] = usesOf(scheme).map(onGround);
+  expect(worst).toBeGreaterThan(3); // WCAG 1.4.11
+  for (const [at, contrast] of better.entries()) expect(contrast, `${at + 1}%`).toBeLessThanOrEqual(worst);
+  for (const color of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
+    expect(onGround(color), color).toBeLessThan(0.6 * worst);
+  }
+  expect(onGround(scheme["missing"] ?? "")).toBeGreaterThan(3);
+});
+
 test("alarm colors of hours mean that figures are missing", () => {
   expect(coverageColor(1)).toBe(STATUS_COLORS.complete);
   expect(coverageColor(0.994)).toBe(STATUS_COLORS.complete); // no finding
@@ -153,5 +177,5 @@ test("alarm colors of hours mean that figures are missing", () => {
   expect(coverageColor(0)).toBe("rgb(191,62,7)");
   expect(STATUS_COLORS.incomplete).toBe("#bf3e07"); // the same color
   expect(new Set(Object.values(STATUS_COLORS)).size).toBe(5);
-  expect(Object.values(STATUS_COLORS)).not.toContain(useColor(1));
+  for (const scheme of [LIGHT, DARK]) expect(Object.values(STATUS_COLORS)).not.toContain(usesOf(scheme)[100]);
 });

@@ -12,7 +12,9 @@ import {
 } from "../src/compare";
 import {
   backTo,
+  chartedRows,
   chartRows,
+  costsOfRows,
   costsOf,
   earlierTotals,
   excluded,
@@ -21,7 +23,6 @@ import {
   filterQuery,
   groupJobs,
   limitOf,
-  onlyGroups,
   opened,
   OTHERS,
   questionOf,
@@ -111,7 +112,8 @@ test("unknown dimensions and measures become the defaults", () => {
 
 test("a chart of some groups replaces the filters of their dimension", () => {
   const question = questionOf(at({ "f.business_unit": "!other", "f.zone": "a" }));
-  expect(costsOf(onlyGroups(question, ["x", ""]))).toMatchObject({ business_unit: "x,!*", zone: "a" });
+  const rows = [row({ group: { business_unit: "x" } }), row({ group: { business_unit: "" } })];
+  expect(costsOfRows(question, rows)).toMatchObject({ business_unit: "x,!*", zone: "a" });
 });
 
 test("granularity is one that the API has for the period and the dimension", () => {
@@ -262,6 +264,28 @@ test("jobs whose names begin alike are one row, and other workloads are not", ()
   ]);
   expect(groupJobs(rows, new Set([...jobs].slice(1))).map(({ group }) => group["workload"])).toHaveLength(5);
   expect(groupJobs([...rows, row("train-e5", null)], new Set([...jobs, "train-e5"]))[0]?.allocated_usd).toBeNull();
+});
+
+test("grouped Jobs are one group of the chart, as in the table, without others whose names begin alike", () => {
+  const question = questionOf(at({ by: "workload", "f.business_unit": "research", "f.workload": "!eval" }));
+  const row = (workload: string, allocated_usd: number | null, start = "2026-11-18T00:00:00Z") =>
+    ({ start, group: { workload }, allocated_usd, allocated_gpu_hours: 1 }) as unknown as CostRow;
+  const jobs = ["train-a1", "train-b2", "train-c3"];
+  const table = groupJobs(
+    [row("a,b", 5), ...jobs.map((name) => row(name, 2)), row("train-set", 1), row("old", 0)],
+    new Set(jobs),
+  );
+  const charted = chartedRows(question, table, 3);
+  expect(charted.map(({ group }) => group["workload"])).toEqual(["train-*", "a,b", "train-set"]);
+  expect(chartedRows(question, table, 2)).toEqual(charted.slice(0, 2));
+  const costs = costsOfRows(question, charted);
+  expect(costs).toMatchObject({ group_by: "workload", business_unit: "research", workload: "train-*,a\\,b,train-set" });
+  expect(costsOfRows(question, charted.slice(1)).workload).toBe("a\\,b,train-set");
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-18T01:00:00Z", "hour");
+  const rows = [row("a,b", 5), ...jobs.map((name) => row(name, 2)), row("train-set", 1)];
+  const groups = new Map([["a,b", "a,b"], ...jobs.map((name) => [name, "train-*"] as const)]);
+  const chart = chartRows(question, buckets, ["train-*", "a,b"], rows, rows, groups);
+  expect(chart.rows).toEqual([{ "train-*": 6, "a,b": 5, [OTHERS]: 1 }]);
 });
 
 test("a group without any known figure has no total", () => {

@@ -18,6 +18,7 @@ import {
   utcDay,
   utilization,
   utilizationText,
+  wasteText,
   writeClock,
 } from "../src/format";
 
@@ -89,4 +90,12 @@ test("a utilization of too small a measured part is not shown", () => {
   expect(utilizationText(row)).toBe("– (0.2% measured)");
   expect(utilizationText({ ...row, unmeasured_gpu_hours: 100 })).toBe("–");
   expect(utilizationText({ ...row, unmeasured_gpu_hours: 60, effective_gpu_hours: 10 })).toBe("25.0%");
+});
+
+test("the wasted share of a hardly measured cost is a dash with what was measured", () => {
+  const row = (unmeasured: number, waste_usd = 0.1) =>
+    wasteText({ allocated_gpu_hours: 48, unmeasured_gpu_hours: unmeasured, allocated_usd: 46, waste_usd });
+  expect(row(47.9)).toBe("– (0.2% measured)");
+  expect(row(48, 0)).toBe("–");
+  expect(row(0, 23)).toBe("50.0%");
 });

@@ -9,10 +9,13 @@ import {
   knownTokens,
   loadBar,
   modelFiltersOf,
+  tokensBar,
   tokensOf,
+  UNATTRIBUTED,
   unitCostBar,
   unitCostsOf,
   unknownRowsOf,
+  unnamedRowsOf,
 } from "../src/models";
 import { bucketsOf } from "../src/series";
 
@@ -107,7 +110,8 @@ test("GPUs without a price have a load and no cost", () => {
 
 test("buckets without a row are missing, without a server, or unknown", () => {
   const buckets = bucketsOf("2026-11-19T10:00:00Z", "2026-11-19T14:00:00Z", "hour");
-  const { rows, known, notes } = barsOf(buckets, [CHAT], [1, 0, 1, 1], [0, 0, 0, 4], "USD", unitCostBar);
+  const unknown = { ...UNATTRIBUTED.model, usd: [0, 0, 0, 4] };
+  const { rows, known, notes } = barsOf(buckets, [CHAT], [1, 0, 1, 1], unknown, "USD", unitCostBar);
   expect(rows.map((figures) => figures && Object.keys(figures))).toEqual([
     ["full_use", "waiting"],
     undefined,
@@ -121,8 +125,30 @@ test("buckets without a row are missing, without a server, or unknown", () => {
     "Tokens of pods that cost $4.00 are unknown.",
   ]);
   expect(known).toEqual([1, 1, 1, 0]);
-  const partly = barsOf(buckets, [CHAT], [1, 1, 1, 1], [1.2, 0, 0, 0], "USD", unitCostBar);
+  const less = { ...unknown, usd: [1.2, 0, 0, 0] };
+  const partly = barsOf(buckets, [CHAT], [1, 1, 1, 1], less, "USD", unitCostBar);
   expect(partly.known[0]).toBeCloseTo(0.75);
+});
+
+test("an hour with only unnamed requests is unknown for a consumer, and one with its own requests is known", () => {
+  const buckets = bucketsOf("2026-11-19T10:00:00Z", "2026-11-19T13:00:00Z", "hour");
+  const unnamed = { ...UNATTRIBUTED.consumer, usd: [1.2, 1.2, 0] };
+  const { rows, known, notes } = barsOf(buckets, [CHAT], [1, 1, 1], unnamed, "USD", tokensBar);
+  expect(rows).toEqual([{ prompt_tokens: 3_000_000, generated_tokens: 480_000 }, undefined, {}]);
+  expect(known).toEqual([1, 0, 1]);
+  const note = "Requests that cost $1.20 have no consumer's name.";
+  expect(notes).toEqual([note, note, "No requests of this consumer were counted."]);
+});
+
+test("unnamed requests to what the consumer used are listed, and hours without requests are not", () => {
+  const of = (model: string | null, cluster = "west") => ({ cluster, namespace: "chat", workload: "llm", model });
+  const used = row({ group: of("chat") });
+  const [otherCluster, otherModel] = [row({ group: of("chat", "east") }), row({ group: of("chat-sql") })];
+  const requestsOnly = row({ ...UNKNOWN, requests: 7, group: of("chat") });
+  const unknown = row({ ...UNKNOWN, requests: null, group: of(null) });
+  const waiting = row({ prompt_tokens: 0, generated_tokens: 0, requests: 0, group: of("chat") });
+  const rows = [used, otherCluster, otherModel, requestsOnly, unknown, waiting];
+  expect(unnamedRowsOf(rows, [used])).toEqual([used, requestsOnly, unknown]);
 });
 
 test("only workloads that served the model have a part of its unknown tokens", () => {

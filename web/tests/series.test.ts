@@ -9,6 +9,7 @@ import {
   hoursIn,
   lackingClusters,
   completeShare,
+  placedTicks,
   pricedShare,
   stack,
   type Step,
@@ -158,4 +159,15 @@ test("missing hours are listed by cluster, with consecutive hours merged", () =>
     ["a", "incomplete", 4, 5],
     ["b", "missing", 1, 2],
   ]);
+});
+
+test("labels end at the edge, and the last one is left out without room", () => {
+  const ticks = [
+    { column: 0, text: "25 Nov, 00:00" },
+    { column: 20, text: "26 Nov" },
+  ];
+  const lefts = (width: number) => placedTicks(ticks, 24, width, 7).map(({ left }) => left);
+  expect(lefts(480)).toEqual([0, 400]); // at its column
+  expect(lefts(240)).toEqual([0, 240 - 6 * 7]); // of which 40 pixels are not enough for six letters
+  expect(lefts(120)).toEqual([0]); // the first one takes 91 of 120 pixels
 });

@@ -30,7 +30,7 @@ export function BurnChart(props: Props) {
   const [box, width] = useWidth();
   const plot = useRef<uPlot | null>(null);
   const appearance = useAppearance();
-  const height = Math.round(Math.min(420, Math.max(220, width / 6)));
+  const height = Math.round(Math.min(480, Math.max(220, width / 5)));
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;

@@ -1,5 +1,5 @@
-// Colors that color-blind people can distinguish (measured in tests/colors.test.ts): for parts, adjusted Okabe-Ito hues;
-// for utilization, cividis.
+// Colors that color-blind people can distinguish (measured in tests/colors.test.ts): for parts, adjusted Okabe-Ito hues.
+// Those of utilization depend on the color scheme: --use in style.css, from 0 to 100%.
 
 import type { Part, PartKey } from "../identity";
 
@@ -33,24 +33,15 @@ export const OUTLINE = "#1b2025";
 export const PLATE = "rgb(0 0 0 / 75%)";
 export const PLATE_TEXT = "#fff";
 
-const CIVIDIS = [
-  [0, 34, 78],
-  [18, 53, 112],
-  [59, 73, 108],
-  [87, 93, 109],
-  [112, 113, 115],
-  [138, 134, 120],
-  [166, 156, 117],
-  [195, 179, 105],
-  [225, 204, 85],
-  [254, 232, 56],
-] as const;
+/** The colors of a scale, as the style sheet lists them: #00224e, #123570. */
+export function scaleOf(list: string): number[][] {
+  return list.split(",").map((color) => [1, 3, 5].map((at) => parseInt(color.trim().slice(at, at + 2), 16)));
+}
 
-/** The color of a utilization, 0 to 1. */
-export function useColor(value: number): string {
-  const at = Math.min(1, Math.max(0, value)) * (CIVIDIS.length - 1);
-  const low = CIVIDIS[Math.floor(at)] ?? CIVIDIS[0];
-  const high = CIVIDIS[Math.ceil(at)] ?? CIVIDIS[9];
+/** The color of a utilization, 0 to 1, on a scale from 0 to 100%. */
+export function useColor(scale: readonly (readonly number[])[], value: number): string {
+  const at = Math.min(1, Math.max(0, value)) * (scale.length - 1);
+  const [low = [], high = []] = [scale[Math.floor(at)], scale[Math.ceil(at)]];
   const mixed = low.map((channel, index) => Math.round(channel + ((high[index] ?? channel) - channel) * (at % 1)));
   return `rgb(${mixed.join(",")})`;
 }

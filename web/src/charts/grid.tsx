@@ -4,17 +4,21 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { shortened } from "../removal";
-import { hatch, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
+import { placedTicks } from "../series";
+import { hatch, PLATE, PLATE_TEXT, scaleOf, styleToken, textScale, useColor } from "./colors";
+
+/** A color, or a utilization from 0 to 1, or "free" for unallocated GPUs: these two depend on the color scheme. */
+export type Fill = string | number;
 
 export interface Painted {
-  /** A color, or "missing" for hatching, or null for nothing. */
-  fill: string | null;
+  /** "missing" for hatching, or null for nothing. */
+  fill: Fill | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
   /** The part is at the end of the cell, and not at its start. */
   isAtEnd?: boolean;
   /** Color of the rest of the cell. */
-  rest?: string;
+  rest?: Fill;
   isHatched?: boolean;
   /** Share of the filled part that is hatched instead, at its end, 0 to 1. */
   unmeasured?: number;
@@ -159,19 +163,23 @@ export function Grid(props: GridProps) {
 }
 
 /** Labels of columns. */
-export function Ticks({ columns, ticks }: { columns: number; ticks: NonNullable<GridProps["ticks"]> }) {
+function Ticks({ columns, ticks }: { columns: number; ticks: NonNullable<GridProps["ticks"]> }) {
   const [box, width] = useWidth();
   return (
     <div class="ticks" ref={box} aria-hidden="true">
-      {ticks(Math.floor(width / (TICK_WIDTH * textScale()))).map(({ column, text }) => (
-        <span key={column} style={{ left: `${(100 * column) / columns}%` }}>
-          {text}
-        </span>
-      ))}
+      {placedTicks(ticks(Math.floor(width / (TICK_WIDTH * textScale()))), columns, width, LETTER * textScale()).map(
+        ({ column, text, left }) => (
+          <span key={column} style={{ left: `${left}px` }}>
+            {text}
+          </span>
+        ),
+      )}
     </div>
   );
 }
 
+/** Pixels of a letter of the labels. */
+const LETTER = 7;
 /** Pixels from one label to the next. */
 const TICK_WIDTH = 96;
 
@@ -179,6 +187,9 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const { rows, columns, rowHeight, lineEvery } = props;
   const cell = width / columns;
   const hatched = hatch(pen, missing);
+  const scale = scaleOf(styleToken(pen.canvas, "--use"));
+  const free = styleToken(pen.canvas, "--free");
+  const colorOf = (fill: Fill) => (typeof fill === "number" ? useColor(scale, fill) : fill === "free" ? free : fill);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const { fill, part, rest, isHatched, isAtEnd, unmeasured = 0 } = props.paint(row, column);
@@ -188,12 +199,12 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
       const wide = room * (part ?? 1);
       const begin = isAtEnd === true ? left + room - wide : left;
       if (rest !== undefined && wide < room) {
-        pen.fillStyle = rest;
+        pen.fillStyle = colorOf(rest);
         pen.fillRect(isAtEnd === true ? left : left + wide, row * rowHeight, room - wide, rowHeight - 1);
       }
       if (fill !== null) {
         const measured = wide * (1 - unmeasured);
-        pen.fillStyle = fill === "missing" ? hatched : fill;
+        pen.fillStyle = fill === "missing" ? hatched : colorOf(fill);
         pen.fillRect(begin, row * rowHeight, measured, rowHeight - 1);
         pen.fillStyle = hatched;
         pen.fillRect(begin + measured, row * rowHeight, wide - measured, rowHeight - 1);

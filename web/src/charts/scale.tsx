@@ -2,23 +2,26 @@
 
 import type { ComponentChildren } from "preact";
 import { HatchSwatch } from "../parts";
-import { useColor } from "./colors";
 
 export function Scale({ kind = "utilization", children }: { kind?: string; children?: ComponentChildren }) {
-  const steps = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
   return (
     <p class="scale">
       0%
-      <svg viewBox={`0 0 ${steps.length} 1`} preserveAspectRatio="none" aria-hidden="true">
-        {steps.map((step, index) => (
-          <rect key={step} x={index} width="1.02" height="1" fill={useColor(step)} />
-        ))}
-      </svg>
+      <span class="use" />
       <span>100% {kind}</span>
       <span>
         <HatchSwatch /> missing or unmeasured
       </span>
       {children}
     </p>
+  );
+}
+
+/** Legend symbol of cells whose color depends on the color scheme: unallocated GPUs, or nothing. */
+export function CellSwatch({ kind }: { kind: "free" | "nothing" }) {
+  return (
+    <svg class={`swatch ${kind}`} viewBox="0 0 10 10" aria-hidden="true">
+      <rect x="0.5" y="0.5" width="9" height="9" />
+    </svg>
   );
 }

@@ -28,8 +28,10 @@ import {
 } from "../compare";
 import {
   backTo,
+  chartedRows,
   chartRows,
   costsOf,
+  costsOfRows,
   earlierTotals,
   DIMENSIONS,
   excluded,
@@ -39,7 +41,6 @@ import {
   limitOf,
   type Measure,
   MEASURES,
-  onlyGroups,
   opened,
   OTHERS,
   type Question,
@@ -61,7 +62,19 @@ import {
   signed,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { type Column, DownloadButton, Empty, Name, Optional, Section, Table, UnpricedNote, View } from "../parts";
+import {
+  type Column,
+  Columns,
+  DownloadButton,
+  Empty,
+  Name,
+  Optional,
+  Section,
+  Swatch,
+  Table,
+  UnpricedNote,
+  View,
+} from "../parts";
 import { sumOf } from "../removal";
 import { periodOf, type Route } from "../route";
 import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series";
@@ -69,14 +82,18 @@ import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
 const TOP = GROUP_COLORS.length;
+/** Most pages of the chart's groups, which can be many Jobs. */
+const MAX_PAGES = 100;
 
 interface Chart {
   step: Step;
-  /** Of the groups with the largest figures. */
+  /** Of the groups with the largest figures, and of others whose names begin as those of grouped Jobs. */
   groups: CostsResponse;
   /** Of all groups, by cluster, from which the others follow. */
   all: CostsResponse;
   names: string[];
+  /** The chart's group of each name of the API. */
+  groupByName: ReadonlyMap<string, string>;
   /** All groups of the earlier period, if it is compared. */
   earlier: { period: Earlier; rows: readonly CostRow[] } | null;
   /** Of the clusters that the filters leave. */
@@ -88,8 +105,8 @@ interface ViewData {
   question: Question;
   whole: CostsResponse;
   before: Compared<CostsResponse> | null;
-  /** Workloads that are Jobs, if many names begin alike. */
-  jobs: ReadonlySet<string>;
+  /** The groups of the table and of the chart, with those that ended. */
+  rows: readonly ExploreRow[];
   chart: Settled<Chart>;
 }
 
@@ -114,11 +131,10 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
     : null;
   const step = stepOf(question, start, end, grain);
   const periods = [period, ...(before === null ? [] : [{ ...before.period, cluster }])];
-  const [chart, jobs] = await Promise.all([
-    settle(fetchChart(question, period, whole, step, before?.period ?? null)),
-    fetchJobs(question, withVanished(whole.rows, before?.body.rows ?? []), periods),
-  ]);
-  return { question, whole, before, jobs, chart };
+  const all = withVanished(whole.rows, before?.body.rows ?? []);
+  const rows = groupJobs(all, await fetchJobs(question, all, periods));
+  const chart = await settle(fetchChart(question, period, whole, rows, step, before?.period ?? null));
+  return { question, whole, before, rows, chart };
 }
 
 /** Names of workloads that are only Jobs. Nothing is asked if no names begin alike. */
@@ -155,15 +171,16 @@ async function fetchChart(
   question: Question,
   period: Period,
   whole: CostsResponse,
+  tableRows: readonly ExploreRow[],
   step: Step,
   before: Earlier | null,
 ): Promise<Chart> {
-  const { by, measure } = question;
-  const names = [...whole.rows]
-    .filter(({ kind }) => kind !== "idle")
-    .sort((left, right) => (right[measure] ?? 0) - (left[measure] ?? 0))
-    .slice(0, TOP)
-    .map((row) => row.group[by] ?? "");
+  const { by } = question;
+  const charted = chartedRows(question, tableRows, TOP);
+  const names = charted.map((row) => row.group[by] ?? "");
+  const groupByName = new Map(
+    charted.flatMap((row) => (row.jobs ?? [row]).map(({ group }) => [group[by] ?? "", row.group[by] ?? ""] as const)),
+  );
   const request = { granularity: step, ...period };
   const { cluster = period.cluster } = costsOf(question);
   const byCluster = costsOf({ ...question, by: "cluster" });
@@ -173,14 +190,14 @@ async function fetchChart(
     return { period: earlier, rows };
   };
   const [groups, all, hours, earlier] = await Promise.all([
-    names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOf(onlyGroups(question, names)) }),
+    names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOfRows(question, charted) }, MAX_PAGES),
     fetchAll("v1/costs", { ...request, ...byCluster }),
     fetchHours({ ...period, cluster }, whole.coverage),
     before === null ? null : fetchBefore(before),
   ]);
   const rows = all.rows.filter(({ kind }) => kind !== "idle");
   const clusters = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
-  return { step, groups, all, names, earlier, hours: hoursIn(hours, clusters) };
+  return { step, groups, all, names, groupByName, earlier, hours: hoursIn(hours, clusters) };
 }
 
 export function Explore() {
@@ -281,14 +298,18 @@ async function fetchNames(route: Route, dimension: string): Promise<string[]> {
   return "response" in names ? names.response.rows.map((row) => row.group[dimension] ?? "") : [];
 }
 
-function Shown({ question, whole, before, jobs, chart }: ViewData) {
+function Shown({ question, whole, before, rows, chart }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const { measure, by } = question;
   const { currency, start, end } = whole;
-  const all = before === null ? whole.rows : withVanished(whole.rows, before.body.rows);
-  const rows = groupJobs(all, jobs);
   const families = rows.filter((row) => row.jobs !== undefined).length;
+  const ended = rows.reduce((count, row) => count + (row.jobs?.length ?? 1), 0) - whole.rows.length;
+  const charted = "response" in chart ? chart.response.names : [];
+  const swatch = (row: ExploreRow) => {
+    const color = GROUP_COLORS[row.kind === "idle" ? -1 : charted.indexOf(row.group[by] ?? "")];
+    return color !== undefined && <Swatch color={color} />;
+  };
   if (rows.length === 0) {
     const why =
       question.filters.length > 0
@@ -303,96 +324,107 @@ function Shown({ question, whole, before, jobs, chart }: ViewData) {
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
-      <Section title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${chart.response.step}` : ""}`}>
-        <Optional side={chart}>
-          {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
-        </Optional>
-      </Section>
-      <Section
-        title={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
-        aside={
-          <DownloadButton
-            path="v1/costs"
-            parameters={{
-              cluster: route.query["cluster"],
-              ...costsOf(question),
-              start,
-              end,
-              granularity: "total",
-              sort: sortOf(question, route.query["explore-sort"]),
-            }}
-            name={`costs-by-${by}`}
-          />
+      <Columns
+        left={
+          <Section title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${chart.response.step}` : ""}`}>
+            <Optional side={chart}>
+              {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
+            </Optional>
+          </Section>
         }
-      >
-        <p class="note">
-          <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
-          {all.length > whole.rows.length && `, and ${all.length - whole.rows.length} that ended`}
-          {question.filters.length > 0 && ", with these filters"}.{" "}
-          {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
-          {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
-          {before !== null && (
-            <>
-              Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
-              {moment(before.period.end, zone)}.{" "}
-              {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
-            </>
-          )}
-        </p>
-        <Table<ExploreRow>
-          name="explore"
-          caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
-          sort={before === null ? `-${measure}` : "-change"}
-          within={(row) => row.jobs ?? []}
-          rows={rows}
-          rowKey={groupKey}
-          columns={[
-            {
-              key: by,
-              title: titleOf(by),
-              cell: (row) =>
-                row.kind === "idle" ? (
-                  <em>idle</em>
-                ) : row.jobs !== undefined ? (
-                  <>
-                    <Name>{row.group[by] ?? ""}</Name> <span class="unknown">{counted(row.jobs.length, "Job")}</span>
-                  </>
-                ) : (
-                  <a href={changed(route, opened(question, row.group[by] ?? ""))}>
-                    <Name>{row.group[by] ?? ""}</Name>
-                  </a>
-                ),
-              by: (row) => row.group[by] ?? "",
-            },
-            figureColumn<CostRow>(measure, MEASURES[measure], (row) => row[measure], show),
-            figureColumn<CostRow>("share", "Share", (row) => ratio(row[measure], sum), percent),
-            ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
-            ...[
-              moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
-              measuredColumn<CostRow>("effective_usd", "Effective", currency),
-              measuredColumn<CostRow>("waste_usd", "Waste", currency),
-              moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
-            ].filter(({ key }) => key !== measure),
-            useColumn(),
-            ...(measure === "allocated_gpu_hours" ? [] : [gpuHoursColumn<CostRow>()]),
-            {
-              key: "exclude",
-              title: "Filter",
-              cell: (row) =>
-                row.kind !== "idle" &&
-                row.jobs === undefined && (
-                  <button
-                    type="button"
-                    aria-label={`Exclude ${row.group[by] ?? ""}`}
-                    onClick={() => go(changed(route, excluded(question, row.group[by] ?? "")))}
-                  >
-                    Exclude
-                  </button>
-                ),
-            },
-          ]}
-        />
-      </Section>
+        right={
+          <Section
+            title={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
+            aside={
+              <DownloadButton
+                path="v1/costs"
+                parameters={{
+                  cluster: route.query["cluster"],
+                  ...costsOf(question),
+                  start,
+                  end,
+                  granularity: "total",
+                  sort: sortOf(question, route.query["explore-sort"]),
+                }}
+                name={`costs-by-${by}`}
+              />
+            }
+          >
+            <p class="note">
+              <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
+              {ended > 0 && `, and ${ended} that ended`}
+              {question.filters.length > 0 && ", with these filters"}.{" "}
+              {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
+              {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
+              {before !== null && (
+                <>
+                  Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
+                  {moment(before.period.end, zone)}.{" "}
+                  {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
+                </>
+              )}
+            </p>
+            <Table<ExploreRow>
+              name="explore"
+              caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
+              sort={before === null ? `-${measure}` : "-change"}
+              within={(row) => row.jobs ?? []}
+              rows={rows}
+              rowKey={groupKey}
+              columns={[
+                {
+                  key: by,
+                  title: titleOf(by),
+                  cell: (row) =>
+                    row.kind === "idle" ? (
+                      <em>idle</em>
+                    ) : row.jobs !== undefined ? (
+                      <>
+                        {swatch(row)}
+                        <Name>{row.group[by] ?? ""}</Name>{" "}
+                        <span class="unknown">{counted(row.jobs.length, "Job")}</span>
+                      </>
+                    ) : (
+                      <>
+                        {swatch(row)}
+                        <a href={changed(route, opened(question, row.group[by] ?? ""))}>
+                          <Name>{row.group[by] ?? ""}</Name>
+                        </a>
+                      </>
+                    ),
+                  by: (row) => row.group[by] ?? "",
+                },
+                figureColumn<CostRow>(measure, MEASURES[measure], (row) => row[measure], show),
+                figureColumn<CostRow>("share", "Share", (row) => ratio(row[measure], sum), percent),
+                ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
+                ...[
+                  moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
+                  measuredColumn<CostRow>("effective_usd", "Effective", currency),
+                  measuredColumn<CostRow>("waste_usd", "Waste", currency),
+                  moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
+                ].filter(({ key }) => key !== measure),
+                useColumn(),
+                ...(measure === "allocated_gpu_hours" ? [] : [gpuHoursColumn<CostRow>()]),
+                {
+                  key: "exclude",
+                  title: "Filter",
+                  cell: (row) =>
+                    row.kind !== "idle" &&
+                    row.jobs === undefined && (
+                      <button
+                        type="button"
+                        aria-label={`Exclude ${row.group[by] ?? ""}`}
+                        onClick={() => go(changed(route, excluded(question, row.group[by] ?? "")))}
+                      >
+                        Exclude
+                      </button>
+                    ),
+                },
+              ]}
+            />
+          </Section>
+        }
+      />
     </>
   );
 }
@@ -456,11 +488,14 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   // The chart is drawn again only for other figures, not when the table's order changes.
   const { buckets, rows, totals, priced, coverage, series, earlier } = useMemo(() => {
     const buckets = bucketsOf(whole.start, whole.end, chart.step);
-    const { rows, ...figures } = chartRows(question, buckets, names, chart.groups.rows, chart.all.rows);
+    const { groups, all, groupByName } = chart;
+    const { rows, ...figures } = chartRows(question, buckets, names, groups.rows, all.rows, groupByName);
     const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
     const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
     const filled = rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
-    const isOthersIdle = question.isIdleSeparate && whole.rows.filter(({ kind }) => kind !== "idle").length <= TOP;
+    const isOthersIdle =
+      question.isIdleSeparate &&
+      whole.rows.every(({ kind, group }) => kind === "idle" || groupByName.has(group[by] ?? ""));
     const othersName = isOthersIdle ? "idle" : question.isIdleSeparate ? "idle and others" : "others";
     const { period, rows: before } = chart.earlier ?? {};
     const later = Date.parse(whole.start) - Date.parse(period?.start ?? whole.start);

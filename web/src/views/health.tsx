@@ -32,7 +32,7 @@ import {
 } from "../health";
 import { GLOSSARY, type Term } from "../glossary";
 import { go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, HatchSwatch, Help, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
+import { Columns, Empty, HatchSwatch, Help, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
 import { exactly, linkTo, periodOf } from "../route";
 import { bucketsOf, timeTicks } from "../series";
 import { CauseText, Check } from "./causes";
@@ -142,25 +142,35 @@ function Shown(props: ViewData) {
           testId="unpriced-hours"
         />
       </dl>
-      <Section title="Coverage by hour and source">
-        {hours === null ? (
-          <Empty>
-            Your role may not see hours, or the period has more than 10,000 cluster-hours. Select a shorter one.
-          </Empty>
-        ) : rows.length === 0 ? (
-          <Empty>No hour of this period has ended. Select an earlier period.</Empty>
-        ) : (
-          <Coverage {...hours} restated={restated} />
-        )}
-      </Section>
-      <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} />
-      <Section title="Notes on hours">
-        <Notes rows={rows} />
-      </Section>
-      <Missing {...props} />
-      <Section title="Restatements">
-        <Optional side={restatements}>{(list) => <Restatements list={list} />}</Optional>
-      </Section>
+      <Columns
+        left={
+          <>
+            <Section title="Coverage by hour and source">
+              {hours === null ? (
+                <Empty>
+                  Your role may not see hours, or the period has more than 10,000 cluster-hours. Select a shorter one.
+                </Empty>
+              ) : rows.length === 0 ? (
+                <Empty>No hour of this period has ended. Select an earlier period.</Empty>
+              ) : (
+                <Coverage {...hours} restated={restated} />
+              )}
+            </Section>
+            <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} />
+            <Section title="Notes on hours">
+              <Notes rows={rows} />
+            </Section>
+          </>
+        }
+        right={
+          <>
+            <Missing {...props} />
+            <Section title="Restatements">
+              <Optional side={restatements}>{(list) => <Restatements list={list} />}</Optional>
+            </Section>
+          </>
+        }
+      />
       <p class="note">
         <a href={linkTo(route, "hour")}>The newest hour, pod by pod</a>
       </p>

@@ -2,9 +2,8 @@
 // are loaded when they are shown.
 
 import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetResponse, type HoursResponse } from "../api";
-import { useColor } from "../charts/colors";
 import { Grid, type Pages } from "../charts/grid";
-import { Scale } from "../charts/scale";
+import { CellSwatch, Scale } from "../charts/scale";
 import {
   HOUR,
   isMeasured,
@@ -159,7 +158,11 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
   const isLacking = (row: number, column: number) => (coverages[row]?.[column] ?? 1) < 1;
   return (
     <>
-      <Scale />
+      <Scale>
+        <span>
+          <CellSwatch kind="nothing" /> no GPUs allocated
+        </span>
+      </Scale>
       <Grid
         label={`Utilization of business units by ${grain}`}
         rows={names.length}
@@ -179,7 +182,7 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
           if (cell === undefined) return { fill: isLacking(row, column) ? "missing" : null };
           const use = utilization(cell);
           if (use === null) return { fill: "missing" };
-          return { fill: useColor(use), unmeasured: 1 - measuredShare(cell), isHatched: isLacking(row, column) };
+          return { fill: use, unmeasured: 1 - measuredShare(cell), isHatched: isLacking(row, column) };
         }}
         describe={(row, column) => {
           const cell = rows[row]?.[column];

@@ -1,4 +1,5 @@
-// A model: what a million tokens cost over time, its load, what waiting adds, and who and what serves it.
+// A model: what a million tokens cost over time, its load, what waiting adds, and who uses and what serves it. Or a
+// consumer: the same of what it used.
 
 import { fetchAll, fetchHours, fetchJson, type HoursResponse, type InferenceResponse, type ModelRow } from "../api";
 import { PART_COLORS, colored } from "../charts/colors";
@@ -17,28 +18,44 @@ import {
   loadBar,
   MODEL_DIMENSIONS,
   modelFiltersOf,
+  tokensBar,
+  tokensOf,
+  UNATTRIBUTED,
+  type Subject,
   type UnitCost,
   unitCostBar,
   unitCostsOf,
   unknownRowsOf,
+  unnamedRowsOf,
 } from "../models";
-import { type Column, DownloadButton, Empty, Name, Section, Table, View } from "../parts";
+import { type Column, Columns, DownloadButton, Empty, Name, Section, Table, View } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { align, type Buckets, bucketsOf, completeShare, type Grain, grainOf, isWhole, pricedShare } from "../series";
 import { Filters } from "./filters";
 import { Gaps } from "./gaps";
-import { fetchNames, modelColumns, ModelStats } from "./models";
+import { fetchNames, groupColumn, modelColumns, ModelStats, NoConsumers } from "./models";
 import { openAt } from "./over-time";
 
-/** What a model's costs can be divided by, with the API's dimensions. */
-const BREAKDOWNS: Readonly<Record<string, { title: string; groupBy: string }>> = {
+/** What the costs can be divided by, with the API's dimensions. */
+const ALL_BREAKDOWNS: Readonly<Record<string, { title: string; groupBy: string }>> = {
+  model: { title: "Model", groupBy: "model" },
   workload: { title: "Workload", groupBy: "cluster,namespace,workload_kind,workload" },
+  consumer: { title: "Consumer", groupBy: "consumer" },
   business_unit: { title: "Business unit", groupBy: "business_unit" },
   server: { title: "Inference server", groupBy: "server" },
   gpu_model: { title: "GPU model", groupBy: "gpu_model" },
   cluster: { title: "Cluster", groupBy: "cluster" },
 };
-type Breakdown = keyof typeof BREAKDOWNS;
+type Breakdown = keyof typeof ALL_BREAKDOWNS;
+/** Those of each subject, the default first. */
+const BREAKDOWNS = {
+  model: omit(ALL_BREAKDOWNS, "model"),
+  consumer: omit(ALL_BREAKDOWNS, "consumer"),
+};
+
+function omit<Value>(record: Readonly<Record<string, Value>>, name: string): Record<string, Value> {
+  return Object.fromEntries(Object.entries(record).filter(([key]) => key !== name));
+}
 
 interface ViewData {
   grain: Grain;
@@ -46,23 +63,31 @@ interface ViewData {
   whole: InferenceResponse;
   byTime: InferenceResponse;
   groups: InferenceResponse;
-  /** Pods whose tokens are unknown, of the workloads that served the model, by time. */
+  /** Pods whose tokens are unknown, of the workloads that served the model, by time. Of a consumer: requests without a
+   * name, to the models and workloads that it used. */
   unknown: ModelRow[];
   hours: HoursResponse | null;
 }
 
-const breakdownOf = ({ query: { by = "" } }: Route): Breakdown => (Object.hasOwn(BREAKDOWNS, by) ? by : "workload");
+const subjectOf = ({ view }: Route): Subject => (view === "consumer" ? "consumer" : "model");
 
-/** The model's own name comes last: no filter replaces it. */
+function breakdownOf(route: Route): Breakdown {
+  const { by = "" } = route.query;
+  const breakdowns = BREAKDOWNS[subjectOf(route)];
+  return Object.hasOwn(breakdowns, by) ? by : (Object.keys(breakdowns)[0] ?? "");
+}
+
+/** The subject's own name comes last: no filter replaces it. */
 const filtersOf = (route: Route) => ({
   cluster: route.query["cluster"],
   ...modelFiltersOf(filtersIn(route)),
-  model: exactly(route.name),
+  [subjectOf(route)]: exactly(route.name),
 });
 
 async function fetchModel(route: Route): Promise<ViewData> {
   const filters = filtersOf(route);
   const by = breakdownOf(route);
+  const subject = subjectOf(route);
   const whole = await fetchJson("v1/inference", { ...periodOf(route), ...filters, granularity: "total" });
   const { start, end } = whole;
   const period = { start, end };
@@ -72,35 +97,40 @@ async function fetchModel(route: Route): Promise<ViewData> {
       ...period,
       ...filters,
       granularity: "total",
-      group_by: BREAKDOWNS[breakdown]?.groupBy ?? "",
+      group_by: ALL_BREAKDOWNS[breakdown]?.groupBy ?? "",
     });
-  const byWorkload = groupsBy("workload");
+  const chosen = groupsBy(by);
+  const servedBy = "cluster,namespace,workload,model";
   const [byTime, workloads, groups, unknown, hours] = await Promise.all([
     fetchAll("v1/inference", { ...period, ...filters, granularity: grain }),
-    byWorkload,
-    by === "workload" ? byWorkload : groupsBy(by),
+    subject === "model" && by === "workload"
+      ? chosen
+      : fetchAll("v1/inference", { ...period, ...filters, granularity: "total", group_by: servedBy }),
+    chosen,
     fetchAll("v1/inference", {
       ...period,
       ...filters,
-      model: exactly(""),
+      [subject]: exactly(""),
       granularity: grain,
-      group_by: "cluster,namespace,workload",
+      group_by: servedBy,
     }),
     fetchHours({ ...period, cluster: filters.cluster }, whole.coverage),
   ]);
-  return { grain, by, whole, byTime, groups, unknown: unknownRowsOf(unknown.rows, workloads.rows), hours };
+  const unattributed = (subject === "model" ? unknownRowsOf : unnamedRowsOf)(unknown.rows, workloads.rows);
+  return { grain, by, whole, byTime, groups, unknown: unattributed, hours };
 }
 
 export function Model() {
   const route = useRoute();
   const filters = filtersIn(route);
   const { cluster, grain } = route.query;
-  const key = JSON.stringify([route.name, periodOf(route), cluster, grain, breakdownOf(route), filters]);
+  const subject = subjectOf(route);
+  const key = JSON.stringify([subject, route.name, periodOf(route), cluster, grain, breakdownOf(route), filters]);
   const request = useFetch(key, () => fetchModel(route));
-  const dimensions = Object.fromEntries(Object.entries(MODEL_DIMENSIONS).filter(([name]) => name !== "model"));
+  const dimensions = omit(MODEL_DIMENSIONS, subject);
   const title = (
     <>
-      Model <Name>{route.name}</Name>
+      {MODEL_DIMENSIONS[subject]} <Name>{route.name}</Name>
     </>
   );
   const controls = (
@@ -117,11 +147,19 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { whole } = props;
   const [total] = whole.rows;
+  const subject = subjectOf(route);
   if (total === undefined) {
+    const filtered = filtersIn(route).length > 0 && " with these filters";
+    if (subject === "consumer")
+      return (
+        <NoConsumers>
+          No requests of this consumer were counted in this period{filtered}. Select another period, or see{" "}
+          <a href={linkTo(route, "models", "", { by: "consumer" })}>all consumers</a>.
+        </NoConsumers>
+      );
     return (
       <Empty>
-        No server of this model was seen in this period
-        {filtersIn(route).length > 0 && " with these filters"}. Select another period, or see{" "}
+        No server of this model was seen in this period{filtered}. Select another period, or see{" "}
         <a href={linkTo(route, "models")}>all models</a>.
       </Empty>
     );
@@ -130,23 +168,34 @@ function Shown(props: ViewData) {
     <>
       <ModelStats row={total} currency={whole.currency} />
       <UnknownNote {...props} />
-      <OverTime {...props} total={total} />
-      <Section title="Unit costs">
-        <UnitCosts total={total} currency={whole.currency} />
-      </Section>
-      <Groups {...props} />
+      <Columns
+        left={<OverTime {...props} total={total} />}
+        right={
+          <>
+            <Section title="Unit costs">
+              <UnitCosts total={total} currency={whole.currency} />
+            </Section>
+            <Groups {...props} />
+          </>
+        }
+      />
     </>
   );
 }
 
-/** Pods that may have served the model, of which no figure has a part. */
+/** What may have been of the model or the consumer, and is in no figure. */
 function UnknownNote({ unknown, whole }: ViewData) {
-  const cost = unknown.reduce((sum, row) => sum + (row.allocated_usd ?? 0), 0);
+  const subject = subjectOf(useRoute());
+  const cost = money(
+    unknown.reduce((sum, row) => sum + (row.allocated_usd ?? 0), 0),
+    whole.currency,
+  );
   if (unknown.length === 0) return null;
   return (
     <p class="note unpriced" data-testid="unknown-pods">
-      Pods of this model's workloads that cost {money(cost, whole.currency)} have unknown tokens. Which part of it was
-      for this model is unknown, so no figure includes it.
+      {subject === "model"
+        ? `Pods of this model's workloads that cost ${cost} have unknown tokens. Which part of it was for this model is unknown, so no figure includes it.`
+        : `Requests to models that this consumer used, on the same workloads, cost ${cost} and have no consumer's name. No figure includes them.`}
     </p>
   );
 }
@@ -165,6 +214,10 @@ const UNIT_PARTS: readonly Series[] = [
 const LOAD: readonly Series[] = [
   { key: "load", name: "tokens per GPU-second", meaning: "", color: PART_COLORS.host_usd },
 ];
+const TOKENS: readonly Series[] = [
+  { key: "prompt_tokens", name: "prompt tokens", meaning: "", color: PART_COLORS.host_usd },
+  { key: "generated_tokens", name: "generated tokens", meaning: "", color: PART_COLORS.unallocated_usd },
+];
 const NAMES: Readonly<Record<string, string>> = { effective_usd: "serving", waste_usd: "waiting" };
 
 function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { total: ModelRow }) {
@@ -172,9 +225,10 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
   const buckets = bucketsOf(whole.start, whole.end, grain);
   const aligned = align(buckets, byTime.rows);
   const coverage = completeShare(buckets, hours?.rows ?? null, aligned, isWhole(whole.coverage));
-  const unknownUsd = costsByBucket(buckets, unknown);
-  const barsBy = (barOf: typeof loadBar) => barsOf(buckets, byTime.rows, coverage, unknownUsd, currency, barOf);
-  const [unitCosts, spent, loads] = [barsBy(unitCostBar), barsBy(costBar), barsBy(loadBar)];
+  const subject = subjectOf(useRoute());
+  const unattributed = { ...UNATTRIBUTED[subject], usd: costsByBucket(buckets, unknown) };
+  const barsBy = (barOf: typeof loadBar) => barsOf(buckets, byTime.rows, coverage, unattributed, currency, barOf);
+  const [unitCosts, spent] = [barsBy(unitCostBar), barsBy(costBar)];
   const priced = aligned.map((row) => (row === undefined ? 1 : pricedShare(row)));
   const hasUnmeasured = unitCosts.rows.some((row) => row?.["unmeasured"] !== undefined);
   const { usd_per_million_tokens: asItWas, usd_per_million_tokens_at_full_use: atFullUse } = total;
@@ -202,7 +256,7 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
       <Section title="Serving and waiting over time">
         <Chart
           {...shared}
-          label="Cost of this model over time: serving, waiting, unmeasured"
+          label={`Cost of this ${subject} over time: serving, waiting, unmeasured`}
           bars={spent}
           priced={priced}
           parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3))).map((part) => ({
@@ -216,19 +270,33 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
         />
         <Gaps hours={hours} />
       </Section>
-      <Section title="Load over time">
-        <Chart
-          {...shared}
-          label="Tokens per GPU-second over time"
-          bars={loads}
-          parts={LOAD}
-          totals={{ load: total.tokens_per_gpu_second }}
-          whole={null}
-          wholeName={null}
-          show={tokenRate}
-          axis={tokenCount}
-        />
-      </Section>
+      {subject === "model" ? (
+        <Section title="Load over time">
+          <Chart
+            {...shared}
+            label="Tokens per GPU-second over time"
+            bars={barsBy(loadBar)}
+            parts={LOAD}
+            totals={{ load: total.tokens_per_gpu_second }}
+            whole={null}
+            wholeName={null}
+            show={tokenRate}
+            axis={tokenCount}
+          />
+        </Section>
+      ) : (
+        <Section title="Tokens over time">
+          <Chart
+            {...shared}
+            label="Prompt and generated tokens over time"
+            bars={barsBy(tokensBar)}
+            parts={TOKENS}
+            totals={total}
+            whole={tokensOf(total)}
+            show={tokenCount}
+          />
+        </Section>
+      )}
     </>
   );
 }
@@ -293,10 +361,17 @@ function UnitCosts({ total, currency }: { total: ModelRow; currency: string }) {
 function Groups({ by, whole, groups }: ViewData) {
   const route = useRoute();
   const { currency, start, end } = whole;
-  const { title = "", groupBy = "" } = BREAKDOWNS[by] ?? {};
+  const { title = "", groupBy = "" } = ALL_BREAKDOWNS[by] ?? {};
+  const subject = subjectOf(route);
+  const breakdowns = Object.entries(BREAKDOWNS[subject]);
+  const isUnnamed = by === "consumer" && groups.rows.every(({ group }) => group["consumer"] === null);
   return (
     <Section
-      title="By workload, business unit, server and hardware"
+      title={
+        subject === "model"
+          ? "By workload, consumer, business unit, server and hardware"
+          : "By model, workload, business unit, server and hardware"
+      }
       aside={
         <DownloadButton
           path="v1/inference"
@@ -313,25 +388,32 @@ function Groups({ by, whole, groups }: ViewData) {
       }
     >
       <nav class="filters" aria-label="Dimensions">
-        {Object.entries(BREAKDOWNS).map(([key, entry]) => (
+        {breakdowns.map(([key, entry], index) => (
           <a
             key={key}
             class="filter"
-            href={changed(route, { by: key === "workload" ? "" : key, "groups-sort": "" })}
+            href={changed(route, { by: index === 0 ? "" : key, "groups-sort": "" })}
             aria-current={by === key ? "page" : undefined}
           >
             {entry.title}
           </a>
         ))}
       </nav>
-      <Table<ModelRow>
-        name="groups"
-        caption={`Costs of the model by ${title.slice(0, 3) === "GPU" ? title : title.toLowerCase()}`}
-        sort="-allocated_usd"
-        rows={groups.rows}
-        rowKey={(row) => Object.values(row.group).join("\n")}
-        columns={[...nameColumns(route, by, whole, groups.rows), ...modelColumns(currency)]}
-      />
+      {subject === "consumer" && by === "business_unit" && (
+        <p class="note">The business units that own the servers, and pay for their GPUs.</p>
+      )}
+      {isUnnamed ? (
+        <NoConsumers>Who used this model is unknown.</NoConsumers>
+      ) : (
+        <Table<ModelRow>
+          name="groups"
+          caption={`Costs of the ${subject} by ${title.startsWith("GPU") ? title : title.toLowerCase()}`}
+          sort="-allocated_usd"
+          rows={groups.rows}
+          rowKey={(row) => Object.values(row.group).join("\n")}
+          columns={[...nameColumns(route, by, whole, groups.rows), ...modelColumns(currency)]}
+        />
+      )}
     </Section>
   );
 }
@@ -355,9 +437,12 @@ function nameColumns(
       cluster: cluster ?? "",
     });
   };
+  if (by === "consumer") return [groupColumn(route, by)];
+  // Of the model, show the consumer's part: a role that owns no pods of it sees nothing else.
+  if (by === "model") return [groupColumn(route, by, [{ dimension: "consumer", name: route.name, isExcluded: false }])];
   const column: Column<ModelRow> = {
     key: by,
-    title: BREAKDOWNS[by]?.title ?? by,
+    title: ALL_BREAKDOWNS[by]?.title ?? by,
     cell: (row) => {
       const link = linkOf(row);
       const { namespace, workload_kind: kind } = row.group;

@@ -1,8 +1,10 @@
-// Models: what a million tokens cost, how much of it was serving and waiting, and how many tokens a GPU processed.
+// Models, or who used them: what a million tokens cost, how much of it was serving and waiting, and how many tokens a GPU
+// processed.
 
+import type { ComponentChildren } from "preact";
 import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
 import { figureColumn, measuredColumn, moneyColumn } from "../columns";
-import { filterQuery, filtersIn } from "../explore";
+import { type Filter, filterQuery, filtersIn } from "../explore";
 import {
   counted,
   isMeasured,
@@ -14,15 +16,22 @@ import {
   tokenRate,
   unitPrice,
 } from "../format";
-import { useFetch, useRoute } from "../hooks";
+import { changed, useFetch, useRoute } from "../hooks";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
 import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { Filters } from "./filters";
 
+/** What the table's rows are. */
+const GROUPS = { model: "Model", consumer: "Consumer" } as const;
+type Group = keyof typeof GROUPS;
+
+const groupOf = ({ query }: Route): Group => (query["by"] === "consumer" ? "consumer" : "model");
+
 interface ViewData {
+  by: Group;
   whole: InferenceResponse;
-  models: InferenceResponse;
+  groups: InferenceResponse;
 }
 
 async function fetchModels(route: Route): Promise<ViewData> {
@@ -30,8 +39,9 @@ async function fetchModels(route: Route): Promise<ViewData> {
   // The first response resolves the period, so that the second one matches even if an hour ends meanwhile.
   const whole = await fetchJson("v1/inference", { ...periodOf(route), ...filters, granularity: "total" });
   const { start, end } = whole;
-  const models = await fetchAll("v1/inference", { start, end, ...filters, granularity: "total", group_by: "model" });
-  return { whole, models };
+  const by = groupOf(route);
+  const groups = await fetchAll("v1/inference", { start, end, ...filters, granularity: "total", group_by: by });
+  return { by, whole, groups };
 }
 
 /** The names of a dimension in the period. */
@@ -51,7 +61,7 @@ export async function fetchNames(route: Route, dimension: string): Promise<strin
 export function Models() {
   const route = useRoute();
   const filters = filtersIn(route);
-  const key = JSON.stringify([periodOf(route), route.query["cluster"], filters]);
+  const key = JSON.stringify([groupOf(route), periodOf(route), route.query["cluster"], filters]);
   const request = useFetch(key, () => fetchModels(route));
   const controls = (
     <Filters filters={filters} dimensions={MODEL_DIMENSIONS} namesOf={(dimension) => fetchNames(route, dimension)} />
@@ -63,13 +73,13 @@ export function Models() {
   );
 }
 
-function Shown({ whole, models }: ViewData) {
+function Shown({ by, whole, groups }: ViewData) {
   const route = useRoute();
   const [total] = whole.rows;
   const { currency, start, end } = whole;
   if (whole.hours_with_servers === 0) return <NoServers />;
   const filters = filtersIn(route);
-  const ofOthers = filters.filter(({ dimension }) => dimension !== "model");
+  const named = groups.rows.filter(({ group }) => group[by] !== null);
   if (total === undefined) {
     return (
       <Empty>
@@ -83,7 +93,7 @@ function Shown({ whole, models }: ViewData) {
     <>
       <ModelStats row={total} currency={currency} />
       <Section
-        title="Costs by model"
+        title={`Costs by ${by}`}
         aside={
           <DownloadButton
             path="v1/inference"
@@ -93,46 +103,70 @@ function Shown({ whole, models }: ViewData) {
               cluster: route.query["cluster"],
               ...modelFiltersOf(filters),
               granularity: "total",
-              group_by: "model",
+              group_by: by,
               sort: route.query["models-sort"] ?? "-allocated_usd",
             }}
-            name="models"
+            name={`${by}s`}
           />
         }
       >
+        <nav class="filters" aria-label="Dimensions">
+          {Object.entries(GROUPS).map(([key, title]) => (
+            <a
+              key={key}
+              class="filter"
+              href={changed(route, { by: key === "model" ? "" : key, "models-sort": "" })}
+              aria-current={by === key ? "page" : undefined}
+            >
+              {title}
+            </a>
+          ))}
+        </nav>
         <p class="note">
-          {counted(models.rows.filter((row) => row.group["model"] !== null).length, "model")}. Inference servers were
-          seen in {counted(whole.hours_with_servers, "cluster-hour")}; {whole.coverage.hours_complete} of{" "}
+          {counted(named.length, by)}. Inference servers were seen in{" "}
+          {counted(whole.hours_with_servers, "cluster-hour")}; {whole.coverage.hours_complete} of{" "}
           {whole.coverage.hours_expected} cluster-hours are complete.
         </p>
-        <Table<ModelRow>
-          name="models"
-          caption="Costs by model. Open one to see it over time"
-          sort="-allocated_usd"
-          rows={models.rows}
-          rowKey={(row) => row.group["model"] ?? ""}
-          columns={[
-            {
-              key: "model",
-              title: "Model",
-              cell: ({ group: { model } }) =>
-                typeof model === "string" ? (
-                  <a href={linkTo(route, "model", model, filterQuery(ofOthers, []))}>
-                    <Name>{model}</Name>
-                  </a>
-                ) : (
-                  <span class="unknown" title="Pods of inference servers whose tokens are unknown">
-                    unknown
-                  </span>
-                ),
-              by: ({ group }) => group["model"],
-            },
-            ...modelColumns(currency),
-          ]}
-        />
+        {by === "consumer" && named.length === 0 ? (
+          <NoConsumers>Who used the models of this period is unknown.</NoConsumers>
+        ) : (
+          <Table<ModelRow>
+            name="models"
+            caption={`Costs by ${by}. Open one to see it over time`}
+            sort="-allocated_usd"
+            rows={groups.rows}
+            rowKey={(row) => row.group[by] ?? ""}
+            columns={[groupColumn(route, by), ...modelColumns(currency)]}
+          />
+        )}
       </Section>
     </>
   );
+}
+
+const WITHOUT_NAME: Readonly<Record<Group, { text: string; title: string }>> = {
+  model: { text: "unknown", title: "Pods of inference servers whose tokens are unknown" },
+  consumer: { text: "none", title: "Hours without requests, and requests without a consumer's name" },
+};
+
+/** The column of models or consumers, which leads to their pages with the other filters, and more. */
+export function groupColumn(route: Route, by: Group, more: readonly Filter[] = []): Column<ModelRow> {
+  const others = [...filtersIn(route).filter(({ dimension }) => dimension !== by), ...more];
+  return {
+    key: by,
+    title: GROUPS[by],
+    cell: ({ group: { [by]: name } }) =>
+      typeof name === "string" ? (
+        <a href={linkTo(route, by, name, filterQuery(others, []))}>
+          <Name>{name}</Name>
+        </a>
+      ) : (
+        <span class="unknown" title={WITHOUT_NAME[by].title}>
+          {WITHOUT_NAME[by].text}
+        </span>
+      ),
+    by: ({ group }) => group[by],
+  };
 }
 
 /** The columns of costs, unit costs and tokens. */
@@ -232,6 +266,30 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
   );
 }
 
+/** What to do where no consumer is known. */
+export function NoConsumers({ children }: { children: ComponentChildren }) {
+  return (
+    <div class="empty" data-testid="no-consumers">
+      <p>{children}</p>
+      <p>To know the consumers of the hours that follow:</p>
+      <ol>
+        <li>
+          Name what counts them in the settings: <code>inference.consumer_label</code> is the label of the servers'
+          counters that names who sent a request, and <code>inference.gateway</code> a gateway that counts instead.
+        </li>
+        <li>
+          Add the names to business units as <code>consumers</code>, and run{" "}
+          <code class="command">gpucost settings push</code>. A name of no business unit is a consumer of its own.
+        </li>
+      </ol>
+      <p>
+        The section <em>One server, several business units</em> of the documentation (
+        <code>docs/explanation/inference.md</code>) lists the servers and gateways that can, and explains the split.
+      </p>
+    </div>
+  );
+}
+
 /** What to do where no inference server was seen. */
 function NoServers() {
   const route = useRoute();
@@ -255,6 +313,10 @@ function NoServers() {
         The page <em>Inference: what a million tokens cost</em> of the documentation (
         <code>docs/explanation/inference.md</code>) explains the figures. Hours that end after the change have them; see{" "}
         <a href={linkTo(route, "health")}>Data health</a>.
+      </p>
+      <p>
+        If your role sees some business units only, see{" "}
+        <a href={linkTo(route, "models", "", { "f.consumer": "*" })}>the models of others that they used</a>.
       </p>
     </div>
   );

@@ -12,8 +12,8 @@ import {
   settle,
   type Settled,
 } from "../api";
-import { PART_COLORS, useColor } from "../charts/colors";
-import { Grid, type Painted, Ticks } from "../charts/grid";
+import { PART_COLORS } from "../charts/colors";
+import { Grid, type Painted } from "../charts/grid";
 import {
   clockOf,
   counted,
@@ -31,7 +31,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
-import { Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
+import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
 import { stepsFor } from "../next-step";
 import {
   freeReason,
@@ -48,12 +48,11 @@ import {
 import { clusterOf, linkTo, periodOf, type Route } from "../route";
 import { KINDS, openFor } from "../savings";
 import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
-import { Scale } from "../charts/scale";
+import { CellSwatch, Scale } from "../charts/scale";
 
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
 const MAX_REMOVALS = 5;
-const FREE = PART_COLORS.unallocated_usd;
 
 interface ViewData {
   start: string;
@@ -150,12 +149,18 @@ function Shown(props: ViewData) {
   return (
     <>
       {note}
-      <Section title="Which node to remove">
-        <Removals {...props} rows={chosen} />
-      </Section>
-      <Section title="Node pools" aside={pool !== undefined && all}>
-        <Pools rows={chosen} />
-      </Section>
+      <Columns
+        left={
+          <Section title="Which node to remove">
+            <Removals {...props} rows={chosen} />
+          </Section>
+        }
+        right={
+          <Section title="Node pools" aside={pool !== undefined && all}>
+            <Pools rows={chosen} />
+          </Section>
+        }
+      />
       <Section title="GPUs by hour">
         <Strips {...props} rows={chosen} />
       </Section>
@@ -477,7 +482,6 @@ function Removals({ rows, recommendations }: ViewData) {
 
 /** The strips, the largest unallocated cost first. Nodes that ended are folded. */
 function Strips({ rows, start, end, hours }: ViewData) {
-  const zone = useZone();
   const buckets = bucketsOf(start, end, "hour");
   const newest = rows.reduce((latest, row) => (row.hour > latest ? row.hour : latest), "");
   const nodes = new Map<string, NodeRow[]>();
@@ -508,30 +512,27 @@ function Strips({ rows, start, end, hours }: ViewData) {
     <>
       <Scale>
         <span>
-          <Swatch color={FREE} /> unallocated
+          <CellSwatch kind="free" /> unallocated
         </span>
         <span>
           <Swatch color={PART_COLORS.stranded_usd} /> stranded
         </span>
         <span>
-          <Swatch color="none" /> the node did not exist
+          <CellSwatch kind="nothing" /> the node did not exist
         </span>
       </Scale>
       <p class="note">
         Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
         {all.length > 1 && " The largest unallocated cost comes first."}
       </p>
-      <div class="axis">
-        <Ticks columns={buckets.starts.length} ticks={(most) => timeTicks(buckets, zone, most)} />
-      </div>
-      {present.slice(0, MAX_NODES).map(strip)}
+      <div class="strips">{present.slice(0, MAX_NODES).map(strip)}</div>
       {present.length > MAX_NODES && (
         <p class="note">{counted(present.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
       )}
       {ended.length > 0 && (
         <details open={present.length === 0}>
           <summary>{counted(ended.length, "node")} ended in this period</summary>
-          {ended.slice(0, MAX_NODES).map(strip)}
+          <div class="strips">{ended.slice(0, MAX_NODES).map(strip)}</div>
           {ended.length > MAX_NODES && (
             <p class="note">{counted(ended.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
           )}
@@ -576,6 +577,7 @@ function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; 
         dataKey={rows}
         hint=" "
         texts={textsOf(lanes)}
+        ticks={(most) => timeTicks(buckets, zone, most)}
         paint={(row, column) => paint(at(row, column), hours[column])}
         describe={(row, column) => describe(at(row, column), hours[column], moment(buckets.starts[column] ?? 0, zone))}
         onOpen={(_row, column) => {
@@ -605,13 +607,13 @@ function Stranded({ rows }: { rows: readonly NodeRow[] }) {
 
 function paint(cell: Cell, row: NodeRow | undefined): Painted {
   if (cell.kind === "absent") return { fill: null };
-  if (cell.kind === "free") return { fill: FREE };
+  if (cell.kind === "free") return { fill: "free" };
   if (cell.kind === "stranded") return { fill: PART_COLORS.stranded_usd };
   if (cell.kind !== "held") return { fill: "missing" };
   const use = cell.holder.utilization;
-  const fill = use === null ? "missing" : useColor(use);
+  const fill = use ?? "missing";
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
-  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
+  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: "free" } : {};
   const unmeasured = use === null ? 0 : 1 - measuredShare(cell.holder);
   return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, unmeasured, ...rest };
 }

@@ -14,7 +14,7 @@ import {
 import { fetchEarlier } from "../compare";
 import { HOUR, money, percent, ratio, utilizationText } from "../format";
 import { useFetch, useRoute } from "../hooks";
-import { Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
+import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { type Grain, grainOf, isWhole } from "../series";
@@ -143,26 +143,36 @@ function Shown(props: ViewData) {
     <>
       <Answers {...props} />
       <UnpricedNote totals={fleet.totals} />
-      <Section
-        title="Business units by waste"
-        aside={
-          <DownloadButton
-            path="v1/costs"
-            parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
-            name="business-units"
-          />
+      <Columns
+        left={
+          <>
+            <Section
+              title="Business units by waste"
+              aside={
+                <DownloadButton
+                  path="v1/costs"
+                  parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
+                  name="business-units"
+                />
+              }
+            >
+              <Worst {...props} />
+              <Units {...props} />
+            </Section>
+            <CostOverTime {...props} />
+          </>
         }
-      >
-        <Worst {...props} />
-        <Units {...props} />
-      </Section>
-      <CostOverTime {...props} />
-      <Section title="Utilization over time">
-        <Heat {...props} />
-      </Section>
-      <Section title="Active alerts">
-        <Optional side={props.alerts}>{(alerts) => <Alerts {...alerts} />}</Optional>
-      </Section>
+        right={
+          <>
+            <Section title="Utilization over time">
+              <Heat {...props} />
+            </Section>
+            <Section title="Active alerts">
+              <Optional side={props.alerts}>{(alerts) => <Alerts {...alerts} />}</Optional>
+            </Section>
+          </>
+        }
+      />
     </>
   );
 }

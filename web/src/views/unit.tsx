@@ -37,6 +37,7 @@ import {
 import { changed, go, useFetch, useHasModels, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import {
+  Columns,
   Optional,
   DownloadButton,
   Empty,
@@ -171,7 +172,15 @@ function Shown(props: ViewData) {
       );
     return (
       <>
-        <Empty>This business unit held no GPUs in this period. Select another period.</Empty>
+        <Empty>
+          This business unit held no GPUs in this period. Select another period
+          {hasModels && (
+            <>
+              , or see the <a href={linkTo(route, "consumer", route.name)}>models of others that it used</a>
+            </>
+          )}
+          .
+        </Empty>
         <ThisMonth month={month} />
       </>
     );
@@ -181,104 +190,118 @@ function Shown(props: ViewData) {
     <WhyLink figure={figure} amount={money(total[figure], currency)} scope={{ unit: route.name }} />
   );
   return (
-    <>
-      <ThisMonth month={month} />
-      <dl class="stats">
-        <Stat
-          name="Allocated"
-          value={money(total.allocated_usd, currency)}
-          note={
-            <>
-              {comparison?.isExact === false && "about "}
-              {change(since)} vs {before.period.name} {why("allocated_usd")}
-            </>
-          }
-          testId="allocated"
-        />
-        <Stat
-          name="Effective"
-          value={money(isMeasured(total) ? total.effective_usd : null, currency)}
-          note={why("effective_usd")}
-          testId="effective"
-        />
-        <Stat
-          name="Waste"
-          value={money(isMeasured(total) ? total.waste_usd : null, currency)}
-          note={
-            isRepresentative(total) ? (
-              <>
-                {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
-              </>
-            ) : isMeasured(total) ? (
-              <>of the measured part only {why("waste_usd")}</>
-            ) : (
-              "unknown: utilization was not measured"
-            )
-          }
-          testId="waste"
-        />
-        <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
-        <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
-        <Stat
-          name="Utilization"
-          value={percent(utilization(total))}
-          note={isRepresentative(total) ? "of measured GPU-hours" : `${percent(measuredShare(total))} measured`}
-          testId="utilization"
-        />
-        {total.energy_kwh !== null && (
-          <Stat
-            name="Energy (kWh)"
-            value={roundHours(total.energy_kwh)}
-            note={`${roundHours(total.co2e_kg)} kg CO2e`}
-            testId="energy"
-          />
-        )}
-      </dl>
-      <UnpricedNote totals={total} />
-      <Section
-        title="Workloads"
-        aside={
-          <span class="filters-of">
-            {hasModels && <a href={linkTo(route, "models", "", filterQuery([unit], []))}>Models of this unit</a>}
-            <DownloadButton
-              path="v1/costs"
-              parameters={{
-                start: whole.start,
-                end: whole.end,
-                cluster: route.query["cluster"],
-                business_unit: exactly(route.name),
-                granularity: "total",
-                group_by: "cluster,namespace,workload_kind,workload",
-                sort: "-allocated_usd",
-              }}
-              name={route.name}
+    <Columns
+      left={
+        <>
+          <ThisMonth month={month} />
+          <dl class="stats">
+            <Stat
+              name="Allocated"
+              value={money(total.allocated_usd, currency)}
+              note={
+                <>
+                  {comparison?.isExact === false && "about "}
+                  {change(since)} vs {before.period.name} {why("allocated_usd")}
+                </>
+              }
+              testId="allocated"
             />
-          </span>
-        }
-      >
-        <Workloads whole={whole} rows={props.workloads.rows} hours={props.hours} recommendations={recommended} />
-      </Section>
-      <Section
-        title="Recommendations"
-        aside={<a href={linkTo(route, "savings", "", { unit: route.name })}>All states, evidence and commands</a>}
-      >
-        <Optional side={props.recommendations}>{(list) => <Recommendations response={list} />}</Optional>
-      </Section>
-      <Section title="Active alerts">
-        <Optional side={props.alerts}>
-          {({ active, history }) => (
-            <Alerts
-              active={active.filter(({ subject }) => subject.business_unit === route.name)}
-              history={history.filter(({ subject }) => subject.business_unit === route.name)}
+            <Stat
+              name="Effective"
+              value={money(isMeasured(total) ? total.effective_usd : null, currency)}
+              note={
+                <>
+                  {isMeasured(total) && !isRepresentative(total) && "of the measured part only "}
+                  {why("effective_usd")}
+                </>
+              }
+              testId="effective"
             />
-          )}
-        </Optional>
-      </Section>
-      <OverTime {...props} />
-      <Section title="GPU models and node pools">
-        <Hardware rows={props.hardware.rows} currency={currency} />
-      </Section>
-    </>
+            <Stat
+              name="Waste"
+              value={money(isMeasured(total) ? total.waste_usd : null, currency)}
+              note={
+                isRepresentative(total) ? (
+                  <>
+                    {percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost {why("waste_usd")}
+                  </>
+                ) : isMeasured(total) ? (
+                  <>of the measured part only {why("waste_usd")}</>
+                ) : (
+                  "unknown: utilization was not measured"
+                )
+              }
+              testId="waste"
+            />
+            <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
+            <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
+            <Stat
+              name="Utilization"
+              value={percent(utilization(total))}
+              note={isRepresentative(total) ? "of measured GPU-hours" : `${percent(measuredShare(total))} measured`}
+              testId="utilization"
+            />
+            {total.energy_kwh !== null && (
+              <Stat
+                name="Energy (kWh)"
+                value={roundHours(total.energy_kwh)}
+                note={`${roundHours(total.co2e_kg)} kg CO2e`}
+                testId="energy"
+              />
+            )}
+          </dl>
+          <UnpricedNote totals={total} />
+          <Section
+            title="Workloads"
+            aside={
+              <span class="filters-of">
+                {hasModels && <a href={linkTo(route, "models", "", filterQuery([unit], []))}>Models of this unit</a>}
+                {hasModels && <a href={linkTo(route, "consumer", route.name)}>Models that it used</a>}
+                <DownloadButton
+                  path="v1/costs"
+                  parameters={{
+                    start: whole.start,
+                    end: whole.end,
+                    cluster: route.query["cluster"],
+                    business_unit: exactly(route.name),
+                    granularity: "total",
+                    group_by: "cluster,namespace,workload_kind,workload",
+                    sort: "-allocated_usd",
+                  }}
+                  name={route.name}
+                />
+              </span>
+            }
+          >
+            <Workloads whole={whole} rows={props.workloads.rows} hours={props.hours} recommendations={recommended} />
+          </Section>
+        </>
+      }
+      right={
+        <>
+          <Section
+            title="Recommendations"
+            aside={<a href={linkTo(route, "savings", "", { unit: route.name })}>All states, evidence and commands</a>}
+          >
+            <Optional side={props.recommendations}>{(list) => <Recommendations response={list} />}</Optional>
+          </Section>
+          <Section title="Active alerts">
+            <Optional side={props.alerts}>
+              {({ active, history }) => (
+                <Alerts
+                  active={active.filter(({ subject }) => subject.business_unit === route.name)}
+                  history={history.filter(({ subject }) => subject.business_unit === route.name)}
+                />
+              )}
+            </Optional>
+          </Section>
+          <OverTime {...props} />
+          <Section title="GPU models and node pools">
+            <Hardware rows={props.hardware.rows} currency={currency} />
+          </Section>
+        </>
+      }
+    />
   );
 }
 

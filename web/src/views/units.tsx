@@ -3,7 +3,7 @@
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, measuredColumn, moneyColumn } from "../columns";
 import { type Compared, comparisonOf, relativeChange } from "../compare";
-import { change, type Figure, isMeasured, isRepresentative, percent, ratio, UNKNOWN } from "../format";
+import { change, type Figure, isMeasured, isRepresentative, ratio, UNKNOWN, wasteText } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
@@ -54,12 +54,13 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
         measuredColumn("waste_usd", "Waste", currency),
-        figureColumn(
-          "share",
-          "Waste %",
-          (row: CostRow) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
-          percent,
-        ),
+        {
+          key: "share",
+          title: "Waste %",
+          isFigure: true,
+          cell: (row) => <span class="soft">{wasteText(row)}</span>,
+          by: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
+        },
         figureColumn("change", "Waste change", against, change),
         {
           key: "trend",

@@ -1,0 +1,247 @@
+"""What is visible on a phone, on 1440 pixels and on 4K: figures next to names, time axes, columns, legends, groups."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, ViewportSize, expect
+
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.hour_record import HourRecord, Line, NodeHour
+from gpucost.core.hours import HOUR, floor_hour
+from tests.browser.shown import usd
+from tests.browser.site import Site, deployment
+from tests.browser.tabs import settled
+from tests.records import amount, line, record
+
+SETTINGS = """
+clusters: [{name: west, prometheus: {url: "http://127.0.0.1:9"}}]
+pricing: {source: constant, gpu_hourly_usd: 2}
+"""
+END = floor_hour(datetime.now(UTC))
+HOURS = 24
+START = END - HOURS * HOUR
+DAY = f"start={START:%Y-%m-%dT%H:00:00Z}&end={END:%Y-%m-%dT%H:00:00Z}"
+PERIOD = f"{DAY}&zone=utc"
+UNMEASURED = END - 5 * HOUR
+"""In this hour, only a quarter of the physics pod's time was measured; in all others, nothing."""
+PHONE = ViewportSize(width=360, height=740)
+LAPTOP = ViewportSize(width=1440, height=900)
+WIDE = ViewportSize(width=3840, height=2160)
+JOBS = {"train-2106-1": 6, "train-2107-1": 9, "train-2108-1": 9}
+"""Hours of each Job, one after the other."""
+
+
+def held(unit: str, workload: str, node: str, kind: str = "Deployment", used: int = 0) -> Line:
+    """A GPU of 2 USD for the hour, and the percentage that was used."""
+    return line(unit, unit, f"{workload}-0", "2")._replace(
+        workload=workload, workload_kind=kind, node=node, gpu_hourly_usd=Decimal(2), price_source="list-price",
+        gpu_share=Decimal(1), utilization=Decimal(used) / 100, allocated_gpu_hours=amount(1),
+        effective_gpu_hours=amount(1) * used // 100, effective_usd=amount(2) * used // 100,
+        waste_usd=amount(2) - amount(2) * used // 100,
+    )  # fmt: skip
+
+
+def unmeasured(pod: Line, percentage: int) -> Line:
+    """The measured rest is waste."""
+    return pod._replace(
+        utilization=None, utilization_source="none", effective_gpu_hours=0, effective_usd=0,
+        unmeasured_gpu_hours=amount(1) * percentage // 100, unmeasured_usd=amount(2) * percentage // 100,
+        waste_usd=amount(2) - amount(2) * percentage // 100,
+    )  # fmt: skip
+
+
+def records() -> Iterator[HourRecord]:
+    names = [name for name, hours in JOBS.items() for _ in range(hours)]
+    for number in range(HOURS):
+        hour = START + number * HOUR
+        physics = held("robotics", "physics-of-a-long-name-for-phones", "n1")
+        lines = [
+            held("research", names[number], "n1", "Job", 90),
+            held("research", "train-server", "n1", used=40),
+            held("research", "notebook", "n2"),
+            unmeasured(physics, 75 if hour == UNMEASURED else 100),
+        ]
+        yield on_nodes(record(lines, hour=hour, cluster="west"))
+
+
+def on_nodes(hour: HourRecord) -> HourRecord:
+    """The record with two nodes of four GPUs; the second one begins two hours later."""
+    nodes = []
+    for name in ["n1", "n2"][: 1 if hour.hour < START + 2 * HOUR else 2]:
+        costs = Costs.total(pod.costs() for pod in hour.lines if pod.node == name)
+        free = amount(4) - costs.allocated_gpu_hours
+        capacity = CapacityCosts(
+            capacity_gpu_hours=amount(4), unallocated_gpu_hours=free, unallocated_usd=2 * free, node_cost_usd=amount(8)
+        )
+        nodes.append(
+            NodeHour(name, f"i-{name}", "pool", "g5", "on-demand", "a", "A10G", "constant", "gpu-bears-all", None,
+                     costs.allocated_usd, capacity)
+        )  # fmt: skip
+    assert hour.totals is not None
+    return replace(hour, nodes=tuple(nodes),
+                   totals=Totals(hour.totals.costs, CapacityCosts.total(node.capacity for node in nodes)))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(dynamodb_url: str) -> Iterator[Site]:
+    with deployment(dynamodb_url, SETTINGS, records()) as deployed:
+        yield deployed
+
+
+def is_inside(inner: Locator, outer: Locator) -> bool:
+    """Whether an element is completely in another one's visible width."""
+    box, room = inner.bounding_box(), outer.bounding_box()
+    assert box is not None
+    assert room is not None
+    return box["x"] >= room["x"] and box["x"] + box["width"] <= room["x"] + room["width"] + 1
+
+
+@pytest.mark.parametrize(
+    ("view", "table"),
+    [("health?", "unmeasured"), ("nodes?", "pools"), ("nodes?", "removals"), ("explore?by=workload&", "explore"),
+     (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "lines"), ("overview?", "units"),
+     ("explore?by=business_unit&measure=waste_usd&", "explore")],
+)  # fmt: skip
+def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Site, view: str, table: str) -> None:
+    page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
+    rows = page.get_by_test_id(table).locator("tbody tr").all()
+    assert rows
+    for row in rows:
+        figure = row.locator("td").nth(1)
+        expect(figure).to_have_class("figure")
+        assert is_inside(figure, page.get_by_role("region").filter(has=page.get_by_test_id(table)).last)
+
+
+def test_amounts_of_pods_are_visible_in_the_dialog_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
+    hour = f"start={UNMEASURED:%Y-%m-%dT%H:00:00Z}&end={UNMEASURED + HOUR:%Y-%m-%dT%H:00:00Z}&zone=utc"
+    page = visit(site, f"overview?{hour}&why=unmeasured_usd", viewport=PHONE)
+    dialog = page.get_by_test_id("figure")
+    row = dialog.get_by_test_id("figure-pods").locator("tbody tr").first
+    expect(row.locator("td").nth(1)).to_have_text("$1.50")
+    assert is_inside(row.locator("td").nth(1), dialog)
+
+
+def test_rows_of_an_hour_have_a_line_each_and_the_causes_come_first(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"health?{PERIOD}", viewport=LAPTOP)
+    page.get_by_test_id("findings").get_by_role("link", name=re.compile("UTC")).first.click()
+    settled(page)
+    table = page.get_by_test_id("lines")
+    expect(table.locator("[aria-sort=descending]")).to_have_text("Unmeasured ↓")
+    heights = [box["height"] for row in table.locator("tbody tr").all() if (box := row.bounding_box()) is not None]
+    assert len(heights) == 4
+    assert max(heights) < 1.5 * min(heights)
+    assert table.locator("tbody tr").first.locator("td").all_inner_texts()[-2:] == ["$2.0000", "list-price"]
+
+
+def test_nodes_of_a_long_period_say_first_that_they_are_of_a_day(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "nodes?window=7d&zone=utc", viewport=LAPTOP)
+    period = page.get_by_test_id("nodes-period")
+    expect(period).to_contain_text("All figures are of one day:")
+    expect(period).to_contain_text("Nodes are shown for at most 48 hours.")
+    follows = "(section, period) => period.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING"
+    assert page.locator("main section").first.evaluate(follows, period.element_handle())
+    short = visit(site, f"nodes?{PERIOD}")
+    expect(short.get_by_test_id("nodes-period")).not_to_contain_text("of one day")
+
+
+def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"nodes?{PERIOD}", color_scheme="dark")
+    entry = page.locator(".scale > span", has_text="the node did not exist")
+    expect(entry.locator("svg.swatch.nothing")).to_be_visible()
+    expect(page.locator(".scale > span", has_text="unallocated").locator("svg.swatch.free")).to_be_visible()
+    page.goto(f"{site.address}/#/overview?{PERIOD}")
+    settled(page)
+    expect(page.locator(".scale > span", has_text="no GPUs allocated").locator("svg.swatch.nothing")).to_be_visible()
+
+
+@pytest.mark.parametrize(("scheme", "worst"), [("light", "rgb(0, 34, 78)"), ("dark", "rgb(254, 232, 56)")])
+def test_unused_gpus_have_the_color_of_the_scheme(
+    visit: Callable[..., Page], site: Site, scheme: str, worst: str
+) -> None:
+    """The notebook is never used."""
+    page = visit(site, f"nodes?{PERIOD}&node=n2", color_scheme=scheme)
+    pixel = """(canvas) => `rgb(${[...canvas.getContext("2d").getImageData(canvas.width - 6, 4, 1, 1).data].slice(0, 3)
+      .join(", ")})`"""
+    assert page.get_by_test_id("strip").locator("canvas").evaluate(pixel) == worst
+    gradient = page.locator(".scale .use").evaluate("(scale) => getComputedStyle(scale).backgroundImage")
+    assert gradient.startswith(f"linear-gradient(to right, {worst}")
+
+
+@pytest.mark.parametrize("viewport", [PHONE, LAPTOP, WIDE])
+def test_every_strip_has_a_whole_time_axis(visit: Callable[..., Page], site: Site, viewport: ViewportSize) -> None:
+    page = visit(site, f"nodes?{PERIOD}", viewport=viewport)
+    strips = page.get_by_test_id("strip").all()
+    assert len(strips) == 2
+    for strip in strips:
+        labels = strip.locator(".ticks span").all()
+        assert len(labels) >= 2
+        assert all(is_inside(label, strip.locator(".ticks")) for label in labels)
+    page.goto(f"{site.address}/#/overview?{PERIOD}")
+    settled(page)
+    heat = page.locator(".grid.labelled")
+    assert all(is_inside(label, heat.locator(".ticks")) for label in heat.locator(".ticks span").all())
+
+
+@pytest.mark.parametrize(
+    ("view", "left", "right"),
+    [("overview?", "Business units by waste", "Utilization over time"),
+     ("nodes?", "Which node to remove", "Node pools"),
+     ("explore?", "Allocated cost over time, by hour", "Allocated cost by business unit"),
+     ("unit/research?", "This month, all clusters", "Cost over time, by hour"),
+     ("health?", "Coverage by hour and source", "Unmeasured GPU-hours")],
+)  # fmt: skip
+def test_sections_are_in_two_columns_on_4k(
+    visit: Callable[..., Page], site: Site, view: str, left: str, right: str
+) -> None:
+    page = visit(site, f"{view}{PERIOD}", viewport=WIDE)
+    boxes = [page.get_by_role("region", name=name, exact=True).bounding_box() for name in (left, right)]
+    first, second = (box for box in boxes if box is not None)
+    for box in (first, second):
+        assert 1700 < box["width"] < WIDE["width"] / 2
+    assert first["x"] + first["width"] < second["x"]
+    page.set_viewport_size(LAPTOP)
+    narrow = page.get_by_role("region", name=right, exact=True).bounding_box()
+    assert narrow is not None
+    assert narrow["width"] > LAPTOP["width"] - 150
+
+
+def test_chart_and_table_have_the_same_groups_of_jobs(visit: Callable[..., Page], site: Site) -> None:
+    """Jobs are a group; a Deployment whose name begins alike is none of them."""
+    page = visit(site, f"explore?{PERIOD}&by=workload")
+    rows = site.ask(f"costs?{DAY}&granularity=total&group_by=workload")["rows"]
+    costs = {row["group"]["workload"]: row["allocated_usd"] for row in rows}
+    jobs = sum(costs.pop(name) for name in JOBS)
+    expected = {"train-*": usd(jobs), **{name: usd(cost) for name, cost in costs.items()}}
+    assert jobs == 2 * HOURS
+    legend = page.locator(".chart .legend li:has(rect)")
+    assert dict(text.rsplit(" ", 1) for text in legend.all_inner_texts()) == expected
+    colors: dict[str, Any] = {
+        entry.inner_text().rsplit(" ", 1)[0]: entry.locator("rect").get_attribute("fill") for entry in legend.all()
+    }
+    assert len(set(colors.values())) == len(expected)
+    table = page.get_by_test_id("explore").locator("tbody tr").all()
+    assert len(table) == len(expected)
+    for row in table:
+        name = row.locator("bdi").inner_text()
+        assert row.locator("td").nth(1).inner_text() == expected[name]
+        assert row.locator("rect").get_attribute("fill") == colors[name]
+    chart = page.get_by_role("application", name="Allocated cost over time by workload")
+    chart.focus()
+    for _ in range(HOURS):
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_test_id("readout")).to_contain_text("train-* $2.00 (25.0%)")
+
+
+def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"overview?{PERIOD}")
+    row = page.get_by_test_id("units").locator("tr", has_text="robotics")
+    assert row.locator("td").all_inner_texts()[1:3] == ["$0.50", "– (1.0% measured)"]
+    page.goto(f"{site.address}/#/unit/robotics?{PERIOD}")
+    settled(page)
+    for name in ("effective", "waste"):
+        expect(page.locator(".stat", has=page.get_by_test_id(name))).to_contain_text("of the measured part only")
