@@ -1,9 +1,9 @@
-"""The five most common reports, compared with bare DynamoDB calls for the same items (make bench).
+"""The five most common reports, and two large ones, compared with bare DynamoDB calls for the same items (make bench).
 
 200 business units, 35 days, 3 clusters on Amazon's DynamoDB Local. A report is the function's whole answer to an API
-Gateway event: parsing, reading, sums, JSON. The floor is the very requests that it made, made again with the same
-client. Prints p50 and p95 of both, their ratio, units and the answer's size, and fails where a ratio of the p50 is
-above 2, or a budget of the design is broken.
+Gateway event: parsing, reading, sums, JSON. The floor is the very requests that it made, made again with a plain
+client, which parses responses as botocore does. Prints p50 and p95 of both, their ratio, units and the answer's size,
+and fails where a ratio of the p50 is above its aim, or a budget of the design is broken.
 """
 
 import argparse
@@ -23,12 +23,16 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure, against
-from gpucost.core.hours import format_timestamp
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.rollups import DAY
+from gpucost.runtime.aws import register_read_decoder
+from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 
-RATIO = 2.0
+RATIO, NODES_RATIO = 2.0, 4.0
+HOUR_WITH_LINES = 23 * HOUR
+"""The hour of the last day with nodes and lines, after the period of the other reports."""
 TABLE = "ledger"
 UNIT = large_ledger.unit_name(7)
 
@@ -42,7 +46,7 @@ class Report:
     query: dict[str, str]
     most_units: float | None
     """Allowed read units per cluster for a month."""
-    has_aim: bool = True
+    most_ratio: float | None = RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,12 @@ class Recording:
 
 
 def reports(start: datetime, days: int) -> list[Report]:
-    """The five reports, and a large one of 4,800 rows, which take longer to write than to fetch."""
+    """The five reports, and two whose rows take longer to write than to fetch: 4,800 of units, and 500 nodes."""
     month = {"start": format_timestamp(start), "end": format_timestamp(start + days * DAY)}
     last = {"start": format_timestamp(start + (days - 1) * DAY), "end": month["end"]}
     by_unit = {"group_by": "business_unit"}
+    with_lines = start + days * DAY + HOUR_WITH_LINES
+    nodes = {"start": format_timestamp(with_lines), "end": format_timestamp(with_lines + HOUR), "cluster": "cluster-0"}
     scale = days / 31
     return [
         Report("all units by day", "/v1/costs", {**month, **by_unit, "granularity": "day"}, 100 * scale),
@@ -91,12 +97,13 @@ def reports(start: datetime, days: int) -> list[Report]:
         Report("one unit by hour", f"/v1/business-units/{UNIT}", {**month, "granularity": "hour"}, 60 * scale),
         Report("one unit's workloads", f"/v1/business-units/{UNIT}/workloads", month, 100 * scale),
         Report("the fleet by hour, one day", "/v1/costs", last, None),
-        Report("all units by hour, one day", "/v1/costs", {**last, **by_unit}, None, has_aim=False),
+        Report("all units by hour, one day", "/v1/costs", {**last, **by_unit}, None, None),
+        Report("500 nodes, one hour of 10,000 pods", "/v1/nodes", nodes, None, NODES_RATIO),
     ]
 
 
-def measure(client: Any, report: Report, runs: int) -> Measured:
-    """Measure a report and its floor in turns."""
+def measure(client: Any, plain: Any, report: Report, runs: int) -> Measured:
+    """Measure a report with the function's client, and its floor with a plain one, in turns."""
     from functions.api.app import PAGE_FOLDER, handler
     from gpucost.api.app import build_app
     from gpucost.container import Container
@@ -112,7 +119,7 @@ def measure(client: Any, report: Report, runs: int) -> Measured:
             raise SystemExit(f"{report.path} answered {answer['statusCode']}: {answer['body'][:500]}")
         return str(answer["body"])
 
-    recording = Recording(client)
+    recording = Recording(plain)
     body = through(app_with(recording))
     app = app_with(client)
     through(app)
@@ -123,7 +130,7 @@ def measure(client: Any, report: Report, runs: int) -> Measured:
         seconds.append(time.perf_counter() - began)
         began = time.perf_counter()
         for name, arguments in recording.calls:
-            getattr(client, name)(**arguments)
+            getattr(plain, name)(**arguments)
         floor.append(time.perf_counter() - began)
     return Measured(report, seconds, floor, recording.units, len(recording.calls), len(body.encode()))
 
@@ -174,7 +181,12 @@ def filled_and_measured(days: int, clusters: int, runs: int) -> list[Measured]:
         push_settings(client, clusters)
         for number in range(clusters):
             large_ledger.fill(client, TABLE, f"cluster-{number}", start, days, seed=number)
-        return [measure(client, report, runs) for report in reports(start, days)]
+        hour = start + days * DAY + HOUR_WITH_LINES
+        record = large_ledger.record("cluster-0", hour, large_ledger.lines())
+        Ledger(client, TABLE).publish(record, replacing=None, settings_version=1, now=hour + HOUR)
+        decoding = local_client("dynamodb", url)
+        register_read_decoder(decoding)
+        return [measure(decoding, client, report, runs) for report in reports(start, days)]
 
 
 def figures(quick: bool) -> list[Figure]:
@@ -182,8 +194,8 @@ def figures(quick: bool) -> list[Figure]:
     clusters = 1 if quick else 3
     figures = []
     for report in filled_and_measured(7 if quick else 35, clusters, 5 if quick else 20):
-        aim = RATIO if report.report.has_aim else None
-        figures.append(against(f"{report.report.name}, ÷ its bare calls", report.seconds, report.floor, aim))
+        name = f"{report.report.name}, ÷ its bare calls"
+        figures.append(against(name, report.seconds, report.floor, report.report.most_ratio))
         most = None if report.report.most_units is None else report.report.most_units * clusters
         figures.append(Figure(f"{report.report.name}: read units", report.units, aim=most))
     return figures
@@ -203,9 +215,9 @@ def main() -> None:
     are_aims_met = True
     for report in reports:
         most = None if report.report.most_units is None else report.report.most_units * options.clusters
-        are_aims_met &= not report.report.has_aim or (
-            report.ratio() <= RATIO and (most is None or report.units <= most)
-        )
+        most_ratio = report.report.most_ratio
+        are_aims_met &= most_ratio is None or report.ratio() <= most_ratio
+        are_aims_met &= most is None or report.units <= most
         table.add_row(
             report.report.name, _ms(report.seconds, 50), _ms(report.seconds, 95), _ms(report.floor, 50),
             _ms(report.floor, 95),

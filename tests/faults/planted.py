@@ -46,6 +46,9 @@ TOKEN_COST_TESTS = ("tests/features/alerting/test_token_cost.py",)
 MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
 REQUEST_LATENCY_TESTS = ("tests/features/recommendations/test_request_latency.py",)
 CHEAPER_GPUS_TESTS = ("tests/features/recommendations/test_cheaper_gpus.py",)
+ROLLUP_TESTS = ("tests/storage/test_rollups.py", "-k", "test_late_hours_are_added")
+COST_TABLE_TESTS = ("tests/core/test_cost_tables.py",)
+READ_DECODER_TESTS = ("tests/runtime/test_read_decoder.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
@@ -327,4 +330,11 @@ FAULTS = (
     Fault('inference export: a line of two models names one of them', f"{PACKAGE}/features/exports/focus.py", 'if len(names) == 1 else None', 'if names else None', EXPORT_TESTS),
     Fault('inference export: lines do not find their model', f"{PACKAGE}/features/exports/focus.py", 'key = model.key[:5]', 'key = (*model.key[:3], "", "")', EXPORT_TESTS),
     Fault('inference export: waste is the cost of serving', f"{PACKAGE}/features/exports/inference.py", '"effective_usd": "x_UsedCost",\n    "waste_usd": "x_WasteCost",', '"waste_usd": "x_UsedCost",\n    "effective_usd": "x_WasteCost",', EXPORT_TESTS),
+    Fault("late hours: added again to facts that have the other hours", f"{PACKAGE}/storage/rollups.py", "[manifest for manifest in manifests if manifest not in kept], None)", "manifests, None)", ROLLUP_TESTS),
+    Fault("late hours: the lines of their whole day are read again", f"{PACKAGE}/storage/rollups.py", 'set(_hour_digests(head)) if head is not None and "f" in head else set()', "set()", ROLLUP_TESTS),
+    Fault("late hours: a day counts as changed when an attempt was incomplete", f"{PACKAGE}/storage/rollups.py", 'for manifest in manifests if manifest.status != "incomplete"}\n    return b', "for manifest in manifests}\n    return b", ROLLUP_TESTS),
+    Fault("cost tables: different keys are added column by column", f"{PACKAGE}/core/costs_by_key.py", "if self._keys == other._keys:", "if len(self._keys) == len(other._keys):", COST_TABLE_TESTS),
+    Fault("cost tables: rows with equal new keys are not summed", f"{PACKAGE}/core/costs_by_key.py", "if distinct == len(keys):", "if distinct != 1:", COST_TABLE_TESTS),
+    Fault("reads: bytes of a set stay text", f"{PACKAGE}/runtime/aws.py", "BS: list[bytes]", "BS: list[str]", READ_DECODER_TESTS),
+    Fault("reads: the errors of DynamoDB are lost", f"{PACKAGE}/runtime/aws.py", 'if response_dict["status_code"] == HTTPStatus.OK:', "if True:", READ_DECODER_TESTS),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from gpucost.core.errors import DataExpiredError
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.rollups import DAY
+from gpucost.storage.keys import lines_partition
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket
 from tests.conftest import DynamoTable
@@ -142,6 +143,59 @@ def test_restated_hour_counts_immediately_and_a_removed_unit_disappears(day: Rol
     day.publish(3, line("else", "ns", "p"))
     day.check()
     day.rollups.roll_up("demo", DAY_1, OVER)
+    day.check()
+
+
+def test_late_hours_are_added_without_reading_the_lines_of_other_hours(day: RolledUpDay) -> None:
+    """Also if they were attempted in vain before, and incomplete when the day was summed."""
+    for number in range(20):
+        day.publish(number, *random_lines(number))
+    for number in (21, 22):
+        day.publish(number, status="incomplete")
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    for number in (20, 21, 22, 23):
+        day.publish(number, *random_lines(number))
+        day.check()
+        watched = RecordingPartitions(day.table.client)
+        assert RollupStore(watched, day.table.name).roll_up("demo", DAY_1, OVER)
+        assert {pk for pk in watched.partitions if "#lines#" in pk} == {lines_partition("demo", DAY_1 + number * HOUR)}
+        day.check()
+    without_lines(day)
+    day.check()
+
+
+class RecordingPartitions:
+    """The real client, which records the partitions that are queried."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.partitions: list[str] = []
+
+    def query(self, **arguments: Any) -> Any:
+        self.partitions.append(arguments["ExpressionAttributeValues"][":pk"]["S"])
+        return self._client.query(**arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("call", range(1, 30))
+def test_late_hours_published_at_once_are_both_added(day: RolledUpDay, call: int) -> None:
+    """The second arrives at any moment while the first is added, or its sums are written halfway."""
+    for number in range(3):
+        day.publish(number, *random_lines(number))
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    day.publish(3, *random_lines(3))
+
+    def another() -> None:
+        day.publish(4, *random_lines(5))
+        day.rollups.roll_up("demo", DAY_1, OVER)
+
+    slow = InterleavedClient(day.table.client, call, another)
+    RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    day.check()
+    day.rollups.roll_up("demo", DAY_1, OVER)
+    without_lines(day)
     day.check()
 
 

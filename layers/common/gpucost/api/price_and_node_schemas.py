@@ -3,12 +3,13 @@
 from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 from pydantic import Field
 
 from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
-from gpucost.core.hour_record import LINE_AMOUNTS, NodeHour
+from gpucost.core.hour_record import LINE_AMOUNTS, Line, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.periods import Period
@@ -26,6 +27,7 @@ from gpucost.http.schemas import (
 )
 from gpucost.reports.nodes import NodeRow
 from gpucost.reports.prices import ListedPrice, PricePage
+from gpucost.runtime.json_text import fixed_point_json
 
 
 class PriceRow(ResponseModel):
@@ -213,11 +215,21 @@ def node_row(row: NodeRow) -> dict[str, Any]:
     return {**row_key, **empty_fields, **charge_fields, **cost_fields, **capacity, "holders": []}
 
 
+_HOLDER_FIELDS = tuple(HolderModel.model_fields)
+_holder_values = attrgetter(*_HOLDER_FIELDS)
+_IS_HOLDER_AMOUNT = tuple(name in LINE_AMOUNTS for name in _HOLDER_FIELDS)
+
+
 def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
-    if row.lines is None:
-        return None
-    holders = [line.figures() for line in row.lines]
-    return [{name: holder[name] for name in HolderModel.model_fields} for holder in holders]
+    return None if row.lines is None else [_holder(line) for line in row.lines]
+
+
+def _holder(line: Line) -> dict[str, Any]:
+    """Return the fields of `HolderModel` for `dumps_row`, because an hour has thousands."""
+    return {
+        name: fixed_point_json(value) if is_amount else value
+        for name, value, is_amount in zip(_HOLDER_FIELDS, _holder_values(line), _IS_HOLDER_AMOUNT, strict=True)
+    }
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Tables of costs by key: a key is a business unit, a namespace, a day's dimensions or a row of a report."""
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from operator import add
 from typing import Generic, TypeVar
 
@@ -59,10 +60,11 @@ class CostsByKey(Mapping[Key, Costs]):
 
     def group_by(self, key_of: Callable[[Key], NewKey]) -> "CostsByKey[NewKey]":
         """Return the sums of the rows with equal new keys, in order of their first row."""
-        sums = CostAccumulator[NewKey]()
-        for key, costs in self.rows.items():
-            sums.add(key_of(key), costs)
-        return sums.table()
+        keys = [*map(key_of, self._keys)]
+        distinct = len({*keys})
+        if distinct == len(keys):
+            return CostsByKey(keys, self._columns)
+        return self.total_under(keys[0]) if distinct == 1 else sum_by_key(zip(keys, self.rows.values(), strict=True))
 
     def select(self, keys: Iterable[Key]) -> "CostsByKey[Key]":
         """Return the rows of some keys; keys that are not in the table are ignored."""
@@ -76,8 +78,19 @@ class CostsByKey(Mapping[Key, Costs]):
         """Return the sum of all rows."""
         return Costs(*map(sum, self._columns))
 
+    @classmethod
+    def concatenate(cls, tables: Iterable["CostsByKey[Key]"]) -> "CostsByKey[Key]":
+        """Return the rows of tables that have no key in common."""
+        contents = [table._content for table in tables]
+        columns = zip(*(columns for _, columns in contents), strict=True)
+        return cls(
+            chain.from_iterable(keys for keys, _ in contents), [[*chain.from_iterable(parts)] for parts in columns]
+        )
+
     def __add__(self, other: "CostsByKey[Key]") -> "CostsByKey[Key]":
         """Add row by row, or column by column where the keys are equal, as those of a unit's days mostly are."""
+        if not (self._keys and other._keys):
+            return self if self._keys else other
         if self._keys == other._keys:
             columns = zip(self._columns, other._columns, strict=True)
             return CostsByKey(self._keys, [[*map(add, left, right)] for left, right in columns])
@@ -85,6 +98,10 @@ class CostsByKey(Mapping[Key, Costs]):
         for key, costs in other.rows.items():
             sums[key] = sums[key] + costs if key in sums else costs
         return CostsByKey.of(sums)
+
+    def items(self) -> ItemsView[Key, Costs]:
+        """Return the keys with their costs."""
+        return self.rows.items()
 
     def __getitem__(self, key: Key) -> Costs:
         return self.rows[key]

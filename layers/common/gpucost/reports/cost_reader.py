@@ -11,6 +11,7 @@ example because lines have expired, the query fails.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, TypeVar
@@ -20,7 +21,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import CostSummary, DaySummary, HourSummary, Manifest
+from gpucost.core.ledger import CostSummary, Manifest
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import (
     DAY_DIMENSIONS,
@@ -29,6 +30,7 @@ from gpucost.core.query.dimensions import (
     GroupKey,
     key_of_fact,
     key_of_line,
+    key_of_names,
 )
 from gpucost.core.query.grouping import CellKey, UngroupedCosts
 from gpucost.core.query.periods import Period
@@ -217,11 +219,10 @@ class _Aggregation:
         self._observer = observer
         self._dimensions = query.dimensions()
         self._cells = CostAccumulator[CellKey]()
-        self._day_sums: dict[tuple[datetime, str], CostsByKey[str]] = {}
-        """Daily sums by business unit, by start of the row's period and cluster."""
+        self._summary_costs: dict[tuple[datetime, str], CostsByKey[GroupKey]] = {}
+        """Costs from the summaries of hours and days, by start of the row's period and cluster."""
         self._capacities: dict[tuple[datetime, str], list[CapacityCosts | None]] = {}
         self._period_starts: dict[datetime, datetime] = {}
-        self._keys: dict[tuple[str, str, str], GroupKey] = {}
         self._line_count = 0
         self._expected_costs: list[Costs] = []
         """What the rows have to add up to: the costs of the fleet, or of the plan's business units."""
@@ -240,15 +241,17 @@ class _Aggregation:
     def _read_cluster(self, cluster: str) -> None:
         """Read one cluster's fleet sums and rows."""
         manifests = self._manifests(cluster)
+        group_of = key_of_names(self._dimensions, cluster)
+        group_of_unit = cache(lambda unit: group_of((unit, "")))
         for edge in self._outside_whole_days():
             for week in _split_into_weeks(_manifests_in(edge, manifests)):
-                self._read_hour_summaries(cluster, week)
+                for summary in self._ledger.summaries_of(week):
+                    self._add_summary(summary, self._plan.hour_source, itemgetter(0), group_of)
+                self._read_rows(self._plan.hour_source, cluster, week)
                 self._check_cell_count()
         day_manifests = _manifests_in(self._plan.whole_days, manifests)
         for day in self._rollups.days_of(day_manifests):
-            self._add_summary(day, lambda unit: unit)
-            if self._plan.day_source == "sums":
-                self._add_day(day)
+            self._add_summary(day, self._plan.day_source, str, group_of_unit)
         self._read_rows(self._plan.day_source, cluster, day_manifests)
         self._check_cell_count()
 
@@ -315,13 +318,6 @@ class _Aggregation:
     def _capacities_by_row(self) -> dict[tuple[datetime, str], CapacityCosts | None]:
         return {key: CapacityCosts.total_if_complete(parts) for key, parts in self._capacities.items()}
 
-    def _read_hour_summaries(self, cluster: str, manifests: Sequence[Manifest]) -> None:
-        for summary in self._ledger.summaries_of(manifests):
-            self._add_summary(summary, itemgetter(0))
-            if self._plan.hour_source == "sums":
-                self._add_hour(summary)
-        self._read_rows(self._plan.hour_source, cluster, manifests)
-
     def _read_rows(self, source: RowSource, cluster: str, manifests: Sequence[Manifest]) -> None:
         """Read the rows of some hours; nothing for `sums`, whose rows are read with the fleet sums."""
         if source == "units":
@@ -362,54 +358,35 @@ class _Aggregation:
                 )
             self._check_cell_count()
 
-    def _add_summary(self, summary: CostSummary[K], unit_of: Callable[[K], str]) -> None:
-        """Add the totals of an hour or a day."""
+    def _add_summary(
+        self,
+        summary: CostSummary[K],
+        source: RowSource,
+        unit_of: Callable[[K], str],
+        group_of: Callable[[K], GroupKey],
+    ) -> None:
+        """Add the totals of an hour or a day, and its costs if these are the source of the rows."""
         self.totals.add(summary)
         if summary.totals is None:
             return
-        row = self._period_start(summary.start), summary.cluster
-        self._capacities.setdefault(row, []).append(summary.totals.capacity)
-        if self._plan.units is None:
-            self._expected_costs.append(summary.totals.costs)
-        else:
-            self._expected_costs += [costs for key, costs in summary.costs.items() if unit_of(key) in self._plan.units]
-
-    def _add_day(self, day: DaySummary) -> None:
-        if day.totals is None:
+        start, cluster = self._period_start(summary.start), summary.cluster
+        self._capacities.setdefault((start, cluster), []).append(summary.totals.capacity)
+        costs, total, units = summary.costs, summary.totals.costs, self._plan.units
+        if units is not None:
+            costs = costs.select(key for key in costs if unit_of(key) in units)
+            total = costs.total()
+        self._expected_costs.append(total)
+        if source != "sums":
             return
-        cluster = day.cluster
-        if not self._dimensions:
-            self._add_costs(day.start, cluster, (), day.totals.costs)
-            return
-        units = day.costs
-        if self._plan.units is not None:
-            units = units.select(self._plan.units)
-        if "business_unit" not in self._dimensions:
-            units = units.total_under("")
-        owner = cluster if "cluster" in self._dimensions else self._cell_cluster(cluster)
-        key = self._period_start(day.start), owner
-        self._day_sums[key] = self._day_sums[key] + units if key in self._day_sums else units
+        groups: CostsByKey[GroupKey] = (
+            costs.group_by(group_of) if self._dimensions else CostsByKey([()], Costs.columns([total]))
+        )
+        # Tables with equal keys are added faster. So groups of different clusters are not in the same table.
+        row = start, cluster if "cluster" in self._dimensions else self._cell_cluster(cluster)
+        self._summary_costs[row] = self._summary_costs[row] + groups if row in self._summary_costs else groups
         if self._observer is not None:
-            for unit, costs in units.items():
-                self._observer(day.start, self._cell_key(day.start, cluster, self._group_key(cluster, unit, "")), costs)
-
-    def _add_hour(self, hour: HourSummary) -> None:
-        if hour.totals is None:
-            return
-        if not self._dimensions:
-            self._add_costs(hour.start, hour.cluster, (), hour.totals.costs)
-            return
-        selected_units = self._plan.units
-        for (unit, namespace), costs in hour.costs.items():
-            if selected_units is None or unit in selected_units:
-                self._add_costs(hour.start, hour.cluster, self._group_key(hour.cluster, unit, namespace), costs)
-
-    def _group_key(self, cluster: str, unit: str, namespace: str) -> GroupKey:
-        key = self._keys.get((cluster, unit, namespace))
-        if key is None:
-            names = {"business_unit": unit, "namespace": namespace, "cluster": cluster}
-            key = self._keys[cluster, unit, namespace] = tuple(names[name] for name in self._dimensions)
-        return key
+            for group, group_costs in groups.items():
+                self._observer(summary.start, self._cell_key(summary.start, cluster, group), group_costs)
 
     def _add_costs(self, moment: datetime, cluster: str, key: GroupKey, costs: Costs) -> None:
         cell = self._cell_key(moment, cluster, key)
@@ -431,22 +408,22 @@ class _Aggregation:
         return start
 
     def _check_cell_count(self) -> None:
-        upper_bound = len(self._cells.keys()) + sum(map(len, self._day_sums.values()))
-        if upper_bound > MAX_CELLS and len(self._cells.keys() | self._day_cells().keys()) > MAX_CELLS:
+        upper_bound = len(self._cells.keys()) + sum(map(len, self._summary_costs.values()))
+        if upper_bound > MAX_CELLS and len(self._cells.keys() | self._summary_cells().keys()) > MAX_CELLS:
             raise InvalidInputError(
                 f"the report would have more than {MAX_CELLS:,} rows. Shorten the period, use granularity=day or "
                 "total, group by fewer dimensions, or select one cluster."
             )
 
     def _sums(self) -> CostsByKey[CellKey]:
-        return CostsByKey.of(self._day_cells()) + self._cells.table()
+        return self._summary_cells() + self._cells.table()
 
-    def _day_cells(self) -> dict[CellKey, Costs]:
-        return {
-            (start, self._cell_cluster(cluster), self._group_key(cluster, unit, "")): costs
-            for (start, cluster), units in self._day_sums.items()
-            for unit, costs in units.items()
-        }
+    def _summary_cells(self) -> CostsByKey[CellKey]:
+        def cells(start: datetime, cluster: str, groups: CostsByKey[GroupKey]) -> CostsByKey[CellKey]:
+            cell_cluster = self._cell_cluster(cluster)
+            return groups.group_by(lambda group: (start, cell_cluster, group))
+
+        return CostsByKey.concatenate(cells(*row, groups) for row, groups in self._summary_costs.items())
 
 
 def _manifests_in(period: Period, manifests: Iterable[Manifest]) -> list[Manifest]:

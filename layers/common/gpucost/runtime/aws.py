@@ -1,7 +1,11 @@
 """Creates all AWS clients: lazily, with timeouts and a limited number of retries."""
 
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
 
 from gpucost.core.errors import SourceError
 from gpucost.runtime.observability import tally
@@ -64,6 +68,7 @@ class AwsClients:
             self._clients[key] = self.session.client(service, region_name=region, config=client_config())  # type: ignore[call-overload]
             if service == "dynamodb":
                 register_capacity_unit_hooks(self._clients[key])
+                register_read_decoder(self._clients[key])
         return self._clients[key]
 
     @cached_property
@@ -124,6 +129,47 @@ def _tally_capacity_units(parsed: dict[str, Any], **_: Any) -> None:
     consumed = parsed.get("ConsumedCapacity", [])
     for capacity in consumed if isinstance(consumed, list) else [consumed]:
         tally.add("CapacityUnits", capacity.get("CapacityUnits", 0.0))
+
+
+class _AttributeValue(TypedDict, total=False):
+    S: str
+    N: str
+    B: bytes
+    SS: list[str]
+    NS: list[str]
+    BS: list[bytes]
+    M: dict[str, "_AttributeValue"]
+    L: list["_AttributeValue"]
+    NULL: bool
+    BOOL: bool
+
+
+class _ReadResponse(TypedDict, total=False):
+    """What GetItem and Query return."""
+
+    Item: dict[str, _AttributeValue]
+    Items: list[dict[str, _AttributeValue]]
+    Count: int
+    ScannedCount: int
+    LastEvaluatedKey: dict[str, _AttributeValue]
+    ConsumedCapacity: dict[str, Any]
+
+
+_read_decoder = msgspec.json.Decoder(_ReadResponse)
+
+
+def register_read_decoder(dynamodb: Any) -> None:
+    """Decode the items that a DynamoDB client reads in a fraction of botocore's time."""
+    for operation in ("GetItem", "Query"):
+        dynamodb.meta.events.register(f"before-parse.dynamodb.{operation}", _decode_read)
+
+
+def _decode_read(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    """Decode a body, and leave an empty one for botocore, which parses errors, metadata and what this cannot decode."""
+    if response_dict["status_code"] == HTTPStatus.OK:
+        with suppress(msgspec.DecodeError):
+            customized_response_dict.update(_read_decoder.decode(response_dict["body"]))
+            response_dict["body"] = b"{}"
 
 
 def client_config() -> "Config":

@@ -2,11 +2,14 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 import simplejson
@@ -30,12 +33,12 @@ def dumps(document: Any, *, indent: int | None = None) -> str:
 
 
 def dumps_row(row: Mapping[str, Any]) -> str:
-    """Write one flat row as JSON, faster than `dumps`.
+    """Write one row as JSON, faster than `dumps`.
 
     Raises:
         TypeError, ValueError: see `dumps`.
     """
-    return _row_template(tuple(row)) % tuple([_json_value(value) for value in row.values()])
+    return _row_template(tuple(row)) % tuple([_WRITERS.get(type(value), dumps)(value) for value in row.values()])
 
 
 @lru_cache(maxsize=256)
@@ -44,23 +47,7 @@ def _row_template(names: tuple[str, ...]) -> str:
     return "{" + ", ".join([_json_string(name).replace("%", "%%") + ": %s" for name in names]) + "}"
 
 
-def _json_value(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return decimal_text(value)
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return _json_string(value)
-    if isinstance(value, datetime):
-        return f'"{_timestamp_text(value)}"'
-    return dumps_row(value) if isinstance(value, dict) else dumps(value)
-
-
-@lru_cache(maxsize=4096)
-def _json_string(text: str) -> str:
-    return simplejson.dumps(text)
-
-
+_json_string = lru_cache(maxsize=4096)(json.encoder.encode_basestring_ascii)
 _timestamp_text = lru_cache(maxsize=4096)(format_timestamp)
 
 
@@ -84,13 +71,31 @@ def fixed_point_text(units: int | None) -> str:
     """Write a fixed-point amount, a whole number of 1e-12, like `decimal_text`; `null` for None."""
     if not units:
         return "null" if units is None else "0"
-    if units < 0:
-        return "-" + fixed_point_text(-units)
-    digits = str(units)
-    if len(digits) <= _DECIMAL_PLACES:
-        digits = digits.zfill(_DECIMAL_PLACES + 1)
-    text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}"
-    return text if text[-1] != "0" else text.rstrip("0").rstrip(".")
+    digits = str(abs(units)).zfill(_DECIMAL_PLACES + 1)
+    text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}".rstrip("0").rstrip(".")
+    return text if units > 0 else f"-{text}"
+
+
+def fixed_point_json(units: int | None) -> simplejson.RawJSON:
+    """Return a fixed-point amount as a value for `dumps_row`, in less time than a decimal takes."""
+    return simplejson.RawJSON(fixed_point_text(units))
+
+
+def _list_text(values: list[Any]) -> str:
+    return "[" + ", ".join([_WRITERS.get(type(value), dumps)(value) for value in values]) + "]"
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    Decimal: decimal_text,
+    NoneType: lambda _: "null",
+    simplejson.RawJSON: attrgetter("encoded_json"),
+    datetime: lambda time: f'"{_timestamp_text(time)}"',
+    dict: dumps_row,
+    int: str,
+    list: _list_text,
+    str: _json_string,
+}
+"""Functions that write a value of a row, by its type. Of other types, `dumps` is fast enough."""
 
 
 def csv_cell(value: object) -> str:
@@ -118,7 +123,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def _to_json_types(value: Any) -> Any:
     """Convert a document to JSON types. simplejson alone would write small Decimals as `1E-12`."""
-    if value is None or isinstance(value, str | int):
+    if value is None or isinstance(value, str | int | simplejson.RawJSON):
         return value
     if isinstance(value, Decimal):
         return simplejson.RawJSON(decimal_text(value))

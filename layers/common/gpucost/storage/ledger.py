@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
@@ -247,14 +248,12 @@ class Ledger:
             f"{keys.business_unit_hash(business_unit)}#" if business_unit is not None else ""
         )
         lines = self._read_lines(manifest, start, read_line_items)
-        amounts = (amount or 0 for line in lines for amount in (line.allocated_gpu_hours, line.allocated_usd))
-        return lines if all(abs(amount) <= MAX_FIXED_POINT for amount in amounts) else []
+        return lines if all(_is_plausible(line, MAX_FIXED_POINT) for line in lines) else []
 
     def uses_of(self, manifest: Manifest) -> list[CompactLine]:
         """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
         uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
-        amounts = (amount or 0 for use in uses for amount in (use.allocated_gpu_hours, use.allocated_usd))
-        return uses if all(abs(amount) <= MAX_AMOUNT for amount in amounts) else []
+        return uses if all(_is_plausible(use, MAX_AMOUNT) for use in uses) else []
 
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
         partition = keys.lines_partition(manifest.cluster, manifest.hour)
@@ -424,3 +423,7 @@ class Ledger:
         for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last):
             check_schema_version(item)
             yield item
+
+
+def _is_plausible(line: Line | CompactLine, limit: Decimal | int) -> bool:
+    return abs(line.allocated_gpu_hours) <= limit and abs(line.allocated_usd or 0) <= limit

@@ -191,11 +191,23 @@ class RollupStore:
             return False
         if not is_current:
             self.write_day(cluster, day, manifests, self._ledger.summaries_of(manifests), retention)
-        facts = self._facts_from_lines(manifests, None) if is_over else None
+        facts = self._facts_to_write(manifests, head) if is_over else None
         if facts is not None:
             self.write_facts(cluster, day, manifests, facts, retention)
         self.write_head(cluster, day, manifests, retention, with_facts=facts is not None)
         return True
+
+    def _facts_to_write(self, manifests: Sequence[Manifest], head: Item | None) -> CostsByKey[FactKey] | None:
+        """Sum a day's facts; None if lines of an hour have expired.
+
+        Lines are read only of hours that the stored facts do not sum, so that hours that arrive one by one do not read
+        those before them again.
+        """
+        summed = set(_hour_digests(head)) if head is not None and "f" in head else set()
+        kept = [manifest for manifest in manifests if (manifest.hour, _run_digest(manifest)) in summed]
+        stored = [facts for _, facts in self.facts_of(kept)]
+        added = self._facts_from_lines([manifest for manifest in manifests if manifest not in kept], None)
+        return None if added is None or (kept and not stored) else merge_facts([*stored, added])
 
     def write_day(
         self,
@@ -316,8 +328,8 @@ class RollupStore:
 
 
 def run_digests(day: datetime, manifests: Iterable[Manifest]) -> bytes:
-    """Return one digest for each of the day's 24 hours, in order; zeros for an hour that was never published."""
-    digests = {manifest.hour: _run_digest(manifest) for manifest in manifests}
+    """Return one digest for each of the day's 24 hours, in order; zeros for an hour without figures."""
+    digests = {manifest.hour: _run_digest(manifest) for manifest in manifests if manifest.status != "incomplete"}
     return b"".join(digests.get(hour, bytes(DIGEST_BYTES)) for hour in hours_between(day, day + DAY))
 
 
@@ -431,7 +443,7 @@ def _stored_digests(item: Item) -> bytes:
 
 
 def _hour_digests(item: Item) -> list[tuple[datetime, bytes]]:
-    """Return the published hours that an item sums, each with its digest."""
+    """Return the hours with figures that an item sums, each with its digest."""
     day, digests = _read_day(item), _stored_digests(item)
     by_hour = [
         (day + HOUR * hour, digests[hour * DIGEST_BYTES : hour * DIGEST_BYTES + DIGEST_BYTES])

@@ -186,12 +186,12 @@ def key_of(item: Item) -> Item:
 
 def text(item: Item, name: str) -> str:
     """Return a string attribute, "" if it is missing."""
-    return str(item.get(name, {}).get("S", ""))
+    return str(item[name].get("S", "")) if name in item else ""
 
 
 def integer(item: Item, name: str) -> int:
     """Return an integer attribute, 0 if it is missing."""
-    return int(item.get(name, {}).get("N", 0))
+    return int(item[name].get("N", 0)) if name in item else 0
 
 
 def check_schema_version(item: Item, newest: int = SCHEMA_VERSION) -> None:

@@ -1,6 +1,7 @@
 """The dimensions by which figures are grouped and filtered, and which of the ledger's records have them."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final
 
 from gpucost.core.errors import ParameterError
@@ -48,6 +49,15 @@ def parse_group_by(text: str, labels: Sequence[str], names: Sequence[str] = DIME
             raise ParameterError("group_by", f"{part!r} is named twice; name it once")
         dimensions.append(part)
     return tuple(dimensions)
+
+
+def key_of_names(dimensions: Sequence[str], cluster: str) -> Callable[[tuple[str, str]], GroupKey]:
+    """Return a function that reads dimensions of an hour's summary from a business unit and a namespace."""
+    return cache(
+        lambda names: tuple(
+            {"cluster": cluster, "business_unit": names[0], "namespace": names[1]}[name] for name in dimensions
+        )
+    )
 
 
 def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], GroupKey]:
