@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gpucost.core.metering.inference_servers import INFERENCE_SERVERS
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.rendering import render_files
@@ -60,10 +62,10 @@ def scrape_configs(target: str, inference: str = INFERENCE) -> list[Any]:
 
 
 @contextmanager
-def discovered() -> Iterator[tuple[str, int]]:
+def discovered(vllm: bytes = VLLM) -> Iterator[tuple[str, int]]:
     """The address at which pods are discovered, and the number of those to scrape."""
     with ExitStack() as running:
-        paths = {"/metrics": VLLM, "/v1/metrics": TGI}
+        paths = {"/metrics": vllm, "/v1/metrics": TGI}
         server = running.enter_context(running_server(lambda path: paths[path]))
         closed = 9
         scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(server)}
@@ -115,6 +117,24 @@ def test_counters_have_the_namespace_and_pod_of_the_scraped_server(target: str) 
         written = re.compile(rule["regex"])
         assert written.fullmatch("inference-servers;vllm:prompt_tokens_total;;;")
         assert written.fullmatch("inference-servers;up;;;")
+
+
+def test_every_counter_of_vllm_is_kept_from_its_exposition() -> None:
+    """The text is what prometheus_client 0.26 writes for the definitions in vLLM's `v1/metrics/loggers.py`, 2026."""
+    (vllm,) = [server for server in INFERENCE_SERVERS if server.name == "vllm"]
+    with discovered((Path(__file__).parent / "expositions" / "vllm.txt").read_bytes()) as (discovery, servers):
+        changed = local_configuration({"scrape_configs": scrape_configs("prometheus")}, discovery, seconds=1)
+        with running_prometheus(changed) as url:
+            wait_until(lambda: query_instant(url, f"count(up == 1) == {servers}"), "the servers to be scraped")
+            pod = '{pod="chat-0",__name__=~"vllm.*"}'
+            sums = query_instant(url, f"sum by (__name__, namespace, {vllm.model_label}) ({pod})")
+    model = "meta-llama/Llama-3.1-8B-Instruct"
+    assert {(labels["namespace"], labels[vllm.model_label]) for labels, _ in sums} == {("ml", model)}
+    kept = {labels["__name__"]: total for labels, total in sums}
+    counts = {vllm.kind_of(metric): total for metric, total in kept.items() if vllm.kind_of(metric)}
+    assert counts == {"prompt": 51234, "cached": 18432, "generated": 9876, "requests": 140 + 11 + 2}
+    assert kept.keys() - vllm.counters.values() == {f"{vllm.latency}_bucket", f"{vllm.latency}_count"}
+    assert kept[f"{vllm.latency}_count"] == 153
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target != STACK])
