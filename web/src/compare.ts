@@ -86,10 +86,10 @@ export function relativeChange(now: Figure, before: Figure, comparison: Comparis
 export function comparisonNote(now: Coverage, before: Coverage, name: string): string | null {
   const comparison = comparisonOf(now, before);
   if (comparison?.isExact === true) return null;
-  const missing = ({ hours_expected: expected, hours_complete: complete }: Coverage) =>
-    `${expected - complete} of ${expected}`;
-  const counts = `${missing(now)} cluster-hours have no figures, and ${missing(before)} ${name}.`;
-  return `Changes are ${comparison === null ? "not shown" : "approximate"}: ${counts}`;
+  const missing = ({ hours_expected: expected, hours_complete: complete }: Coverage, when: string) =>
+    complete === expected ? [] : [`${expected - complete} of ${expected} ${when}`];
+  const counts = [...missing(now, "now"), ...missing(before, name)].join(", and ");
+  return `Changes are ${comparison === null ? "not shown" : "approximate"}. Cluster-hours without figures: ${counts}.`;
 }
 
 /** The rows of both periods. A group that only the earlier period has is a row of zeros. */

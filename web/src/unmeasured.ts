@@ -51,6 +51,11 @@ export function causesOf(lines: readonly Line[], hours: readonly HourRow[], all:
     .sort((left, right) => right.gpuHours - left.gpuHours);
 }
 
+/** Whether a pod held GPUs and did not run, for example because its image was being pulled: all of its cost is waste. */
+export function didNotRun(line: Pick<Line, "utilization_source" | "unmeasured_gpu_hours">): boolean {
+  return line.utilization_source === "none" && line.unmeasured_gpu_hours <= TINY;
+}
+
 interface Kind {
   cause: string;
   check: string;

@@ -190,8 +190,11 @@ test("complete periods are compared as they are", () => {
 test("with few missing hours, changes are for the same number of hours; with many, there are none", () => {
   const few = comparisonOf(coverage(96), coverage(100));
   expect(changeOf(96, 100, few)).toBeCloseTo(0);
-  expect(comparisonNote(coverage(96), coverage(100), "a week before")).toMatch(
-    /^Changes are approximate: 4 of 100 .*, and 0 of 100 a week before/,
+  expect(comparisonNote(coverage(96), coverage(100), "a week before")).toBe(
+    "Changes are approximate. Cluster-hours without figures: 4 of 100 now.",
+  );
+  expect(comparisonNote(coverage(100), coverage(99), "a week before")).toBe(
+    "Changes are approximate. Cluster-hours without figures: 1 of 100 a week before.",
   );
   expect(comparisonOf(coverage(94), coverage(100))).toBeNull();
   expect(comparisonOf(coverage(100), coverage(0, 0))).toBeNull();

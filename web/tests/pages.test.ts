@@ -17,7 +17,7 @@ import {
   selected,
   verifiedTotal,
 } from "../src/savings";
-import { causesOf } from "../src/unmeasured";
+import { causesOf, didNotRun } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
 function recommendation(fields: Partial<Recommendation>): Recommendation {
@@ -512,4 +512,10 @@ test("figures have a name in sentences", () => {
     "the waste",
     "the node cost",
   ]);
+});
+
+test("a pod without a measurement did not run only if all of its cost is waste", () => {
+  expect(didNotRun({ utilization_source: "none", unmeasured_gpu_hours: 0 })).toBe(true);
+  expect(didNotRun({ utilization_source: "none", unmeasured_gpu_hours: 0.5 })).toBe(false);
+  expect(didNotRun({ utilization_source: "pod", unmeasured_gpu_hours: 0 })).toBe(false);
 });

@@ -58,13 +58,14 @@ export function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }
   const zone = useZone();
   const { cluster, nodes, hour, lines, gpuHours, usd } = cause;
   const pods = [...new Set(lines.map(({ pod }) => pod))].sort();
+  const hours = new Set(lines.map((line) => line.hour)).size;
   return (
     <>
       <strong>{money(usd, lines[0]?.currency)}</strong>, {roundHours(gpuHours)} GPU-hours
       {hasHour && (
         <>
           {" "}
-          in{" "}
+          in {hours > 1 && `${counted(hours, "hour")}, among them `}
           <a href={linkTo(route, "hour", hour, { cluster, "lines-sort": "-unmeasured_usd" })}>{moment(hour, zone)}</a>
         </>
       )}

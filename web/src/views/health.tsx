@@ -301,6 +301,12 @@ function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[];
           ))}
         </ul>
       )}
+      {findings.some(({ cause }) => cause !== undefined) && (
+        <p class="note">
+          Amounts are of the worst and of the newest hour of each cluster, whose pods were read. Other hours may have
+          more of the same.
+        </p>
+      )}
       <p>
         To check the metrics of every cluster now: <code class="command">gpucost doctor --settings FILE</code>{" "}
         <Help term="doctor" />

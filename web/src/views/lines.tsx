@@ -8,6 +8,7 @@ import { PARTS, partsOf } from "../identity";
 import { type Column, Name, Table } from "../parts";
 import { podsOf, type Pod } from "../pods";
 import { lineKey } from "./why";
+import { didNotRun } from "../unmeasured";
 
 /** Narrow screens show the first two next to the name. */
 const AMOUNTS = ["allocated_usd", "waste_usd", "unmeasured_usd", "effective_usd"] as const;
@@ -92,7 +93,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
               {percent(line.hours.length > 1 ? utilization(line) : line.utilization)}{" "}
               {line.utilization_source !== "pod" && (
                 <span class="unknown" title="Utilization source">
-                  {line.utilization_source}
+                  {didNotRun(line) ? "did not run" : line.utilization_source}
                 </span>
               )}
             </>

@@ -6,6 +6,7 @@ import { joinPriced } from "../health";
 import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
 import { Dialog, Name } from "../parts";
+import { didNotRun } from "../unmeasured";
 
 const UTILIZATION_SOURCES: Record<string, string> = {
   pod: "the pod's own GPUs",
@@ -71,8 +72,11 @@ export function Why(props: {
         </li>
         <li>
           <strong>Utilization:</strong> {percent(line.utilization)} on average, from{" "}
-          {UTILIZATION_SOURCES[line.utilization_source] ?? line.utilization_source} (source: {line.utilization_source}):{" "}
-          {gpuHours(line.effective_gpu_hours)} GPU-hours, <b>{usd(line.effective_usd)}</b> effective
+          {didNotRun(line)
+            ? "the pod did not run, for example because its image was being pulled"
+            : (UTILIZATION_SOURCES[line.utilization_source] ?? line.utilization_source)}{" "}
+          (source: {line.utilization_source}): {gpuHours(line.effective_gpu_hours)} GPU-hours,{" "}
+          <b>{usd(line.effective_usd)}</b> effective
           {line.unmeasured_gpu_hours > 0 && (
             <>
               ; {gpuHours(line.unmeasured_gpu_hours)} GPU-hours unmeasured, {usd(line.unmeasured_usd)}
