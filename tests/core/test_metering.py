@@ -314,3 +314,22 @@ def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) 
     samples = device(labeled=False)._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
     (measured,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
     assert (measured.utilization_source, measured.utilization) == ("pod", Fraction(1, 2))
+
+
+def test_holding_ends_with_a_later_successor_and_not_with_a_pod_of_the_same_scrape() -> None:
+    """Pods of a node with one GPU. In the same scrape, both existed: they contradict each other, and nothing ends."""
+
+    def held(first: int, second: int) -> list[int]:
+        """Seconds that each pod held the GPU, with the last sample of one and the first of the other, in seconds."""
+        times = {"a": range(0, first + 1, 60), "b": range(second, 3600, 60)}
+        pods = tuple(
+            replace(pod(), pod=name, uid=name, held_samples=samples, running_samples=samples)
+            for name, seconds in times.items()
+            if (samples := {"k": tuple(START + 1000 * second for second in seconds)})
+        )
+        usage = meter(replace(observation(nodes=(node(units=1),)), pods=pods), MeteringRules())
+        return [holding.held.length // 1000 for holding in usage.pods]
+
+    assert held(600, 630) == [630, 2970], "within the interval after the last sample"
+    assert held(600, 660) == [660, 2940]
+    assert held(600, 600) == [660, 3000], "in the same scrape"

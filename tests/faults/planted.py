@@ -176,6 +176,7 @@ FAULTS = (
     Fault("a gap ends pods with samples on both sides", f"{PACKAGE}/core/metering/spans.py", "last = max(times[-1] for times in sample_times.values() if times)\n        return Span(IntervalMs(first", "last = min(first + 1_200_000, max(times[-1] for times in sample_times.values() if times))\n        return Span(IntervalMs(first"),
     Fault("the reported start time within a gap is ignored", f"{PACKAGE}/core/metering/spans.py", "start = pod.scheduled_at", "pass"),
     Fault("the reported completion time within a gap is ignored", f"{PACKAGE}/core/metering/spans.py", "end = pod.completed_at", "pass"),
+    Fault("a pod of the same scrape is a successor", f"{PACKAGE}/core/metering/holdings.py", "first_sample_ms > holding.last_sample_ms for other", "first_sample_ms >= holding.last_sample_ms for other", ("tests/core/test_metering.py",)),
     Fault("a GPU counts twice when it changes hands", f"{PACKAGE}/core/metering/holdings.py", "return _trim_handovers(holdings)", "return holdings"),
     Fault("a node's last state counts for its whole hour", f"{PACKAGE}/core/metering/holdings.py", "return span, lifecycle.state_during(span.time)", "return span, lifecycle.node"),
     Fault("owners of owners are not resolved", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),

@@ -282,8 +282,9 @@ def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) ->
             holding = on_node[position]
             if not is_overcommitted(holding.node, [on_node[other] for other in present]):
                 break
-            # Only a successor ends a holding. An excess without one is a contradiction and remains visible.
-            if any(on_node[other].first_sample_ms >= holding.last_sample_ms for other in present if other != position):
+            # Only a successor ends a holding: pods that the same scrape shows existed together. An excess without a
+            # successor is a contradiction and remains visible.
+            if any(on_node[other].first_sample_ms > holding.last_sample_ms for other in present if other != position):
                 cut = IntervalMs(holding.held.start, piece.start)
                 holdings[indexes[position]] = replace(holding, held=cut, running=holding.running.overlap(cut))
                 present.remove(position)
