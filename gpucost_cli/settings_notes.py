@@ -39,6 +39,7 @@ def notes_on(settings: "SettingsDocument") -> list[str]:
         *_impossible_namespaces(settings),
         *_covered_namespaces(settings),
         *_patterns_of_labels(settings),
+        *_names_of_prometheus(settings),
         *_unknown_clusters(settings),
         *_unknown_capacity_types(settings),
         *_overrides_without_effect(settings),
@@ -214,6 +215,21 @@ def _patterns_of_labels(settings: "SettingsDocument") -> Iterator[str]:
                         f"business_units[{index}].{section}.{key}: {value!r} is compared as it is. Only namespaces "
                         "take patterns"
                     )
+
+
+def _names_of_prometheus(settings: "SettingsDocument") -> Iterator[str]:
+    """Notes on labels of pods and namespaces that are spelled like the labels of kube-state-metrics' series."""
+    sections = [("cost_labels", settings.cost_labels)]
+    for index, unit in enumerate(settings.business_units):
+        sections.append((f"business_units[{index}].namespace_labels", tuple(unit.namespace_labels)))
+        sections.append((f"business_units[{index}].pod_labels", tuple(unit.pod_labels)))
+    for key, labels in sections:
+        for label in labels:
+            if label.startswith("label_"):
+                yield (
+                    f"{key}: {label!r} is the name in Prometheus. Write the label's name in Kubernetes, probably "
+                    f"{label.removeprefix('label_')}"
+                )
 
 
 def _unknown_clusters(settings: "SettingsDocument") -> Iterator[str]:

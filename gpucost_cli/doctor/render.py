@@ -160,8 +160,12 @@ def problem_summary(reports: Sequence[ClusterReport], *, with_reasons: bool) -> 
             reasons: dict[str, list[str]] = {}
             for report in affected:
                 reasons.setdefault(report.first_problem, []).append(report.cluster)
-            by_cluster = "; ".join(f"cluster {', '.join(clusters)}: {reason}" for reason, clusters in reasons.items())
+            by_cluster = "; ".join(f"{_clusters(names)}: {reason}" for reason, names in reasons.items())
             parts.append(f"{_SUMMARIES[attribution]}: {by_cluster}")
         elif affected:
-            parts.append(f"{_SUMMARIES[attribution]} for cluster {', '.join(report.cluster for report in affected)}")
+            parts.append(f"{_SUMMARIES[attribution]} for {_clusters([report.cluster for report in affected])}")
     return "; ".join(parts)
+
+
+def _clusters(names: Sequence[str]) -> str:
+    return f"{'cluster' if len(names) == 1 else 'clusters'} {', '.join(names)}"

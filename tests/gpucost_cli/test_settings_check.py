@@ -171,6 +171,14 @@ def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, 
             "business_units: [{name: a, namespaces: ['r*']}, {name: b, namespaces: ['r-*', 's*']}]",
             "business_units[1].namespaces: 'r-*' has no effect",
         ),
+        (
+            "cost_labels: [label_app]",
+            "cost_labels: 'label_app' is the name in Prometheus. Write the label's name in Kubernetes, probably app",
+        ),
+        (
+            "business_units: [{name: a, pod_labels: {label_team: x}}]",
+            "business_units[0].pod_labels: 'label_team' is the name in Prometheus",
+        ),
         ("inference: {weights: {generated: 4}}", "inference: weights has no effect without enabled: true"),
         (
             "pricing: {source: rates, rates: [{percent_of_on_demand: 0.65}]}",

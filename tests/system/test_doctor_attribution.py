@@ -75,7 +75,7 @@ def test_unreachable_prometheus_of_several_clusters_is_reported_once(tmp_path: P
     assert (out + error).count("could not be reached") == 1
     assert "query:" not in out + error
     assert out.startswith("a, b: attribution is impossible\n")
-    assert error == "gpucost: attribution is impossible for cluster a, b\n"
+    assert error == "gpucost: attribution is impossible for clusters a, b\n"
 
     _, out, error = doctor(tmp_path, document("", clusters=clusters), "--format", "json")
     assert [cluster["attribution"] for cluster in json.loads(out)["clusters"]] == ["impossible", "impossible"]

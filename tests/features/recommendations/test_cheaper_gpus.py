@@ -78,7 +78,7 @@ def test_pods_move_to_the_cheaper_model_that_serves_as_much_at_the_same_p95() ->
     assert content.current_gpus == 3
     assert content.recommended_gpus == 0
     facts = content.evidence.facts
-    assert facts["requests per pod"] == "600 in the busiest hour on NVIDIA-H100"
+    assert facts["requests per pod"] == "600 on average in the busiest hour on NVIDIA-H100"
     # Eight days of 12 hours, two pods.
     assert facts["p95 latency on NVIDIA-L40S"] == "1 s in 192 hours of pods with as many requests"
     assert facts["price per GPU-hour"] == "5 (NVIDIA-H100), 2 (NVIDIA-L40S)"

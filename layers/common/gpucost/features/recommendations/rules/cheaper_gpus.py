@@ -1,8 +1,8 @@
 """A cheaper GPU model for an inference server whose pods already run on two, at the same latency.
 
-The evidence is what the pods on the cheaper model did: if they served, hour by hour, as many requests as each pod on
-the other model in its busiest hour, and had the same p95 by the server's own latency histogram, then they can replace
-those pods one for one. Nothing is extrapolated, and the pods are equal: one object creates them.
+The evidence is what the pods on the cheaper model did. In some hours, each of them served as many requests as a pod on
+the other model served on average in the busiest hour. If their p95 was the same by the server's own latency histogram,
+they can replace those pods one for one. Nothing is extrapolated, and the pods are equal: a single object creates them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,7 @@ from gpucost.features.recommendations.measuring import (
     workload_evidence,
     workload_subject,
 )
-from gpucost.features.recommendations.model import (
-    RecommendationContent,
-    recommendation_id,
-    round_cents,
-)
+from gpucost.features.recommendations.model import RecommendationContent, recommendation_id, round_cents
 from gpucost.features.recommendations.patches import instance_types_patch
 from gpucost.features.recommendations.rules.replicas import (
     MIN_POD_HOURS,
@@ -85,7 +81,9 @@ def _usd_per_gpu_hour(look_back: LookBack, measures: WorkloadMeasures) -> float:
 
 def _recommend(look_back: LookBack, part: _Part, cheaper: _Part) -> RecommendationContent | None:
     """Recommend that the pods move to the cheaper model; None if it is not proven to have the same latency."""
-    hours, hours_there = (hours_with_latency(look_back, of.measures) for of in (part, cheaper))
+    if part.usd_per_gpu_hour <= cheaper.usd_per_gpu_hour:
+        return None
+    hours, hours_there = (hours_with_latency(look_back, side.measures) for side in (part, cheaper))
     if not hours or not hours_there:
         return None
     busiest = max(sum(pod_hour.requests for pod_hour in hour) / len(hour) for hour in hours)
@@ -94,8 +92,6 @@ def _recommend(look_back: LookBack, part: _Part, cheaper: _Part) -> Recommendati
     if len(at_load) < MIN_POD_HOURS or mean_p95(at_load) > P95_TOLERANCE * p95:
         return None
     measures, history = part.measures, part.measures.history
-    if part.usd_per_gpu_hour <= cheaper.usd_per_gpu_hour:
-        return None
     saved_share = 1 - cheaper.usd_per_gpu_hour / part.usd_per_gpu_hour
 
     def saved(index: int) -> tuple[float, float]:
@@ -119,7 +115,7 @@ def _recommend(look_back: LookBack, part: _Part, cheaper: _Part) -> Recommendati
             look_back,
             measures,
             {
-                "requests per pod": f"{busiest:,.0f} in the busiest hour on {here}",
+                "requests per pod": f"{busiest:,.0f} on average in the busiest hour on {here}",
                 f"p95 latency on {here}": f"{p95:.3g} s, mean of hourly p95 by requests, of the server's histogram",
                 f"p95 latency on {there}": f"{mean_p95(at_load):.3g} s in {len(at_load)} hours of pods with as many "
                 "requests",
