@@ -122,6 +122,18 @@ def test_only_pods_of_the_same_kind_are_compared(changed: sim.Load) -> None:
     assert not recommended(loads=(ON_H100, changed))
 
 
+@pytest.mark.parametrize(
+    "loads",
+    [
+        [replace(load, kind="Job") for load in (ON_H100, ON_L40S)],
+        [replace(load, pool=replace(load.pool, price=Decimal(0))) for load in (ON_H100, ON_L40S)],
+    ],
+    ids=["jobs", "free"],
+)
+def test_jobs_and_free_gpus_get_no_recommendation(loads: list[sim.Load]) -> None:
+    assert not recommended(loads=loads)
+
+
 def test_sides_of_a_server_are_not_compared() -> None:
     assert not recommended(is_part_of_server=lambda name: name == "chat")
 
