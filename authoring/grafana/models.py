@@ -21,7 +21,9 @@ from authoring.grafana.live import Level, cost_parts_panels, query_panel
 
 _IN_MODEL = f'{IN_CLUSTER},business_unit=~"$business_unit",model=~"$model"'
 _MODELS = Level("model", _IN_MODEL)
-_PER_SECOND, _REQUESTS = "short", "reqps"
+_PER_SECOND, _REQUESTS, _SECONDS = "short", "reqps", "s"
+_QUEUE_NOTE = "Mean seconds that requests waited until their server processed them, over five minutes."
+_BATCH_NOTE = "Mean requests that each server processed at the same time, over five minutes."
 _PROCESSED = 'kind=~"prompt|generated"'
 _PER_MILLION = (
     f"GPUs × the dashboard's USD per GPU-hour ÷ prompt and generated tokens of the last five minutes. {ESTIMATE}"
@@ -47,6 +49,8 @@ def dashboard() -> Dashboard:
         ("GPUs", _MODELS.sum("gpus:sum", "business_unit, model"), GPUS),
         ("Waiting GPUs", _MODELS.part("waste", "business_unit, model"), GPUS),
         ("USD per million tokens (estimate)", _cost_per_million("business_unit, model"), USD),
+        ("Time in queue", _queue_time("business_unit, model"), _SECONDS),
+        ("Batch size", _batch_size("business_unit, model"), _PER_SECOND),
     ]
     return with_panels(
         empty_dashboard("GPU models", "gpucost-models", "Tokens and GPUs of inference servers by model, live."),
@@ -69,6 +73,13 @@ def dashboard() -> Dashboard:
                     ),
                     query_panel("USD per million tokens by model (estimate)", USD, cost, "{{model}}", _PER_MILLION),
                     with_size(table_panel("Models", ESTIMATE, columns, ["business_unit", "model"]), 24, 9),
+                ],
+            ),
+            (
+                "Load",
+                [
+                    query_panel("Time in queue by model", _SECONDS, _queue_time("model"), "{{model}}", _QUEUE_NOTE),
+                    query_panel("Batch size by model", _PER_SECOND, _batch_size("model"), "{{model}}", _BATCH_NOTE),
                 ],
             ),
             (
@@ -115,3 +126,13 @@ def _sum(record: str, matchers: str = "", by: str = "") -> str:
 def _cost_per_million(by: str = "") -> str:
     """Cost of GPUs per hour ÷ millions of tokens per hour; absent without tokens."""
     return f"{_sum('gpus:sum', by=by)} * $usd * 1e6 / ({_sum('tokens:rate5m', _PROCESSED, by)} * 3600 > 0)"
+
+
+def _queue_time(by: str) -> str:
+    """Mean seconds in the queue; absent without requests."""
+    return f"{_sum('queue_seconds_sum:rate5m', by=by)} / ({_sum('queue_seconds_count:rate5m', by=by)} > 0)"
+
+
+def _batch_size(by: str) -> str:
+    """Mean batch size of the servers."""
+    return f"{_sum('batch_size:sum', by=by)} / {_sum('batch_size:count', by=by)}"

@@ -11,7 +11,7 @@ from authoring.reference.markdown import code, page, table
 from authoring.reference.template import alarms_of, metric_of, runbook_section
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS, ACCELERATORS
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
-from gpucost.core.metering.inference_servers import INFERENCE_SERVERS
+from gpucost.core.metering.inference_servers import INFERENCE_SERVERS, MeanOfCounters
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.runtime.observability import METRICS_NAMESPACE
 from gpucost.settings_document import parse_settings
@@ -94,6 +94,15 @@ def metrics_page() -> str:
         for server in INFERENCE_SERVERS
         for kind, metric in server.counters.items()
     ]
+    loads = [
+        (
+            server.name,
+            _mean(server.queue_time) if server.queue_time else "",
+            code(server.batch_size) if isinstance(server.batch_size, str) else _mean(server.batch_size),
+        )
+        for server in INFERENCE_SERVERS
+        if server.queue_time or server.batch_size
+    ]
     histograms = [(code(f"{server.latency}_bucket"), server.name) for server in INFERENCE_SERVERS if server.latency]
     others = [(code(name), (metrics_source_of(name) or "").replace("_", "-")) for name in sorted(other_metrics_read())]
     return page(
@@ -116,10 +125,17 @@ def metrics_page() -> str:
         table(("Metric", "Server", "Counts", "Label of the model"), counters),
         "Recommendations on replicas read the latency of whole requests, and the same histogram's `_count`.",
         table(("Metric", "Server"), histograms),
+        "The Grafana dashboard of models shows queue times and batch sizes.",
+        table(("Server", "Time in the queue", "Batch size"), loads),
         "### Recommendations and dashboards",
         "Attribution does not need these. Recommendations and Grafana dashboards read them.",
         table(("Metric", "Source"), others),
     )
+
+
+def _mean(mean: MeanOfCounters) -> str:
+    factor = "" if mean.unit == 1 else f" × {mean.unit}"
+    return f"{code(mean.total)} ÷ {code(mean.count)}{factor}"
 
 
 def emitted_metrics() -> dict[str, list[str]]:

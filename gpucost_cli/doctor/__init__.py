@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Literal
 
 from gpucost.core.errors import CredentialsError, GpuCostError
-from gpucost.core.metering.inference_servers import latency_metrics, metrics_of_servers
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, CoreSettings, PrometheusSettings
 from gpucost.sources.prometheus.client import PrometheusClient
@@ -108,12 +107,7 @@ def examine_cluster(
     try:
         prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
-        inference = settings.inference
-        counters = (
-            [*metrics_of_servers(inference.all_sources()), *latency_metrics(inference.all_servers())]
-            if inference.enabled
-            else []
-        )
+        counters = settings.inference.collected_metrics()
         collector = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series, counters)
         facts = collector.collect(now)
     except (ValueError, ArithmeticError) as error:

@@ -8,7 +8,6 @@ import yaml
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.accelerators import ACCELERATORS
-from gpucost.core.metering.inference_servers import latency_metrics, metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
@@ -80,7 +79,7 @@ def existing_cluster_values(
             f"cluster {cluster.name}: relabeling cannot write a selector with a dollar sign. Choose another label value"
         )
     required = required_labels(settings)
-    inference_metrics = _inference_metrics(settings)
+    inference_metrics = settings.inference.collected_metrics()
     dashboards = parameters.collection.dashboards
     patterns = {
         series.KUBE_STATE_METRICS: series.kube_state_metrics_pattern(required, dashboards=dashboards),
@@ -132,14 +131,6 @@ def existing_cluster_values(
         "system_nodes": dict(parameters.system_nodes),
         "versions": yaml.safe_load(VERSIONS.read_text(encoding="utf-8")),
     }
-
-
-def _inference_metrics(settings: CoreSettings) -> list[str]:
-    """Return the series of inference servers that are read."""
-    if not settings.inference.enabled:
-        return []
-    inference = settings.inference
-    return [*metrics_of_servers(inference.all_sources()), *latency_metrics(inference.all_servers())]
 
 
 def _refuse_placeholders(settings: CoreSettings, parameters: ExistingClusterParameters) -> None:

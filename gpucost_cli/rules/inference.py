@@ -1,4 +1,4 @@
-"""Builds the recording rules of inference servers in one cluster: tokens per second and GPUs by model.
+"""Builds the recording rules of inference servers in one cluster: tokens per second, GPUs and load by model.
 
 The same servers, weights and sides of prefill and decode count as in the ledger's costs by model. A counter that is not
 there has no series, so unknown tokens are absent and never 0. Frontends are left out: the ledger counts them only in
@@ -8,7 +8,7 @@ pods in which no other server counts.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
+from gpucost.core.metering.inference_servers import CounterKind, InferenceServer, MeanOfCounters
 from gpucost.settings.inference import InferenceSettings
 from gpucost.sources.prometheus.inference import COPY_LABELS
 from gpucost.sources.prometheus.queries import Queries
@@ -23,8 +23,11 @@ from gpucost_cli.rules.promql import (
     with_label,
 )
 
+_RATE = "rate({}[5m])"
+_MEAN = "avg_over_time({}[5m])"
 TOKENS, REQUESTS = "pod_model:gpucost_tokens:rate5m", "pod_model:gpucost_requests:rate5m"
 _WEIGHT, _SHARE = "pod_model:gpucost_weight:rate5m", "pod_model:gpucost_share:ratio"
+_BATCH = "pod_model:gpucost_batch_size:avg5m"
 _TOKEN_KINDS: tuple[CounterKind, ...] = ("prompt", "generated", "cached")
 _BY = "namespace, pod, server, model"
 
@@ -53,26 +56,28 @@ class ModelRules:
         yield Rule("model:gpucost_tokens:rate5m", self._sum_by_unit(self._counted_tokens(), "kind"))
         yield Rule("model:gpucost_requests:rate5m", self._sum_by_unit(self._counted_requests()))
         yield Rule("model:gpucost_gpus:sum", self._gpus())
+        yield from self._queue_times()
+        yield from self._batch_sizes()
 
     def _rates(self, kinds: Sequence[CounterKind]) -> Iterator[str]:
         for server in self.settings.all_servers():
             for kind in kinds:
                 if kind in server.counters and not server.is_frontend:
-                    yield with_label(with_label(self._rate(server, kind), "server", server.name), "kind", kind)
+                    yield with_label(self._by_model(server, server.counters[kind]), "kind", kind)
 
-    def _rate(self, server: InferenceServer, kind: CounterKind) -> str:
-        """Return the rate of a counter by pod and model. Copies of a series count once, and the others are added up."""
-        counter = self.queries.series_selector(server.counters[kind])
-        rates = f"max without ({COPY_LABELS}) (rate({counter}[5m]))"
+    def _by_model(self, server: InferenceServer, metric: str, function: str = _RATE) -> str:
+        """Return a metric by pod, server and model. Copies of a series count once, and the others are added up."""
+        copies = ", ".join((COPY_LABELS, *server.rank_labels))
+        figures = f"max without ({copies}) ({function.format(self.queries.series_selector(metric))})"
         for label, name in (
             ("namespace", self.settings.namespace_label),
             ("pod", self.settings.pod_label),
             ("model", server.model_label),
         ):
             if name and name != label:
-                rates = first_label(rates, label, (name,))
+                figures = first_label(figures, label, (name,))
         by = "namespace, pod" + (", model" if server.model_label else "")
-        return f"sum by ({by}) ({rates})"
+        return with_label(f"sum by ({by}) ({figures})", "server", server.name)
 
     def _weights(self) -> str:
         """Weighted tokens per second of each pod and model; requests of servers that do not count all tokens."""
@@ -134,6 +139,27 @@ class ModelRules:
             of_model = f"{self._recorded(_SHARE)} * on (namespace, pod) group_left () sum by (namespace, pod) ({gpus})"
             parts.append(with_label(self._sum_by_unit(of_model), "part", part))
         return " or ".join(parts)
+
+    def _queue_times(self) -> Iterator[Rule]:
+        """Seconds that requests waited and their number, per second, whose quotient is the mean."""
+        sources = [(server, server.queue_time) for server in self.settings.all_servers() if server.queue_time]
+        seconds = " or ".join(f"{self._by_model(server, mean.total)} * {mean.unit}" for server, mean in sources)
+        requests = " or ".join(self._by_model(server, mean.count) for server, mean in sources)
+        yield Rule("model:gpucost_queue_seconds_sum:rate5m", self._sum_by_unit(seconds))
+        yield Rule("model:gpucost_queue_seconds_count:rate5m", self._sum_by_unit(requests))
+
+    def _batch_sizes(self) -> Iterator[Rule]:
+        """The batch size of each pod, then their sum and number, whose quotient is the mean."""
+        sizes = []
+        for server in self.settings.all_servers():
+            match server.batch_size:
+                case MeanOfCounters(total, count):
+                    sizes.append(f"{self._by_model(server, total)} / ({self._by_model(server, count)} > 0)")
+                case str(gauge) if gauge:
+                    sizes.append(self._by_model(server, gauge, _MEAN))
+        yield Rule(_BATCH, " or ".join(sizes))
+        yield Rule("model:gpucost_batch_size:sum", self._sum_by_unit(self._recorded(_BATCH)))
+        yield Rule("model:gpucost_batch_size:count", self._sum_by_unit(f"{self._recorded(_BATCH)} * 0 + 1"))
 
     def _recorded(self, metric: str, *matchers: str) -> str:
         return recorded_selector(metric, self.cluster, *matchers)

@@ -100,6 +100,9 @@ class _InferenceServer:
             f'vllm:{name}_total{{engine="0",model_name="llama"}} {count * self._scrapes}'
             for name, count in counts.items()
         ]
+        load = {"request_queue_time_seconds_sum": self._scrapes, "request_queue_time_seconds_count": 2 * self._scrapes,
+                "num_requests_running": 5}  # fmt: skip
+        lines += [f'vllm:{name}{{engine="0",model_name="llama"}} {figure}' for name, figure in load.items()]
         return "\n".join(["# TYPE vllm:prompt_tokens_total counter", *lines, ""]).encode()
 
 

@@ -102,6 +102,93 @@ def test_gpus_of_models_by_weighted_tokens(tmp_path: Path) -> None:
     assert output == ""
 
 
+def gauge(metric: str, figure: float, scrapes: Sequence[str] = ("a",), **labels: str) -> Iterator[dict[str, str]]:
+    """A gauge that several jobs scrape."""
+    for job in scrapes:
+        target = {"cluster": "c", "job": job, "endpoint": f"port-{job}", "instance": "10.0.0.1:8000"}
+        yield promtool.series(metric, {**target, **labels}, f"{figure}x{MINUTES}")
+
+
+LOADS: Mapping[str, Sequence[dict[str, str]]] = {
+    "vllm": [  # two engines, which two jobs scrape
+        *(row for engine, waited, running in (("0", 3, 5), ("1", 1, 7)) for row in (
+            *counter("vllm:request_queue_time_seconds_sum", waited, "ab", engine=engine, **TRAIN, model_name="m"),
+            *counter("vllm:request_queue_time_seconds_count", 4, "ab", engine=engine, **TRAIN, model_name="m"),
+            *gauge("vllm:num_requests_running", running, "ab", engine=engine, **TRAIN, model_name="m"),
+        )),
+    ],
+    "sglang": [  # two data-parallel ranks; both tensor-parallel ranks of each report its batch
+        *(row for dp, running in (("0", 5), ("1", 7)) for tp in "01" for row in (
+            *counter("sglang:queue_time_seconds_sum", 2, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"),
+            *counter("sglang:queue_time_seconds_count", 4, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN,
+                     model_name="m"),
+            *gauge("sglang:num_running_reqs", running, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"),
+        )),
+    ],
+    "tgi": [
+        *counter("tgi_request_queue_duration_sum", 4, **TRAIN),
+        *counter("tgi_request_queue_duration_count", 8, **TRAIN),
+        *gauge("tgi_batch_current_size", 12, **TRAIN),
+    ],
+    "nim": [*gauge("num_requests_running", 12, **TRAIN, model_name="m")],
+    "triton": [  # microseconds; 60 inferences a second in 5 executions
+        *counter("nv_inference_queue_duration_us", 4e6, **TRAIN, model="m"),
+        *counter("nv_inference_request_success", 8, **TRAIN, model="m"),
+        *counter("nv_inference_count", 60, **TRAIN, model="m"),
+        *counter("nv_inference_exec_count", 5, **TRAIN, model="m"),
+    ],
+    "trtllm": [
+        *counter("trtllm_request_queue_time_seconds_sum", 4, engine_type="trtllm", **TRAIN, model_name="m"),
+        *counter("trtllm_request_queue_time_seconds_count", 8, engine_type="trtllm", **TRAIN, model_name="m"),
+        *gauge("trtllm_num_requests_running", 12, engine_type="trtllm", **TRAIN, model_name="m"),
+    ],
+}  # fmt: skip
+"""Each server waited 4 s for 8 requests per second, and processed 12 at the same time; NIM does not say the former."""
+
+
+@pytest.mark.parametrize("server", LOADS)
+def test_time_in_queue_and_batch_size_of_each_server(tmp_path: Path, server: str) -> None:
+    labels = model("research", server, "" if server == "tgi" else "m")
+    queue = () if server == "nim" else (4, 8)
+    series = [*small_cluster.all_series(), *LOADS[server]]
+    output = promtool.run(tmp_path, groups(SETTINGS + UNITS + ENABLED), series, [
+        *(expectation(f"model:gpucost_queue_seconds_{suffix}:rate5m", 8, *((labels, figure) for figure in figures))
+          for suffix, figures in (("sum", queue[:1]), ("count", queue[1:]))),
+        expectation("model:gpucost_batch_size:sum", 8, (labels, 12)),
+        expectation("model:gpucost_batch_size:count", 8, (labels, 1)),
+    ])  # fmt: skip
+    assert output == ""
+
+
+def test_batches_of_several_pods_are_added_and_idle_servers_of_executions_have_none(tmp_path: Path) -> None:
+    """An idle gauge is 0. An idle Triton has no batch."""
+    input_series = small({"p": "n0", "q": "n1", "idle": "n2"})
+    for pod, running in (("p", 4), ("q", 0)):
+        input_series += gauge("vllm:num_requests_running", running, namespace="ns", pod=pod, model_name="m")
+    for name in ("nv_inference_count", "nv_inference_exec_count", "nv_inference_request_success"):
+        input_series += counter(name, 0, namespace="ns", pod="idle", model="r")
+    output = promtool.run(tmp_path, groups(SETTINGS + ENABLED), input_series, [
+        expectation("model:gpucost_batch_size:sum", 8, (model("ns", "vllm", "m"), 4)),
+        expectation("model:gpucost_batch_size:count", 8, (model("ns", "vllm", "m"), 2)),
+    ])  # fmt: skip
+    assert output == ""
+
+
+def test_time_in_queue_and_batch_size_of_a_server_of_the_settings(tmp_path: Path) -> None:
+    server = "{name: own, requests: my_requests, queue_time: my_queue, running_requests: my_batch}"
+    text = f"{SETTINGS}inference: {{enabled: true, servers: [{server}]}}\n"
+    pod = {"namespace": "ns", "pod": "p"}
+    input_series = [*small({"p": "n"}), *gauge("my_batch", 3, **pod)]
+    for suffix, rate in (("sum", 6), ("count", 2)):
+        input_series += counter(f"my_queue_{suffix}", rate, **pod)
+    output = promtool.run(tmp_path, groups(text), input_series, [
+        expectation("model:gpucost_queue_seconds_sum:rate5m", 8, (model("ns", "own", ""), 6)),
+        expectation("model:gpucost_queue_seconds_count:rate5m", 8, (model("ns", "own", ""), 2)),
+        expectation("model:gpucost_batch_size:sum", 8, (model("ns", "own", ""), 3)),
+    ])  # fmt: skip
+    assert output == ""
+
+
 @pytest.mark.parametrize("side", ["decode", "prefill"])
 def test_both_sides_of_a_split_count_each_token_once(tmp_path: Path, side: str) -> None:
     """A prefill server alone, in another namespace, counts all of its tokens."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucost.core.metering.inference_servers import INFERENCE_SERVERS
+from gpucost.core.metering.inference_servers import INFERENCE_SERVERS, load_metrics
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.rendering import render_files
@@ -28,15 +28,22 @@ from tests.manifests.cluster import (
 from tests.manifests.rendered import ACCOUNT, COLLECTORS, configuration, settings_text
 from tests.manifests.test_targets import unknown_fields
 
-ADDED_SERVER = "{name: added, prompt_tokens: my_prompt_total, generated_tokens: my_generated_total}"
+ADDED_SERVER = (
+    "{name: added, prompt_tokens: my_prompt_total, generated_tokens: my_generated_total, queue_time: my_queue_seconds}"
+)
 INFERENCE = f"inference: {{enabled: true, servers: [{ADDED_SERVER}]}}\n"
 STACK = "kube-prometheus-stack"
 VLLM = (
     b'vllm:prompt_tokens_total{model_name="chat",namespace="victim",pod="other"} 7\n'
-    b'vllm:num_requests_running{model_name="chat"} 1\nkube_node_info{node="n1"} 1\nmy_prompt_total 5\n'
+    b'vllm:num_requests_running{model_name="chat"} 1\nvllm:num_requests_waiting{model_name="chat"} 6\n'
+    b'kube_node_info{node="n1"} 1\nmy_prompt_total 5\n'
     b'vllm:e2e_request_latency_seconds_bucket{le="1.0"} 2\nvllm:e2e_request_latency_seconds_bucket{le="+Inf"} 3\n'
     b"vllm:e2e_request_latency_seconds_count 3\nvllm:e2e_request_latency_seconds_sum 4\n"
+    b'my_queue_seconds_bucket{le="1.0"} 2\nmy_queue_seconds_bucket{le="+Inf"} 3\n'
+    b"my_queue_seconds_count 3\nmy_queue_seconds_sum 9\n"
 )
+QUEUE_BUCKET = "vllm:request_queue_time_seconds_bucket"
+"""Of which only +Inf is kept, for the OpenTelemetry collector."""
 TGI = (
     b"# TYPE tgi_request_input_length histogram\n"
     b'tgi_request_input_length_bucket{le="1"} 1\ntgi_request_input_length_bucket{le="+Inf"} 2\n'
@@ -104,7 +111,11 @@ def test_counters_have_the_namespace_and_pod_of_the_scraped_server(target: str) 
             assert len(query_instant(url, f"up{job}")) == servers
     assert kept == {
         ("ml", "chat-0", "vllm:prompt_tokens_total", "", 7),
+        ("ml", "chat-0", "vllm:num_requests_running", "", 1),
         ("ml", "chat-0", "my_prompt_total", "", 5),
+        ("ml", "chat-0", "my_queue_seconds_bucket", "+Inf", 3),
+        ("ml", "chat-0", "my_queue_seconds_count", "", 3),
+        ("ml", "chat-0", "my_queue_seconds_sum", "", 9),
         ("ml", "chat-0", "vllm:e2e_request_latency_seconds_bucket", "1.0", 2),
         ("ml", "chat-0", "vllm:e2e_request_latency_seconds_bucket", "+Inf", 3),
         ("ml", "chat-0", "vllm:e2e_request_latency_seconds_count", "", 3),
@@ -116,6 +127,7 @@ def test_counters_have_the_namespace_and_pod_of_the_scraped_server(target: str) 
     if target == STACK:
         written = re.compile(rule["regex"])
         assert written.fullmatch("inference-servers;vllm:prompt_tokens_total;;;")
+        assert written.fullmatch("inference-servers;vllm:num_requests_running;;;")
         assert written.fullmatch("inference-servers;up;;;")
 
 
@@ -133,8 +145,10 @@ def test_every_counter_of_vllm_is_kept_from_its_exposition() -> None:
     kept = {labels["__name__"]: total for labels, total in sums}
     counts = {vllm.kind_of(metric): total for metric, total in kept.items() if vllm.kind_of(metric)}
     assert counts == {"prompt": 51234, "cached": 18432, "generated": 9876, "requests": 140 + 11 + 2}
-    assert kept.keys() - vllm.counters.values() == {f"{vllm.latency}_bucket", f"{vllm.latency}_count"}
+    others = {f"{vllm.latency}_bucket", f"{vllm.latency}_count", *load_metrics([vllm]), QUEUE_BUCKET}
+    assert kept.keys() - vllm.counters.values() == others
     assert kept[f"{vllm.latency}_count"] == 153
+    assert [kept[metric] for metric in load_metrics([vllm])] == [51 * 1.25 + 102 * 0.25, 153, 3]
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target != STACK])

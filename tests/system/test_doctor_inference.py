@@ -6,6 +6,9 @@ from tests.system.doctor_findings import Examine, faults, named, only
 ON = "inference: {enabled: true}"
 VLLM = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prompt_tokens_cached_total")
 REQUESTS = "vllm:request_success_total"
+LOAD = (
+    "vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_seconds_count", "vllm:num_requests_running",
+)  # fmt: skip
 LATENCY = ("vllm:e2e_request_latency_seconds_bucket", "vllm:e2e_request_latency_seconds_count")
 
 
@@ -22,8 +25,10 @@ def test_servers_are_not_checked_while_inference_is_off(examined: Examine) -> No
 
 
 def test_server_with_all_counters_has_no_fault(examined: Examine) -> None:
-    report = examined(with_counters(*VLLM, REQUESTS, *LATENCY), more=ON)
+    report = examined(with_counters(*VLLM, REQUESTS, *LATENCY, *LOAD), more=ON)
     assert not faults(report)
+    load = named(report, "load: vllm")
+    assert (load.status, load.metric, load.series) == ("found", LOAD[0], 3)
     latency = named(report, "latency: vllm")
     assert (latency.status, latency.metric, latency.series) == ("found", LATENCY[0], 2)
     check = named(report, "inference: vllm")
@@ -32,7 +37,7 @@ def test_server_with_all_counters_has_no_fault(examined: Examine) -> None:
 
 def test_missing_counters_are_findings(examined: Examine) -> None:
     only(
-        examined(with_counters(VLLM[0], REQUESTS, *LATENCY), more=ON),
+        examined(with_counters(VLLM[0], REQUESTS, *LATENCY, *LOAD), more=ON),
         "inference: vllm",
         says="generated tokens are not counted",
         change="vllm:generation_tokens_total",
@@ -51,13 +56,25 @@ def test_servers_that_count_less_have_a_note(examined: Examine) -> None:
 def test_missing_latency_is_a_finding(examined: Examine) -> None:
     """Recommendations of fewer replicas need buckets and counts. Servers without any histogram are not checked."""
     only(
-        examined(with_counters(*VLLM, REQUESTS, LATENCY[0]), more=ON),
+        examined(with_counters(*VLLM, REQUESTS, LATENCY[0], *LOAD), more=ON),
         "latency: vllm",
         says="fewer replicas are never recommended",
         change=LATENCY[1],
     )
     report = examined(with_counters("nv_inference_request_success"), more=ON)
     assert not [check for check in report.checks if check.name.startswith("latency")]
+
+
+def test_missing_queue_times_or_batch_sizes_are_a_finding(examined: Examine) -> None:
+    only(
+        examined(with_counters(*VLLM, REQUESTS, *LATENCY, *LOAD[:2]), more=ON),
+        "load: vllm",
+        says="the dashboard of models lacks them",
+        change=f"keep {LOAD[2]} in",
+    )
+    more = "inference: {enabled: true, servers: [{name: own, requests: own_requests_total}]}"
+    report = examined(with_counters("own_requests_total"), more=more)
+    assert not [check for check in report.checks if check.name.startswith("load")]
 
 
 def test_frontends_are_said_to_count_only_in_pods_with_gpus(examined: Examine) -> None:
@@ -72,7 +89,7 @@ def test_frontends_are_said_to_count_only_in_pods_with_gpus(examined: Examine) -
 def test_counters_of_the_gateway_are_checked(examined: Examine) -> None:
     more = "inference: {enabled: true, gateway: {name: llm-d-router}}"
     counters = [f"llm_d_epp_request_{name}" for name in ("input_tokens_sum", "output_tokens_sum", "total")]
-    cluster = with_counters(*VLLM, REQUESTS, *LATENCY, *counters)
+    cluster = with_counters(*VLLM, REQUESTS, *LATENCY, *LOAD, *counters)
     only(examined(cluster, more=more), "gateway: llm-d-router",
          says="llm_d_epp_request_cached_tokens_sum have no series", change="inference.gateway")  # fmt: skip
     cluster.add("llm_d_epp_request_cached_tokens_sum", job="gateways", namespace="team", pod="g")

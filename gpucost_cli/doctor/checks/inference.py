@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpucost.core.metering.inference_servers import InferenceServer, latency_metrics
+from gpucost.core.metering.inference_servers import InferenceServer, latency_metrics, load_metrics
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
 
 _KINDS = {
@@ -58,6 +58,8 @@ def check_inference_servers(context: CheckContext) -> Iterable[Check]:
         )
         if server.latency and not server.is_frontend:
             yield _check_latency(context, server)
+        if load_metrics([server]):
+            yield _check_load(context, server)
 
 
 def _check_gateway(context: CheckContext, gateway: InferenceServer) -> Check:
@@ -84,6 +86,20 @@ def _check_latency(context: CheckContext, server: InferenceServer) -> Check:
         )
     count = sum(context.facts.series.get(metric, 0) for metric in metrics)
     return context.check(f"latency: {server.name}", metrics[0], "optional", fault, series=count)
+
+
+def _check_load(context: CheckContext, server: InferenceServer) -> Check:
+    """Check queue times and batch sizes, which the dashboard of models shows."""
+    metrics = load_metrics([server])
+    fault = None
+    if missing := [metric for metric in metrics if not context.facts.has_series_of_any(metric)]:
+        fault = Fault(
+            f"{server.name}: queue times or batch sizes are not in Prometheus, so that the dashboard of models lacks "
+            "them",
+            f"keep {' and '.join(missing)} in the relabeling of the scrape; the rendered manifests do",
+        )
+    count = sum(context.facts.series.get(metric, 0) for metric in metrics)
+    return context.check(f"load: {server.name}", metrics[0], "optional", fault, series=count)
 
 
 def _present(context: CheckContext, server: InferenceServer) -> bool:

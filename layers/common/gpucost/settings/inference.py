@@ -8,7 +8,16 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpucost.core.inference import InferenceRules, TokenWeights
-from gpucost.core.metering.inference_servers import GATEWAYS, INFERENCE_SERVERS, CounterKind, InferenceServer
+from gpucost.core.metering.inference_servers import (
+    GATEWAYS,
+    INFERENCE_SERVERS,
+    CounterKind,
+    InferenceServer,
+    MeanOfCounters,
+    latency_metrics,
+    load_metrics,
+    metrics_of_servers,
+)
 from gpucost.settings.metrics_sources import LabelName
 from gpucost.settings.section import Name, Section, Slug, duplicates, matching_pattern
 
@@ -60,6 +69,10 @@ class InferenceServerSettings(Section):
     """Counter of requests."""
     request_latency: MetricName | None = None
     """Histogram of the latency of whole requests in seconds, without `_bucket`: for recommendations on replicas."""
+    queue_time: MetricName | None = None
+    """Histogram of the seconds that requests wait, without `_sum`: for the Grafana dashboard of models."""
+    running_requests: MetricName | None = None
+    """Gauge of the requests that the server processes at the same time: for the Grafana dashboard of models."""
     model_label: LabelName | None = None
     """The label that names the model. By default the model is named like the workload."""
 
@@ -73,7 +86,12 @@ class InferenceServerSettings(Section):
         """The server for the catalog."""
         counters = counters_by_kind(self.prompt_tokens, self.generated_tokens, self.cached_tokens, self.requests)
         return InferenceServer(
-            self.name, MappingProxyType(counters), self.model_label or "", self.request_latency or ""
+            self.name,
+            MappingProxyType(counters),
+            self.model_label or "",
+            self.request_latency or "",
+            queue_time=MeanOfCounters.of_histogram(self.queue_time) if self.queue_time else None,
+            batch_size=self.running_requests or "",
         )
 
 
@@ -180,6 +198,14 @@ class InferenceSettings(Section):
         """The servers and the gateway, whose counters are read."""
         gateway = self.gateway_counters()
         return self.all_servers() if gateway is None else (*self.all_servers(), gateway)
+
+    def collected_metrics(self) -> list[str]:
+        """The metrics of servers and the gateway that a collector has to keep, each once."""
+        if not self.enabled:
+            return []
+        servers = self.all_servers()
+        metrics = [*metrics_of_servers(self.all_sources()), *latency_metrics(servers), *load_metrics(servers)]
+        return list(dict.fromkeys(metrics))
 
     def gateway_counters(self) -> InferenceServer | None:
         """The gateway for the queries."""

@@ -10,9 +10,9 @@
 | trtllm | NVIDIA/TensorRT-LLM `tensorrt_llm/metrics/collector.py`, 1.3.0rc: tokens since PR 12545 and 12636 (2026-04) |
 | dynamo | ai-dynamo/dynamo `lib/llm/src/http/service/metrics.rs`, 1.2: the frontend |
 
-The histograms of the latency of whole requests are from the same files; SGLang's is in its metrics collector
-(`python/sglang/srt/metrics/collector.py`), TGI's in `docs/source/reference/metrics.md`. They have the labels of the
-counters, and `le`.
+The histograms of the latency of whole requests, queue times and batch sizes are from the same files; SGLang's are in
+its metrics collector (`python/sglang/srt/observability/metrics_collector.py`, until 0.5.8 `srt/metrics/collector.py`),
+TGI's in `docs/source/reference/metrics.md`. They have the labels of the counters, and those of latency have `le`.
 
 llm-d runs vLLM. The workers of NVIDIA Dynamo expose the metrics of vLLM, SGLang or TensorRT-LLM. The frontend counts
 the same tokens again, so it counts only in pods with GPUs in which nothing else does.
@@ -20,12 +20,28 @@ the same tokens again, so it counts only in pods with GPUs in which nothing else
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Self
 
 CounterKind = Literal["prompt", "generated", "cached", "requests"]
 """What a counter counts: prompt tokens (with the cached ones), generated tokens, prompt tokens from a cache, requests.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class MeanOfCounters:
+    """A mean: the increase of one counter divided by that of another."""
+
+    total: str
+    count: str
+    unit: Decimal = Decimal(1)
+    """What 1 of the total stands for."""
+
+    @classmethod
+    def of_histogram(cls, name: str) -> Self:
+        """The mean of a histogram, named without a suffix."""
+        return cls(f"{name}_sum", f"{name}_count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,12 @@ class InferenceServer:
     """"" if the server does not say which model it serves: then the model is named like the workload."""
     latency: str = ""
     """The histogram of the latency of whole requests in seconds, without `_bucket`; "" if it has none."""
+    queue_time: MeanOfCounters | None = None
+    """Seconds that a request waits until the server processes it; None if it does not say so."""
+    batch_size: str | MeanOfCounters = ""
+    """Requests that it processes at the same time: a gauge, or inferences per execution; "" if it does not say so."""
+    rank_labels: tuple[str, ...] = ()
+    """Labels of processes of the server that each report its whole batch."""
     is_frontend: bool = False
     """Whether it passes requests on to other servers, whose counters say the same."""
     consumer_label: str = ""
@@ -51,69 +73,93 @@ class InferenceServer:
         return next((kind for kind, name in self.counters.items() if name == metric), None)
 
 
-def _server(
-    name: str, model_label: str, latency: str = "", *, is_frontend: bool = False, **counters: str
-) -> InferenceServer:
-    return InferenceServer(name, MappingProxyType(counters), model_label, latency, is_frontend)  # type: ignore[arg-type]
+def _counters(**counters: str) -> Mapping[CounterKind, str]:
+    return MappingProxyType(counters)  # type: ignore[arg-type]
 
 
 INFERENCE_SERVERS = (
-    _server(
+    InferenceServer(
         "vllm",
+        _counters(
+            prompt="vllm:prompt_tokens_total",
+            generated="vllm:generation_tokens_total",
+            # Not prefix_cache_hits: vLLM counts a request there each time that it is considered for a batch.
+            cached="vllm:prompt_tokens_cached_total",
+            requests="vllm:request_success_total",
+        ),
         "model_name",
-        "vllm:e2e_request_latency_seconds",
-        prompt="vllm:prompt_tokens_total",
-        generated="vllm:generation_tokens_total",
-        # Not prefix_cache_hits: vLLM counts a request there each time that it is considered for a batch.
-        cached="vllm:prompt_tokens_cached_total",
-        requests="vllm:request_success_total",
+        latency="vllm:e2e_request_latency_seconds",
+        queue_time=MeanOfCounters.of_histogram("vllm:request_queue_time_seconds"),
+        batch_size="vllm:num_requests_running",
     ),
-    _server(
+    InferenceServer(
         "sglang",
+        _counters(
+            prompt="sglang:prompt_tokens_total",
+            generated="sglang:generation_tokens_total",
+            cached="sglang:cached_tokens_total",
+            requests="sglang:num_requests_total",
+        ),
         "model_name",
-        "sglang:e2e_request_latency_seconds",
-        prompt="sglang:prompt_tokens_total",
-        generated="sglang:generation_tokens_total",
-        cached="sglang:cached_tokens_total",
-        requests="sglang:num_requests_total",
+        latency="sglang:e2e_request_latency_seconds",
+        queue_time=MeanOfCounters.of_histogram("sglang:queue_time_seconds"),
+        batch_size="sglang:num_running_reqs",
+        # With --enable-metrics-for-all-schedulers. `dp_rank` is not one of them: those have batches of their own.
+        rank_labels=("tp_rank", "pp_rank", "moe_ep_rank"),
     ),
-    _server(
+    InferenceServer(
         "tgi",
-        "",
-        "tgi_request_duration",
-        prompt="tgi_request_input_length_sum",
-        generated="tgi_request_generated_tokens_sum",
-        requests="tgi_request_success",
+        _counters(
+            prompt="tgi_request_input_length_sum",
+            generated="tgi_request_generated_tokens_sum",
+            requests="tgi_request_success",
+        ),
+        latency="tgi_request_duration",
+        queue_time=MeanOfCounters.of_histogram("tgi_request_queue_duration"),
+        batch_size="tgi_batch_current_size",
     ),
-    _server(
+    InferenceServer(
         "nim",
+        _counters(prompt="prompt_tokens_total", generated="generation_tokens_total", requests="request_success_total"),
         "model_name",
-        "e2e_request_latency_seconds",
-        prompt="prompt_tokens_total",
-        generated="generation_tokens_total",
-        requests="request_success_total",
+        latency="e2e_request_latency_seconds",
+        batch_size="num_requests_running",
     ),
-    _server("triton", "model", requests="nv_inference_request_success"),
-    # Its counters increase when a request ends.
-    _server(
-        "trtllm",
-        "model_name",
-        "trtllm_e2e_request_latency_seconds",
-        prompt="trtllm_prompt_tokens_total",
-        generated="trtllm_generation_tokens_total",
-        cached="trtllm_prompt_cached_tokens_total",
-        requests="trtllm_request_success_total",
-    ),
-    _server(
-        "dynamo",
+    InferenceServer(
+        "triton",
+        _counters(requests="nv_inference_request_success"),
         "model",
-        "dynamo_frontend_request_duration_seconds",
+        queue_time=MeanOfCounters(
+            "nv_inference_queue_duration_us", "nv_inference_request_success", unit=Decimal("0.000001")
+        ),
+        batch_size=MeanOfCounters("nv_inference_count", "nv_inference_exec_count"),
+    ),
+    # Its counters increase when a request ends.
+    InferenceServer(
+        "trtllm",
+        _counters(
+            prompt="trtllm_prompt_tokens_total",
+            generated="trtllm_generation_tokens_total",
+            cached="trtllm_prompt_cached_tokens_total",
+            requests="trtllm_request_success_total",
+        ),
+        "model_name",
+        latency="trtllm_e2e_request_latency_seconds",
+        queue_time=MeanOfCounters.of_histogram("trtllm_request_queue_time_seconds"),
+        batch_size="trtllm_num_requests_running",
+    ),
+    InferenceServer(
+        "dynamo",
+        _counters(
+            prompt="dynamo_frontend_input_sequence_tokens_sum",
+            generated="dynamo_frontend_output_sequence_tokens_sum",
+            cached="dynamo_frontend_cached_tokens_sum",
+            # Not requests_total, which counts refused requests, too.
+            requests="dynamo_frontend_output_sequence_tokens_count",
+        ),
+        "model",
+        latency="dynamo_frontend_request_duration_seconds",
         is_frontend=True,
-        prompt="dynamo_frontend_input_sequence_tokens_sum",
-        generated="dynamo_frontend_output_sequence_tokens_sum",
-        cached="dynamo_frontend_cached_tokens_sum",
-        # Not requests_total, which counts refused requests, too.
-        requests="dynamo_frontend_output_sequence_tokens_count",
     ),
 )
 
@@ -124,13 +170,11 @@ GATEWAYS = (
     # Without it, it is `default-flow` (pkg/epp/metadata/consts.go).
     InferenceServer(
         "llm-d-router",
-        MappingProxyType(
-            {
-                "prompt": "llm_d_epp_request_input_tokens_sum",
-                "generated": "llm_d_epp_request_output_tokens_sum",
-                "cached": "llm_d_epp_request_cached_tokens_sum",
-                "requests": "llm_d_epp_request_total",
-            }
+        _counters(
+            prompt="llm_d_epp_request_input_tokens_sum",
+            generated="llm_d_epp_request_output_tokens_sum",
+            cached="llm_d_epp_request_cached_tokens_sum",
+            requests="llm_d_epp_request_total",
         ),
         "target_model_name",
         consumer_label="fairness_id",
@@ -140,13 +184,11 @@ GATEWAYS = (
     # no label of a tenant; `model_name` is the model as the client named it, before it is rewritten.
     InferenceServer(
         "inference-extension",
-        MappingProxyType(
-            {
-                "prompt": "inference_objective_input_tokens_sum",
-                "generated": "inference_objective_output_tokens_sum",
-                "cached": "inference_objective_prompt_cached_tokens_sum",
-                "requests": "inference_objective_request_total",
-            }
+        _counters(
+            prompt="inference_objective_input_tokens_sum",
+            generated="inference_objective_output_tokens_sum",
+            cached="inference_objective_prompt_cached_tokens_sum",
+            requests="inference_objective_request_total",
         ),
         "target_model_name",
         consumer_label="model_name",
@@ -159,6 +201,18 @@ def latency_metrics(servers: Iterable[InferenceServer]) -> list[str]:
     """The names of the series of latency histograms that are read."""
     histograms = dict.fromkeys(server.latency for server in servers if server.latency)
     return [f"{histogram}{suffix}" for histogram in histograms for suffix in ("_bucket", "_count")]
+
+
+def load_metrics(servers: Iterable[InferenceServer]) -> list[str]:
+    """The names of the metrics of queue times and batch sizes."""
+    names: list[str] = []
+    for server in servers:
+        for source in (server.queue_time, server.batch_size):
+            if isinstance(source, MeanOfCounters):
+                names += [source.total, source.count]
+            elif source:
+                names.append(source)
+    return list(dict.fromkeys(names))
 
 
 def metrics_of_servers(servers: Iterable[InferenceServer]) -> list[str]:
