@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from gpucost.core.amounts import Totals
+from gpucost.core.amounts import SCALE, Totals
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR as ONE_HOUR
@@ -352,6 +352,17 @@ def test_lasting_throttling_raises_an_error() -> None:
         stub.add_response("batch_write_item", {"UnprocessedItems": {"t": [{"PutRequest": {"Item": items[0]}}]}})
     with stub, pytest.raises(SourceError, match="throttled: 1 items"):
         Table(client, "t", sleep=lambda _: None).put_all(items)
+
+
+@pytest.mark.parametrize("name", ["allocated_gpu_hours", "allocated_usd"])
+def test_lines_are_not_read_if_an_amount_is_implausibly_large(table: DynamoTable, name: str) -> None:
+    ledger = Ledger(*table)
+    lines = [line(), line(pod="huge")._replace(**{name: 2 * 10**12 * SCALE})]
+    manifest = ledger.publish(record(lines), replacing=None, settings_version=1, now=NOW)
+    assert (ledger.lines_of(manifest), ledger.uses_of(manifest)) == ([], [])
+    lines[1] = lines[1]._replace(**{name: 10**12 * SCALE})
+    manifest = ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW)
+    assert (len(ledger.lines_of(manifest)), len(ledger.uses_of(manifest))) == (2, 2)
 
 
 def test_amounts_keep_all_digits(table: DynamoTable) -> None:

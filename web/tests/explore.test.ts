@@ -202,11 +202,13 @@ test("with few missing hours, changes are for the same number of hours; with man
 });
 
 test("a group that only the period before has is a row of zeros", () => {
-  const [now, gone] = ["now", "gone"].map((name) => row({ group: { namespace: name }, waste_usd: 3 }));
+  const figures = { waste_usd: 3, energy_kwh: 5, co2e_kg: null };
+  const [now, gone] = ["now", "gone"].map((name) => row({ group: { namespace: name }, ...figures }));
   const rows = withVanished([now as CostRow], [gone as CostRow, now as CostRow]);
-  expect(rows.map(({ group, waste_usd }) => [group["namespace"], waste_usd])).toEqual([
-    ["now", 3],
-    ["gone", 0],
+  const known = rows.map((each) => [each.group["namespace"], each.waste_usd, each.energy_kwh, each.co2e_kg]);
+  expect(known).toEqual([
+    ["now", 3, 5, null],
+    ["gone", 0, 0, null],
   ]);
 });
 
