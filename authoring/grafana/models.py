@@ -23,7 +23,7 @@ _IN_MODEL = f'{IN_CLUSTER},business_unit=~"$business_unit",model=~"$model"'
 _MODELS = Level("model", _IN_MODEL)
 _PER_SECOND, _REQUESTS, _SECONDS = "short", "reqps", "s"
 _QUEUE_NOTE = "Mean seconds that requests waited until their server processed them, over five minutes."
-_BATCH_NOTE = "Mean requests that each server processed at the same time, over five minutes."
+_BATCH_NOTE = "Mean requests that each pod processed at the same time, over five minutes."
 _PROCESSED = 'kind=~"prompt|generated"'
 _PER_MILLION = (
     f"GPUs × the dashboard's USD per GPU-hour ÷ prompt and generated tokens of the last five minutes. {ESTIMATE}"
@@ -134,5 +134,5 @@ def _queue_time(by: str) -> str:
 
 
 def _batch_size(by: str) -> str:
-    """Mean batch size of the servers."""
+    """Mean batch size of the pods."""
     return f"{_sum('batch_size:sum', by=by)} / {_sum('batch_size:count', by=by)}"

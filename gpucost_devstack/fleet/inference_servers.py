@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 
-from gpucost_devstack.fleet.scenario import InferenceServer, Interval, ModelLoad, Pod, Scenario
+from gpucost_devstack.fleet.scenario import InferenceServer, Interval, Minutes, ModelLoad, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.fleet.truth import ToleratedAmount, true_hour
@@ -84,6 +84,44 @@ _MODEL_LABELS = {
     "vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model", "trtllm": "model_name",
     "dynamo": "model",
 }  # fmt: skip
+_RANKS = ({"tp_rank": "0", "pp_rank": "0"}, {"tp_rank": "1", "pp_rank": "0"})
+"""Of one engine; each reports all of its requests (SGLang with --enable-metrics-for-all-schedulers)."""
+QUEUE_SECONDS_PER_REQUEST = Fraction(1, 4)
+INFERENCES_PER_EXECUTION = 4
+"""Of Triton. Other servers process as many requests at the same time as they get in a minute."""
+_LOADS: Mapping[str, Sequence[tuple[str, Mapping[str, str], str, Fraction | int]]] = {
+    "vllm": [
+        ("vllm:request_queue_time_seconds_sum", {"engine": "0"}, "waited", 1),
+        ("vllm:request_queue_time_seconds_count", {"engine": "0"}, "requests", 1),
+        ("vllm:num_requests_running", {"engine": "0"}, "running", 1),
+    ],
+    "sglang": [
+        (metric, {"engine_type": "unified", **ranks}, kind, 1)
+        for ranks in _RANKS
+        for metric, kind in (
+            ("sglang:queue_time_seconds_sum", "waited"),
+            ("sglang:queue_time_seconds_count", "requests"),
+            ("sglang:num_running_reqs", "running"),
+        )
+    ],
+    "tgi": [
+        ("tgi_request_queue_duration_sum", {}, "waited", 1),
+        ("tgi_request_queue_duration_count", {}, "requests", 1),
+        ("tgi_batch_current_size", {}, "running", 1),
+    ],
+    "nim": [("num_requests_running", {}, "running", 1)],
+    "triton": [
+        ("nv_inference_queue_duration_us", {"version": "1"}, "waited", 10**6),
+        ("nv_inference_count", {"version": "1"}, "requests", 1),
+        ("nv_inference_exec_count", {"version": "1"}, "requests", Fraction(1, INFERENCES_PER_EXECUTION)),
+    ],
+    "trtllm": [
+        ("trtllm_request_queue_time_seconds_sum", {"engine_type": "trtllm"}, "waited", 1),
+        ("trtllm_request_queue_time_seconds_count", {"engine_type": "trtllm"}, "requests", 1),
+        ("trtllm_num_requests_running", {"engine_type": "trtllm"}, "running", 1),
+    ],
+}
+"""Metrics of queues and batches, each with its labels, what it reports, and the factor."""
 _APPEARS_WITH_FIRST_REQUEST = {"tgi", "trtllm", "dynamo"}
 """Servers whose metrics do not exist before the first request."""
 _EXISTS_BEFORE = {"trtllm_prompt_cached_tokens_total"}
@@ -111,18 +149,10 @@ def targets(scenario: Scenario) -> Iterator[tuple[InferenceServer, Scraping]]:
 def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """All series of all targets, and `up`."""
     for server, scraping in targets(scenario):
-        target_labels = {
-            "job": scraping.job,
-            "instance": scraping.instance,
-            server.namespace_label: server.pod.namespace,
-            server.pod_label: server.pod.name,
-            "container": "server",
-            "endpoint": scraping.job[-4:],
-        }
+        target_labels = _target_labels(server, scraping)
         attempts = scraping.times(scenario.start, scenario.end)
-        minutes = {at: Fraction(at, MINUTE_MS) if at % MINUTE_MS else at // MINUTE_MS for at in attempts}
-        processes = {at: server.process_at(minutes[at]) for at in attempts if scraping.succeeds(at)}
-        starts = {at: process[0] for at, process in processes.items() if process}
+        minutes = {at: _minute(at) for at in attempts}
+        starts = _process_starts(scenario, server, scraping)
         yield SimulatedSeries("up", target_labels, [(at, "1" if at in starts else "0") for at in attempts])
         by_labels: dict[tuple[str, str], list[ModelLoad]] = {}
         for load in server.loads:
@@ -142,6 +172,54 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                     exists_at_once = not (is_late or consumer)
                     samples = [(at, str(int(count * part))) for at, count in counts if count or exists_at_once]
                     yield SimulatedSeries(metric, {**target_labels, **labels, **of_model}, samples)
+
+
+def _minute(at: int) -> Fraction | int:
+    return Fraction(at, MINUTE_MS) if at % MINUTE_MS else at // MINUTE_MS
+
+
+def _target_labels(server: InferenceServer, scraping: Scraping) -> dict[str, str]:
+    return {
+        "job": scraping.job,
+        "instance": scraping.instance,
+        server.namespace_label: server.pod.namespace,
+        server.pod_label: server.pod.name,
+        "container": "server",
+        "endpoint": scraping.job[-4:],
+    }
+
+
+def _process_starts(scenario: Scenario, server: InferenceServer, scraping: Scraping) -> dict[int, Minutes]:
+    """When the process that answers a scrape started, by the time of the scrape."""
+    attempts = scraping.times(scenario.start, scenario.end)
+    processes = {at: server.process_at(_minute(at)) for at in attempts if scraping.succeeds(at)}
+    return {at: process[0] for at, process in processes.items() if process}
+
+
+def load_series(scenario: Scenario) -> Iterator[SimulatedSeries]:
+    """Times in the queue and batch sizes of all servers."""
+    for server, scraping in targets(scenario):
+        labels_of_target = _target_labels(server, scraping)
+        starts = _process_starts(scenario, server, scraping)
+        for model in dict.fromkeys(load.model for load in server.loads):
+            loads = [load for load in server.loads if load.model == model]
+            of_model = {_MODEL_LABELS[server.kind]: model} if server.kind in _MODEL_LABELS else {}
+            figures: dict[str, list[tuple[int, Fraction]]] = {"requests": [], "waited": [], "running": []}
+            for at, start in starts.items():
+                minute = _minute(at)
+                requests = sum((Fraction(load.served("requests", (start, minute))) for load in loads), Fraction(0))
+                last = sum((Fraction(load.served("requests", (minute - 1, minute))) for load in loads), Fraction(0))
+                figures["requests"].append((at, requests))
+                figures["waited"].append((at, requests * QUEUE_SECONDS_PER_REQUEST))
+                figures["running"].append((at, last))
+            for metric, labels, kind, factor in _LOADS.get(server.kind, ()):
+                is_late = server.kind in _APPEARS_WITH_FIRST_REQUEST
+                samples = [
+                    (at, str(float(figure * factor)))
+                    for (at, figure), (_, requests) in zip(figures[kind], figures["requests"], strict=True)
+                    if requests or not is_late
+                ]
+                yield SimulatedSeries(metric, {**labels_of_target, **labels, **of_model}, samples)
 
 
 def gateway_series(scenario: Scenario) -> Iterator[SimulatedSeries]:

@@ -75,6 +75,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     yield from karpenter.series(scenario)
     yield from claim_collector.series(scenario)
     yield from inference_servers.series(scenario)
+    yield from inference_servers.load_series(scenario)
     yield from inference_servers.gateway_series(scenario)
     targets = [instance.scraping for instance in scenario.ksm]
     targets += [scraping for _, scraping in dcgm_exporter.targets(scenario)]

@@ -9,7 +9,12 @@ from typing import Any
 from gpucost.settings_document import parse_settings
 from gpucost_cli.rules import documents
 from gpucost_devstack.fleet import openmetrics
-from gpucost_devstack.fleet.inference_servers import KINDS, true_models
+from gpucost_devstack.fleet.inference_servers import (
+    INFERENCES_PER_EXECUTION,
+    KINDS,
+    QUEUE_SECONDS_PER_REQUEST,
+    true_models,
+)
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scenarios.inference import scenarios
 from gpucost_devstack.fleet.scraping import MINUTE_MS
@@ -22,7 +27,7 @@ STEADY = ("steady", "adapters", "not-called", "kinds", "two-servers", "two-of-on
 MINUTE = 12
 
 
-def test_tokens_and_gpus_by_model_match_the_truth(tmp_path: Path) -> None:
+def test_tokens_gpus_and_load_by_model_match_the_truth(tmp_path: Path) -> None:
     groups: list[Any] = []
     input_series: list[dict[str, str]] = []
     expectations: list[dict[str, Any]] = []
@@ -31,7 +36,7 @@ def test_tokens_and_gpus_by_model_match_the_truth(tmp_path: Path) -> None:
             groups += _groups(scenario)
             input_series += _series(scenario)
             expectations += _expectations(scenario)
-    assert len(expectations) == 3 * len(STEADY)
+    assert len(expectations) == 6 * len(STEADY)
     assert promtool.run(tmp_path, groups, input_series, expectations) == ""
 
 
@@ -54,7 +59,7 @@ def _series(scenario: Scenario) -> Iterator[dict[str, str]]:
 
 
 def _expectations(scenario: Scenario) -> Iterator[dict[str, Any]]:
-    """Tokens and requests per second, and GPUs, by server and model; what is unknown is absent."""
+    """Tokens and requests per second, GPUs and load, by server and model; what is unknown is absent."""
     tokens: dict[tuple[str, str, str], Fraction] = {}
     requests: dict[tuple[str, str], Fraction] = {}
     gpus: dict[tuple[str, str], Fraction] = {}
@@ -83,3 +88,21 @@ def _expectations(scenario: Scenario) -> Iterator[dict[str, Any]]:
     yield expectation(f"sum by (server, model) (model:gpucost_gpus:sum{{{cluster}}})", MINUTE, *(
         (labels(server, model), float(held)) for (server, model), held in gpus.items()
     ))  # fmt: skip
+    requests_by_pod: dict[tuple[str, str], dict[str, Fraction]] = {}
+    for each in scenario.servers:
+        for load in each.loads if each.kind != "dynamo" else ():
+            pods = requests_by_pod.setdefault((each.kind, "" if each.kind == "tgi" else load.model), {})
+            pods[each.pod.name] = pods.get(each.pod.name, Fraction(0)) + Fraction(load.served("requests", (0, 1)))
+    queued = {key: sum(pods.values()) / 60 for key, pods in requests_by_pod.items() if key[0] != "nim"}
+    batches = {
+        (kind, name): [INFERENCES_PER_EXECUTION if kind == "triton" else running for running in pods.values()]
+        for (kind, name), pods in requests_by_pod.items()
+    }
+    for record, figures in (
+        ("queue_seconds_sum:rate5m", {key: rate * QUEUE_SECONDS_PER_REQUEST for key, rate in queued.items()}),
+        ("batch_size:sum", {key: sum(sizes) for key, sizes in batches.items()}),
+        ("batch_size:count", {key: len(sizes) for key, sizes in batches.items()}),
+    ):
+        yield expectation(f"sum by (server, model) (model:gpucost_{record}{{{cluster}}})", MINUTE, *(
+            (labels(server, model), float(figure)) for (server, model), figure in figures.items()
+        ))  # fmt: skip

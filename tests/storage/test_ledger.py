@@ -357,11 +357,14 @@ def test_lasting_throttling_raises_an_error() -> None:
 @pytest.mark.parametrize("name", ["allocated_gpu_hours", "allocated_usd"])
 def test_lines_are_not_read_if_an_amount_is_implausibly_large(table: DynamoTable, name: str) -> None:
     ledger = Ledger(*table)
-    lines = [line(), line(pod="huge")._replace(**{name: 2 * 10**12 * SCALE})]
-    manifest = ledger.publish(record(lines), replacing=None, settings_version=1, now=NOW)
+
+    def with_amount(figure: int) -> HourRecord:
+        amounts: Any = {name: figure * SCALE}
+        return record([line(), line(pod="huge")._replace(**amounts)])
+
+    manifest = ledger.publish(with_amount(2 * 10**12), replacing=None, settings_version=1, now=NOW)
     assert (ledger.lines_of(manifest), ledger.uses_of(manifest)) == ([], [])
-    lines[1] = lines[1]._replace(**{name: 10**12 * SCALE})
-    manifest = ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW)
+    manifest = ledger.publish(with_amount(10**12), replacing=manifest, settings_version=1, now=NOW)
     assert (len(ledger.lines_of(manifest)), len(ledger.uses_of(manifest))) == (2, 2)
 
 
