@@ -136,10 +136,9 @@ class _InstanceSeries:
             yield self._series(
                 "kube_pod_resourceclaim_info", {**pod_labels, **claim_labels}, pod.bound_at, pod.deleted_at
             )
-        if pod.owners:
-            kind, name = pod.owners[0]
-            owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
-            yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.bound_at, pod.deleted_at)
+        kind, name = pod.owners[0] if pod.owners else ("", "")
+        owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true" if pod.owners else ""}
+        yield self._series("kube_pod_owner", {**pod_labels, **owner}, pod.bound_at, pod.deleted_at)
         yield from self._labels_and_annotations(pod, pod_labels)
 
     def _labels_and_annotations(self, pod: Pod, pod_labels: Labels) -> Iterator[SimulatedSeries]:
