@@ -23,7 +23,7 @@ FLAGS = ("--history", "1")
 COMPLETE = " is there; the next start reuses it "
 
 
-def wait_until(is_true: Callable[[], bool], failure: str, seconds: float = 180) -> None:
+def wait_until(is_true: Callable[[], bool], failure: str, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline, failure
