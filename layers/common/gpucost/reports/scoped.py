@@ -16,6 +16,7 @@ from gpucost.core.errors import AccessDeniedError
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
+from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.storage.ports import PublishedHours, RollupReader
 
@@ -80,6 +81,9 @@ class _ScopedHours:
         return [
             line for unit in sorted(self.scope.business_units or ()) for line in self.ledger.lines_of(manifest, unit)
         ]
+
+    def holders_of(self, manifest: Manifest) -> list[Holder]:
+        _deny_fleet_report()
 
     def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
         return {

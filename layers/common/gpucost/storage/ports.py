@@ -11,6 +11,7 @@ from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
+from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
 
@@ -103,6 +104,10 @@ class PublishedHours(Protocol):
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """Return a version's lines, all or one business unit's."""
+        ...
+
+    def holders_of(self, manifest: Manifest) -> list[Holder]:
+        """Return a version's lines with fewer fields."""
         ...
 
     def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
