@@ -41,13 +41,17 @@ def dumps_row(row: Mapping[str, Any]) -> str:
     return _row_template(tuple(row)) % tuple([_WRITERS.get(type(value), dumps)(value) for value in row.values()])
 
 
-def row_writer(writers: Mapping[str, Callable[[Any], str]]) -> Callable[[Any], str]:
+def row_writer(writers: Mapping[str, Callable[[Any], str]], *, indent: int | None = None) -> Callable[[Any], str]:
     """Return a function that writes some attributes of a record as `dumps_row` does, in half of the time.
 
     Args:
         writers: functions that write each attribute's values, such as `fixed_point_text` or those of `value_writer`.
+        indent: spaces before each attribute, two more than before the record; None for a single line.
     """
     template, values_of, functions = _row_template(tuple(writers)), attrgetter(*writers), tuple(writers.values())
+    if indent is not None:
+        line = "\n" + " " * indent
+        template = f"{{{line}{template[1:-1].replace(', ', f',{line}')}{line[:-2]}}}"
     return lambda record: template % tuple(map(call, functions, values_of(record)))
 
 
