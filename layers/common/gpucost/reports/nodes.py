@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gpucost.core.errors import ParameterError
 from gpucost.core.hour_record import ClusterCharge, NodeHour
@@ -19,8 +20,7 @@ DEFAULT_NODES, MAX_NODES_PER_PAGE = 500, 2_000
 """Rows per page."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """One hour of a node, or a charge that belongs to no node, such as unused reserved capacity."""
 
     manifest: Manifest

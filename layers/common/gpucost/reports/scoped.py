@@ -5,9 +5,11 @@ no capacity. Their figures add up to allocated = effective + waste + unmeasured.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Never
+
+from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
@@ -42,8 +44,7 @@ def _deny_fleet_report() -> Never:
     raise AccessDeniedError("this report covers all business units. It needs the role viewer or admin.")
 
 
-@dataclass(frozen=True, slots=True)
-class _ScopedHours:
+class _ScopedHours(Struct, frozen=True):
     """`PublishedHours` restricted to some business units."""
 
     ledger: PublishedHours
@@ -112,8 +113,7 @@ class _ScopedHours:
         return replace(summary, costs=costs, totals=_visible_totals(summary.totals, costs.total()))
 
 
-@dataclass(frozen=True, slots=True)
-class _ScopedRollups:
+class _ScopedRollups(Struct, frozen=True):
     """`RollupReader` restricted to some business units. Versions of hours are passed on unchanged."""
 
     rollups: RollupReader

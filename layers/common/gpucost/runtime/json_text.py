@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any
 
 import simplejson
+from msgspec import Struct
 
 from gpucost.core.hours import format_timestamp
 
@@ -160,6 +161,8 @@ def _to_json_types(value: Any) -> Any:
         return _to_json_types(value._asdict())
     if isinstance(value, list | tuple):
         return [_to_json_types(element) for element in value]
+    if isinstance(value, Struct):
+        return {name: _to_json_types(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _to_json_types(getattr(value, field.name)) for field in fields(value)}
     raise TypeError(f"{type(value).__name__} cannot be published as JSON")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Protocol
 
+from msgspec import Struct
 from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
@@ -131,8 +132,7 @@ class PublishedHours(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDeparture:
+class ClusterDeparture(Struct, frozen=True):
     """When a cluster left the settings."""
 
     left_at: datetime

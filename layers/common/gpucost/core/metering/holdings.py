@@ -1,9 +1,11 @@
 """Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, is_overcommitted, present_by_piece
@@ -30,8 +32,7 @@ NodeKey = tuple[str, str]
 """A node's name and provider id."""
 
 
-@dataclass(slots=True)
-class HoldingReader:
+class HoldingReader(Struct):
     """Derives holdings from pods.
 
     Args:

@@ -3,8 +3,10 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
@@ -23,8 +25,7 @@ MATCHER_FIELDS = ("rule", *Subject._fields)
 MAX_SAVE_ATTEMPTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ListedAlert:
+class ListedAlert(Struct, frozen=True):
     """A pending or firing alert with its id and silences."""
 
     id: str
