@@ -13,8 +13,7 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertStateStore
-from gpucost.features.alerting.service import alert_scopes
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
