@@ -129,7 +129,7 @@ def _add_piece(
     is_unobserved: bool,
 ) -> Fraction:
     """Add a piece of time in which nothing changed to the node's totals, and return the unallocated GPUs."""
-    if held > physical:
+    if held >= physical:
         usage.excess_gpu_ms += (held - physical) * length
         return ZERO
     contested = min(disputed, physical - held)

@@ -62,7 +62,6 @@ class HoldingReader(Struct):
     """Times in which pods reserved GPUs for others."""
     _unknown_fractions: list[ReservedTime] = field(default_factory=list)
     """Times in which pods held unknown fractions of reserved GPUs."""
-    _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
 
@@ -201,10 +200,7 @@ class HoldingReader(Struct):
         return span, GpuNode(pod.node)
 
     def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> GpuShare:
-        key = (id(node), resource) if node.labels or node.capacity else (0, resource)
-        share = self._shares.get(key)
-        if share is None:
-            share = self._shares[key] = node.share(resource, self.slices_per_gpu)
+        share = node.share(resource, self.slices_per_gpu)
         if share.is_estimate:
             name, model = to_kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
             basis = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"

@@ -262,6 +262,14 @@ def _node_lifecycle(
                 has_vgpus=has_vgpus,
             )
             states.append((time, node_then))
+    is_unchanged = (
+        len(observed.states) == len(states) == 1
+        and devices_then == series_of_node
+        and node_then.labels == observed.labels
+        and node_then.allocatable == node_then.capacity
+    )
+    if is_unchanged:  # nearly all nodes
+        return NodeLifecycle(node_then, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
     node = describe_node(
         observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type, has_vgpus=has_vgpus

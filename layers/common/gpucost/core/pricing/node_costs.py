@@ -122,7 +122,7 @@ class Pricing:
                 _list_price_note(facts, source),
                 self._missing_spot_price_note(facts, source),
             )
-            return replace(price, note="; ".join(filter(None, notes)))
+            return replace(price, note="; ".join(filter(None, notes))) if any(notes) else price
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         if "list-price" in self.sources:

@@ -210,6 +210,8 @@ class PriceBook:
             for discount in self._discounts
             if source in discount.sources and _matches(discount.applies_to, facts)
         ]
+        if not applying:
+            return [(time, Fraction(1))]
         discounted = []
         for piece in _cut_at_interval_edges(time, [interval for interval, _ in applying]):
             factor = Fraction(1)
