@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from rich import box
@@ -270,13 +271,15 @@ _LINE_INDENT = 10
 """Spaces before the fields of a line in the document."""
 
 
-def _labels_json(labels: dict[str, str]) -> str:
-    return dumps(labels, indent=2).replace("\n", "\n" + " " * _LINE_INDENT)
+@lru_cache(maxsize=1024)
+def _labels_json(labels: tuple[tuple[str, str], ...]) -> str:
+    return dumps(dict(labels), indent=2).replace("\n", "\n" + " " * _LINE_INDENT)
 
 
 _LINE_WRITERS: dict[str, Callable[[Any], str]] = {
-    name: fixed_point_text if name in LINE_AMOUNTS else value_writer(kind) for name, kind in Line.__annotations__.items()
-} | {"labels": _labels_json}
+    name: fixed_point_text if name in LINE_AMOUNTS else value_writer(kind)
+    for name, kind in Line.__annotations__.items()
+} | {"labels": lambda labels: _labels_json(tuple(labels.items()))}
 _CLAIM_FIELDS = {"resource_claim", "dra_driver"}
 _claiming_line_json = row_writer(_LINE_WRITERS, indent=_LINE_INDENT)
 _requesting_line_json = row_writer(
