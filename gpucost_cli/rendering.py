@@ -1,8 +1,9 @@
 """Renders results: tables for people, JSON and CSV for scripts."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from rich import box
@@ -11,12 +12,13 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from simplejson import RawJSON
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import sum_by_key
-from gpucost.core.hour_record import HourRecord, Line
+from gpucost.core.hour_record import LINE_AMOUNTS, HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.runtime.json_text import csv_text, dumps
+from gpucost.runtime.json_text import csv_text, dumps, fixed_point_text, row_writer, value_writer
 
 COST_COLUMNS = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %")
 ENERGY_COLUMNS = ("kWh", "kg CO2e")
@@ -257,12 +259,37 @@ def _hour_document(record: HourRecord) -> dict[str, Any]:
         "business_units": [
             {"business_unit": unit, **costs.figures()} for unit, costs in record.by_business_unit().items()
         ],
-        "lines": [line.figures() for line in record.lines],
+        "lines": [RawJSON(_line_json(line)) for line in record.lines],
         "notes": list(record.notes),
         "currency": record.currency,
         "charges": [charge.figures() for charge in record.charges],
         **({"models": [model.figures() for model in record.models]} if record.models else {}),
     }
+
+
+_LINE_INDENT = 10
+"""Spaces before the fields of a line in the document."""
+
+
+@lru_cache(maxsize=1024)
+def _labels_json(labels: tuple[tuple[str, str], ...]) -> str:
+    return dumps(dict(labels), indent=2).replace("\n", "\n" + " " * _LINE_INDENT)
+
+
+_LINE_WRITERS: dict[str, Callable[[Any], str]] = {
+    name: fixed_point_text if name in LINE_AMOUNTS else value_writer(kind)
+    for name, kind in Line.__annotations__.items()
+} | {"labels": lambda labels: _labels_json(tuple(labels.items()))}
+_CLAIM_FIELDS = {"resource_claim", "dra_driver"}
+_claiming_line_json = row_writer(_LINE_WRITERS, indent=_LINE_INDENT)
+_requesting_line_json = row_writer(
+    {name: writer for name, writer in _LINE_WRITERS.items() if name not in _CLAIM_FIELDS}, indent=_LINE_INDENT
+)
+
+
+def _line_json(line: Line) -> str:
+    """Write a line's `figures()` as JSON text, because hours have thousands."""
+    return (_claiming_line_json if line.resource_claim else _requesting_line_json)(line)
 
 
 def _cell(value: object) -> object:

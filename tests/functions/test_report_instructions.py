@@ -24,7 +24,7 @@ HOUR_WITH_LINES = START + 2 * DAY + 23 * HOUR
 CLUSTERS, PODS = 2, 800
 MARGIN = 1.25
 """Other versions of Python need up to this much more; adding costs row by row, or botocore's parser, takes more."""
-PER_HOUR, PER_ROW, PER_POD = 1_400, 540, 2_000
+PER_HOUR, PER_ROW, PER_POD = 1_340, 530, 1_050
 Count = Callable[..., int]
 
 

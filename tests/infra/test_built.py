@@ -37,7 +37,7 @@ MODULES = {
     "DispatchFunction": 285,
     "AttributeFunction": 375,
     "AlertFunction": 285,
-    "ApiFunction": 600,
+    "ApiFunction": 570,
     "PricesFunction": 285,
     "ExportFunction": 285,
     "RecommendFunction": 285,

@@ -1,7 +1,8 @@
-"""Recommendations read the same lines as reports."""
+"""Recommendations and reports on nodes read the same lines as reports on costs."""
 
+from gpucost.core.line_use import Holder
 from gpucost.storage import compressed_documents
-from gpucost.storage.line_items import line_items, read_line_items, read_line_uses
+from gpucost.storage.line_items import line_items, read_holders, read_line_items, read_line_uses
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount, use_of
 
@@ -19,6 +20,12 @@ def test_uses_are_those_of_the_stored_lines() -> None:
         == [use_of(line) for line in read_line_items(items)]
         == [use_of(written) for written in LINES]
     )
+
+
+def test_holders_are_those_of_the_stored_lines() -> None:
+    for written in (LINES, LINES[:1]):
+        stored = read_holders(line_items("pk", "1-a#unit", written, 2**31))
+        assert stored == [Holder(*(getattr(line, name) for name in Holder._fields)) for line in written]
 
 
 def test_single_line_is_stored_as_single_cells() -> None:

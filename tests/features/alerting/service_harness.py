@@ -14,8 +14,8 @@ from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.rule_kinds.waste import estimates_check
-from gpucost.features.alerting.service import AlertService, alert_scopes
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.service import AlertService
+from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore

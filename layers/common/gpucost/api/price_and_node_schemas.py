@@ -1,16 +1,18 @@
 """Schemas of responses about prices, node costs and restatements, and functions that make them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
-from operator import attrgetter
 from typing import Any
 
 from pydantic import Field
+from simplejson import RawJSON
 
-from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
-from gpucost.core.hour_record import LINE_AMOUNTS, Line, NodeHour
+from gpucost.core.amounts import CapacityCosts, Costs
+from gpucost.core.hour_record import LINE_AMOUNTS, NodeHour
 from gpucost.core.ledger import Restatement
+from gpucost.core.line_use import Holder
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
@@ -27,7 +29,7 @@ from gpucost.http.schemas import (
 )
 from gpucost.reports.nodes import NodeRow
 from gpucost.reports.prices import ListedPrice, PricePage
-from gpucost.runtime.json_text import fixed_point_json
+from gpucost.runtime.json_text import fixed_point_json, fixed_point_text, row_writer, value_writer
 
 
 class PriceRow(ResponseModel):
@@ -180,20 +182,19 @@ def node_row(row: NodeRow) -> dict[str, Any]:
         node_fields: dict[str, Any] = {
             field.name: getattr(record, field.name) for field in fields(record) if field.name != "capacity"
         }
-        node_fields["billed_usd"] = None if record.billed_usd is None else to_decimal(record.billed_usd)
-        node_fields["allocated_usd"] = to_decimal(record.allocated_usd) if record.price_source else None
-        held_costs = row.held_costs()
-        cost_parts = {
-            name: to_decimal(getattr(held_costs, name)) if held_costs is not None and record.price_source else None
-            for name in ("effective_usd", "waste_usd", "unmeasured_usd")
-        }
+        node_fields["billed_usd"] = fixed_point_json(record.billed_usd)
+        node_fields["allocated_usd"] = fixed_point_json(record.allocated_usd if record.price_source else None)
+        holders = row.holders if record.price_source else None
         return {
             **row_key,
             "kind": "node",
             **node_fields,
-            **cost_parts,
-            **record.capacity.figures(),
-            "holders": _holders(row),
+            **{
+                name: fixed_point_json(_sum_of_holders(holders, name))
+                for name in ("effective_usd", "waste_usd", "unmeasured_usd")
+            },
+            **dict(zip(CapacityCosts.names(), map(fixed_point_json, record.capacity.published_amounts()), strict=True)),
+            "holders": None if row.holders is None else RawJSON(f"[{', '.join(map(_holder_json, row.holders))}]"),
         }
     empty_fields = dict.fromkeys(
         ("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), ""
@@ -215,21 +216,16 @@ def node_row(row: NodeRow) -> dict[str, Any]:
     return {**row_key, **empty_fields, **charge_fields, **cost_fields, **capacity, "holders": []}
 
 
-_HOLDER_FIELDS = tuple(HolderModel.model_fields)
-_holder_values = attrgetter(*_HOLDER_FIELDS)
-_IS_HOLDER_AMOUNT = tuple(name in LINE_AMOUNTS for name in _HOLDER_FIELDS)
-
-
-def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
-    return None if row.lines is None else [_holder(line) for line in row.lines]
-
-
-def _holder(line: Line) -> dict[str, Any]:
-    """Return the fields of `HolderModel` for `dumps_row`, because an hour has thousands."""
-    return {
-        name: fixed_point_json(value) if is_amount else value
-        for name, value, is_amount in zip(_HOLDER_FIELDS, _holder_values(line), _IS_HOLDER_AMOUNT, strict=True)
+_holder_json: Callable[[Holder], str] = row_writer(
+    {
+        name: fixed_point_text if name in _HOLDER_AMOUNTS else value_writer(field.annotation)
+        for name, field in HolderModel.model_fields.items()
     }
+)
+
+
+def _sum_of_holders(holders: Sequence[Holder] | None, name: str) -> int | None:
+    return None if holders is None else sum(getattr(holder, name) or 0 for holder in holders)
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from gpucost.core.errors import AccessDeniedError
 
@@ -15,8 +16,7 @@ _ASSUMED_ROLE = re.compile(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([^/]+)
 _ROLE_OR_USER = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)/(?:[^/]+/)*([^/]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The data that one caller may read."""
 
     business_units: frozenset[str] | None
@@ -61,16 +61,14 @@ def scope_of_roles(roles: Iterable[str]) -> Scope | None:
     return Scope(frozenset(role.removeprefix(BUSINESS_UNIT_ROLE_PREFIX) for role in distinct_roles))
 
 
-@dataclass(frozen=True, slots=True)
-class IamCaller:
+class IamCaller(Struct, frozen=True):
     """A caller whose SigV4 signature API Gateway verified."""
 
     principal: str
     """The IAM user or role, as `principal_of` returns it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCaller:
+class TokenCaller(Struct, frozen=True):
     """A caller whose JWT API Gateway verified."""
 
     claims: Mapping[str, tuple[str, ...]]

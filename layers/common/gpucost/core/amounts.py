@@ -127,7 +127,8 @@ class Amounts(Struct, frozen=True, gc=False):
 
     def are_plausible(self) -> bool:
         """Whether every amount is within the bounds of a cluster-hour."""
-        return all(-MAX_FIXED_POINT <= amount <= MAX_FIXED_POINT for amount in astuple(self))
+        largest: int = max(map(abs, astuple(self)))
+        return largest <= MAX_FIXED_POINT
 
     def has_price(self) -> bool:
         """Whether the amounts of money are known."""

@@ -7,6 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
+import msgspec
+from msgspec import Struct
+
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
@@ -20,16 +23,15 @@ from gpucost.core.shared_business_units import DistributionPolicy, distribute_li
 _WILDCARDS = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
-class BusinessUnit:
+class BusinessUnit(Struct, frozen=True):
     """A business unit and the rules that match its pods; a pod belongs to it if any rule matches."""
 
     name: str
     namespaces: tuple[str, ...] = ()
     """Shell patterns."""
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Labels that a namespace must all have, named as kube-state-metrics exports them (`label_team`)."""
-    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     consumers: tuple[str, ...] = ()
     """Shell patterns of the names by which inference servers know the unit's requests."""
     since: datetime | None = None

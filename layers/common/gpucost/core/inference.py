@@ -8,12 +8,14 @@ business unit of a row stays that of its pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from operator import attrgetter
 from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
 from gpucost.core.hour_record import Line, ModelHour, ModelKey
@@ -27,8 +29,7 @@ _Workload = tuple[str, str, str]
 """Namespace, kind and name."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenWeights:
+class TokenWeights(Struct, frozen=True):
     """What a token costs relative to others."""
 
     prompt: Decimal = Decimal(1)
@@ -46,8 +47,7 @@ class TokenWeights:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceRules:
+class InferenceRules(Struct, frozen=True):
     """The settings by which costs go to models.
 
     Of a model with prefill and decode servers in one namespace, both count its prompt tokens and requests. Prompt and

@@ -8,6 +8,8 @@ from itertools import pairwise
 from statistics import median_low
 from typing import TypeVar
 
+from msgspec import Struct
+
 T = TypeVar("T")
 Key = TypeVar("Key")
 NEIGHBOR_DISTANCES = 3
@@ -17,8 +19,7 @@ The median of so many ignores a gap and follows a change of the interval.
 """
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class IntervalMs:
+class IntervalMs(Struct, frozen=True, order=True):
     """One contiguous period; empty where `end <= start`."""
 
     start: int

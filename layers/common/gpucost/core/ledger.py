@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, HourRecord, Status
@@ -15,8 +17,7 @@ from gpucost.core.hours import HOUR, floor_hour, hours_between
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """How long records are kept after they are written; each level is kept at least as long as the one before it.
 
     `lines`: pods, nodes and the usage from which hours are rated again. `hours`: the sums of hours by business unit and
@@ -85,8 +86,7 @@ class Manifest:
         return self.status == "incomplete" and self.next_attempt_at is None
 
 
-@dataclass(frozen=True, slots=True)
-class Restatement:
+class Restatement(Struct, frozen=True):
     """A new version of an hour that had figures before: what changed, and why."""
 
     cluster: str

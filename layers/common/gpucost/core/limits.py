@@ -3,13 +3,13 @@
 They are recorded at the end of each hour. The hour's figures never depend on them.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class PoolLimit:
+
+class PoolLimit(Struct, frozen=True):
     """The limit of one node pool for one resource, in units of the resource."""
 
     node_pool: str
@@ -21,8 +21,7 @@ class PoolLimit:
     """None where the pool has no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """One resource of one ResourceQuota, in units of the resource."""
 
     namespace: str
@@ -34,8 +33,7 @@ class Quota:
     """What pods of the namespace request at that time, as the quota counts it, including pending pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The limits and quotas at the end of one cluster-hour."""
 
     cluster: str

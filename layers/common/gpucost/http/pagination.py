@@ -1,11 +1,11 @@
 """Splits responses into pages that fit Lambda's response limit, with a cursor for the next page."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler import Response
+from msgspec import Struct
 
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
@@ -20,8 +20,7 @@ DEFAULT_WINDOW_HEADER = "X-Default-Window"
 NEXT_CURSOR_HEADER = "X-Next-Cursor"
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPage:
+class EncodedPage(Struct, frozen=True):
     """The rows of a page as JSON texts, and the cursor of the next page."""
 
     rows: list[str]

@@ -5,9 +5,10 @@ reason and the time of the next attempt, and its message counts as handled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.errors import (
@@ -53,8 +54,7 @@ SHORTEST_LOOKBACK = 2 * HOUR
 """Minimum, whatever the settings say: if the end of an hour was not scraped, the next hour's samples explain it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HourResult:
+class HourResult(Struct, frozen=True):
     """The result for one hour of a message."""
 
     manifest: Manifest
@@ -63,16 +63,14 @@ class HourResult:
     line_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AttributedHour:
+class AttributedHour(Struct, frozen=True):
     """An hour's record, and the usage that it was rated from; None if metrics were unavailable."""
 
     record: HourRecord
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _MessageContext:
+class _MessageContext(Struct, frozen=True):
     """What the attribution of all hours of a message needs."""
 
     reader: "PrometheusReader"

@@ -1,8 +1,9 @@
 """Sends the due hours of every cluster as messages, and the tick with the state of every cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, month_of
@@ -26,8 +27,7 @@ MAX_PUBLICATION_GAP = timedelta(days=30)
 """How far back missing hours are due after a time without any publication; older ones need a backfill."""
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchResult:
+class DispatchResult(Struct, frozen=True):
     """The result of a tick."""
 
     hours_sent: int
@@ -39,8 +39,7 @@ class DispatchResult:
     """Why newer settings are not in force."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ScheduledCluster:
+class _ScheduledCluster(Struct, frozen=True):
     """A cluster that may have due hours."""
 
     name: str
@@ -52,8 +51,7 @@ class _ScheduledCluster:
     has_left: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DueHours:
+class DueHours(Struct, frozen=True):
     """The due hours of one cluster."""
 
     scheduled_manifests: Sequence[Manifest]

@@ -1,8 +1,9 @@
 """Closes months for chargeback, reopens them, and compares closed months with their pending adjustments."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
@@ -16,8 +17,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
-@dataclass(frozen=True, slots=True)
-class OpenHourCounts:
+class OpenHourCounts(Struct, frozen=True):
     """Counts of a month's hours, of all clusters, whose figures may still change."""
 
     missing: int
@@ -32,8 +32,7 @@ class OpenHourCounts:
         return f"{self.missing} are missing, {self.awaiting_retry} are incomplete, {self.provisional} are provisional"
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustment:
+class Adjustment(Struct, frozen=True):
     """One business unit of one cluster: its costs in a closed month, and what they would be now."""
 
     cluster: str
@@ -45,8 +44,7 @@ class Adjustment:
     """Costs of the same hours with the adjustments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustments:
+class Adjustments(Struct, frozen=True):
     """The pending adjustments of a closed month."""
 
     month: ClosedMonth

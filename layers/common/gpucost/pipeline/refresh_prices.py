@@ -4,9 +4,10 @@ Refreshing twice changes nothing. If a source or region fails, the others are st
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
+
+from msgspec import Struct, field
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
@@ -39,8 +40,7 @@ TypesByRegion = Mapping[str, Collection[str]]
 """Instance types by region."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRefresh:
+class SourceRefresh(Struct, frozen=True):
     """The result of refreshing one source."""
 
     source: FetchedSource
@@ -55,8 +55,7 @@ class SourceRefresh:
     """By Athena, which charges by them."""
 
 
-@dataclass(slots=True)
-class PricesRefresh:
+class PricesRefresh(Struct):
     """The result of a refresh."""
 
     refreshed: list[SourceRefresh] = field(default_factory=list)

@@ -1,8 +1,10 @@
 """Compares what each split policy would charge for the same hours, from stored usage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import attribute_usage
@@ -16,8 +18,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore
 
 
-@dataclass(slots=True)
-class SplitSums:
+class SplitSums(Struct):
     """The sums that one policy would charge."""
 
     policy_name: str

@@ -9,12 +9,14 @@ example because lines have expired, the query fails.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, TypeVar
+
+from msgspec import Struct
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
@@ -53,8 +55,7 @@ K = TypeVar("K")
 RowSource = Literal["sums", "units", "facts", "lines"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
+class ReadPlan(Struct, frozen=True):
     """Which records the rows are summed from."""
 
     whole_days: Period

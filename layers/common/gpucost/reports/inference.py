@@ -1,10 +1,11 @@
 """Reports the costs and tokens of models, summed from hours."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour
@@ -38,8 +39,7 @@ class ModelRow(NamedTuple):
     figures: Mapping[str, Decimal | int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceReport:
+class InferenceReport(Struct, frozen=True):
     """A page of a report on models. Totals, filtered-out costs and coverage are those of the whole report."""
 
     query: CostQuery

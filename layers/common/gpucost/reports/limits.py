@@ -1,9 +1,10 @@
 """Reports node pool limits and GPU quotas by hour, next to what was requested and used."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+
+from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import quantize, to_decimal
@@ -22,8 +23,7 @@ from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 MAX_ROWS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRow:
+class PoolRow(Struct, frozen=True):
     """One resource of a node pool at the end of an hour."""
 
     cluster: str
@@ -31,8 +31,7 @@ class PoolRow:
     limit: PoolLimit
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaRow:
+class QuotaRow(Struct, frozen=True):
     """A quota at the end of an hour, and what the namespace held and used during that hour.
 
     `held` and `used` are means over the hour in the quota's units: unit-hours of lines ÷ 1 hour.

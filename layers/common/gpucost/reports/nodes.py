@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from gpucost.core.amounts import Costs
+from msgspec import Struct
+
 from gpucost.core.errors import ParameterError
-from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
+from gpucost.core.hour_record import ClusterCharge, NodeHour
 from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
+from gpucost.core.line_use import Holder
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.paging import etag_of_query
 from gpucost.core.query.periods import Period
@@ -19,19 +20,14 @@ DEFAULT_NODES, MAX_NODES_PER_PAGE = 500, 2_000
 """Rows per page."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """One hour of a node, or a charge that belongs to no node, such as unused reserved capacity."""
 
     manifest: Manifest
     """Its hour."""
     node_or_charge: NodeHour | ClusterCharge
-    lines: tuple[Line, ...] | None = ()
+    holders: Sequence[Holder] | None = ()
     """Lines on the node; None if another node had the same name in that hour, because lines name only the node."""
-
-    def held_costs(self) -> Costs | None:
-        """Return the sum of the lines' costs; None if the lines are not known."""
-        return None if self.lines is None else Costs.total(line.costs() for line in self.lines)
 
 
 class NodeReports:
@@ -69,12 +65,12 @@ class NodeReports:
         nodes, charges = self._ledger.nodes_and_charges_of(manifest)
         if not nodes and not charges:
             return []
-        lines_by_node: dict[str, list[Line]] = {}
-        for line in self._ledger.lines_of(manifest):
-            lines_by_node.setdefault(line.node, []).append(line)
+        holders: dict[str, list[Holder]] = {}
+        for holder in self._ledger.holders_of(manifest):
+            holders.setdefault(holder.node, []).append(holder)
         name_counts = Counter(node.node for node in nodes)
         rows: list[NodeRow] = []
         for node in nodes:
-            is_ambiguous = name_counts[node.node] > 1 and node.node in lines_by_node
-            rows.append(NodeRow(manifest, node, None if is_ambiguous else tuple(lines_by_node.get(node.node, ()))))
+            is_ambiguous = name_counts[node.node] > 1 and node.node in holders
+            rows.append(NodeRow(manifest, node, None if is_ambiguous else holders.get(node.node, ())))
         return rows + [NodeRow(manifest, charge) for charge in charges]

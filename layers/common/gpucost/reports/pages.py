@@ -1,8 +1,9 @@
 """Pages of reports that are read hour by hour, so that a page reads only the hours it shows."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.paging import read_cursor, write_cursor
@@ -12,8 +13,7 @@ _POSITIONS_PER_HOUR = 1_000_000
 """More lines or nodes than an hour can have. A position is hour index × this + row index."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPage(Generic[T]):
+class ReportPage(Struct, Generic[T], frozen=True):
     """Rows of single lines or nodes, in order of hour and cluster."""
 
     rows: list[T]

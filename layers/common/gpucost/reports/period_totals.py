@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import Totals, quantize
 from gpucost.core.errors import InvalidInputError
@@ -14,8 +15,7 @@ from gpucost.core.ledger import CostSummary, Manifest
 from gpucost.reports.records import PeriodCoverage
 
 
-@dataclass(slots=True)
-class PeriodTotals:
+class PeriodTotals(Struct):
     """Adds up hours and days while they are read."""
 
     summed_totals: list[Totals] = field(default_factory=list)

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from gpucost.core.errors import ParameterError
 from gpucost.core.hours import format_timestamp
@@ -17,8 +18,7 @@ MAX_DAYS = 35
 """Longest period of a listing, in days."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPrice:
+class ListedPrice(Struct, frozen=True):
     """A price of the price book. Prices set by hand have an id, with which they can be removed."""
 
     price: Price
@@ -33,8 +33,7 @@ class ListedPrice:
         return json.dumps([PRICE_SOURCES.index(price.source), applies_to, valid_from, price.unit, self.id or ""])
 
 
-@dataclass(frozen=True, slots=True)
-class PricePage:
+class PricePage(Struct, frozen=True):
     """A page of a listing. `next_position` starts the next page; None on the last page."""
 
     rows: Sequence[ListedPrice]

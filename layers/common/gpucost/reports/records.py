@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from msgspec import Struct
+
 from gpucost.core.amounts import Totals
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import CostQuery
@@ -50,8 +52,7 @@ class CostReport:
         return self.query.period
 
 
-@dataclass(frozen=True, slots=True)
-class HourRow:
+class HourRow(Struct, frozen=True):
     """The state of one cluster-hour. `manifest` is None if the hour was never published."""
 
     cluster: str
@@ -62,8 +63,7 @@ class HourRow:
     """Whether it is the newest hour that has ended. If it is not published, it is still computed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodComparison:
+class PeriodComparison(Struct, frozen=True):
     """The costs of a period and of the previous one."""
 
     current: CostReport

@@ -5,9 +5,11 @@ no capacity. Their figures add up to allocated = effective + waste + unmeasured.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Never
+
+from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
@@ -16,6 +18,7 @@ from gpucost.core.errors import AccessDeniedError
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
+from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.storage.ports import PublishedHours, RollupReader
 
@@ -41,8 +44,7 @@ def _deny_fleet_report() -> Never:
     raise AccessDeniedError("this report covers all business units. It needs the role viewer or admin.")
 
 
-@dataclass(frozen=True, slots=True)
-class _ScopedHours:
+class _ScopedHours(Struct, frozen=True):
     """`PublishedHours` restricted to some business units."""
 
     ledger: PublishedHours
@@ -81,6 +83,9 @@ class _ScopedHours:
             line for unit in sorted(self.scope.business_units or ()) for line in self.ledger.lines_of(manifest, unit)
         ]
 
+    def holders_of(self, manifest: Manifest) -> list[Holder]:
+        _deny_fleet_report()
+
     def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
         return {
             hour: visible
@@ -108,8 +113,7 @@ class _ScopedHours:
         return replace(summary, costs=costs, totals=_visible_totals(summary.totals, costs.total()))
 
 
-@dataclass(frozen=True, slots=True)
-class _ScopedRollups:
+class _ScopedRollups(Struct, frozen=True):
     """`RollupReader` restricted to some business units. Versions of hours are passed on unchanged."""
 
     rollups: RollupReader

@@ -1,9 +1,10 @@
 """Top wasters: the workloads that waste most, since when they do, and which of their pods waste most."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
+
+from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs
@@ -27,8 +28,7 @@ _POD_PERIOD = 2 * DAY
 DEFAULT_TOP_WASTERS, MAX_TOP_WASTERS = 20, 100
 
 
-@dataclass(frozen=True, slots=True)
-class TopWaster:
+class TopWaster(Struct, frozen=True):
     """A workload and its waste."""
 
     row: GroupRow

@@ -8,11 +8,12 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, call
 from types import NoneType
 from typing import Any
 
 import simplejson
+from msgspec import Struct
 
 from gpucost.core.hours import format_timestamp
 
@@ -41,13 +42,32 @@ def dumps_row(row: Mapping[str, Any]) -> str:
     return _row_template(tuple(row)) % tuple([_WRITERS.get(type(value), dumps)(value) for value in row.values()])
 
 
+def row_writer(writers: Mapping[str, Callable[[Any], str]], *, indent: int | None = None) -> Callable[[Any], str]:
+    """Return a function that writes some attributes of a record as `dumps_row` does, in half of the time.
+
+    Args:
+        writers: functions that write each attribute's values, such as `fixed_point_text` or those of `value_writer`.
+        indent: spaces before each attribute, two more than before the record; None for a single line.
+    """
+    template, values_of, functions = _row_template(tuple(writers)), attrgetter(*writers), tuple(writers.values())
+    if indent is not None:
+        line = "\n" + " " * indent
+        template = f"{{{line}{template[1:-1].replace(', ', f',{line}')}{line[:-2]}}}"
+    return lambda record: template % tuple(map(call, functions, values_of(record)))
+
+
+def value_writer(kind: Any) -> Callable[[Any], str]:
+    """Return the function that writes values of a type, which may be a union."""
+    return _WRITERS.get(kind, _value_text)
+
+
 @lru_cache(maxsize=256)
 def _row_template(names: tuple[str, ...]) -> str:
     """The JSON text of a row with these names, with `%s` for each value."""
     return "{" + ", ".join([_json_string(name).replace("%", "%%") + ": %s" for name in names]) + "}"
 
 
-_json_string = lru_cache(maxsize=4096)(json.encoder.encode_basestring_ascii)
+_json_string = json.encoder.encode_basestring_ascii
 _timestamp_text = lru_cache(maxsize=4096)(format_timestamp)
 
 
@@ -82,7 +102,11 @@ def fixed_point_json(units: int | None) -> simplejson.RawJSON:
 
 
 def _list_text(values: list[Any]) -> str:
-    return "[" + ", ".join([_WRITERS.get(type(value), dumps)(value) for value in values]) + "]"
+    return f"[{', '.join(map(_value_text, values))}]"
+
+
+def _value_text(value: Any) -> str:
+    return _WRITERS.get(type(value), dumps)(value)
 
 
 _WRITERS: dict[type, Callable[[Any], str]] = {
@@ -137,6 +161,8 @@ def _to_json_types(value: Any) -> Any:
         return _to_json_types(value._asdict())
     if isinstance(value, list | tuple):
         return [_to_json_types(element) for element in value]
+    if isinstance(value, Struct):
+        return {name: _to_json_types(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _to_json_types(getattr(value, field.name)) for field in fields(value)}
     raise TypeError(f"{type(value).__name__} cannot be published as JSON")

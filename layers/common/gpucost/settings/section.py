@@ -3,13 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -29,8 +29,7 @@ Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
 
 
-@dataclass(frozen=True, slots=True)
-class _WholeTextPattern:
+class _WholeTextPattern(Struct, frozen=True):
     """Validates that a whole text matches a pattern, which the JSON Schema contains, too."""
 
     pattern: re.Pattern[str]

@@ -5,10 +5,11 @@ Each chunk carries the hash of the document: a reader that gets chunks of two ve
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day
@@ -26,8 +27,7 @@ MAX_CHUNKS = 12
 _DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class BillChange:
+class BillChange(Struct, frozen=True):
     """Hours of a day whose bill changed, which are to be rated again."""
 
     id: str

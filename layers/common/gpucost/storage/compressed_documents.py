@@ -7,6 +7,7 @@ from dataclasses import fields
 from operator import index
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import astuple
 
 from gpucost.core.amounts import Amounts, CapacityCosts, Costs, Totals
@@ -37,7 +38,7 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
         IntegrityError: a chunk is missing or damaged.
     """
     with verify_integrity(items[0]):
-        return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
+        return read(msgspec.json.decode(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
 
 
 def groups_document(groups: CostsByKey[tuple[str, str]]) -> dict[str, Any]:

@@ -40,12 +40,12 @@ from gpucost.core.ledger import (
     changed_business_units,
     next_attempt,
 )
-from gpucost.core.line_use import CompactLine
+from gpucost.core.line_use import CompactLine, Holder
 from gpucost.core.metering.usage import Usage
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
-from gpucost.storage.line_items import IncompleteLinesError, read_line_items, read_line_uses
+from gpucost.storage.line_items import IncompleteLinesError, read_holders, read_line_items, read_line_uses
 from gpucost.storage.manifests import read_manifest
 from gpucost.storage.restatements import restatement_chain, restatement_items
 from gpucost.storage.table import Item, Table, check_schema_version
@@ -250,6 +250,11 @@ class Ledger:
         lines = self._read_lines(manifest, start, read_line_items)
         return lines if all(_is_plausible(line, MAX_FIXED_POINT) for line in lines) else []
 
+    def holders_of(self, manifest: Manifest) -> list[Holder]:
+        """Return a version's lines in the form that reports on nodes read; none if any amount is implausibly large."""
+        holders = self._read_lines(manifest, f"{manifest.run_id}#", read_holders)
+        return holders if all(_is_plausible(holder, MAX_FIXED_POINT) for holder in holders) else []
+
     def uses_of(self, manifest: Manifest) -> list[CompactLine]:
         """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
         uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
@@ -425,5 +430,5 @@ class Ledger:
             yield item
 
 
-def _is_plausible(line: Line | CompactLine, limit: Decimal | int) -> bool:
+def _is_plausible(line: Line | Holder | CompactLine, limit: Decimal | int) -> bool:
     return abs(line.allocated_gpu_hours) <= limit and abs(line.allocated_usd or 0) <= limit

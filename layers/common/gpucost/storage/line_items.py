@@ -7,13 +7,13 @@ noticed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import repeat, starmap
+from itertools import repeat
 from typing import Any
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Line
-from gpucost.core.line_use import CompactLine
+from gpucost.core.line_use import CompactLine, Holder
 from gpucost.storage import compressed_documents
 from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
@@ -62,7 +62,16 @@ def read_line_items(items: Iterable[Item]) -> list[Line]:
         IncompleteLinesError: a chunk is missing or damaged.
         SourceError: a newer version wrote them.
     """
-    return [line for document in _documents(items) for line in _read_columns(document)]
+    return [Line._make(cells) for document in _documents(items) for cells in _rows(document, Line._fields)]
+
+
+def read_holders(items: Iterable[Item]) -> list[Holder]:
+    """Read the fields of lines that reports on nodes need, in half of the time of `read_line_items`.
+
+    Raises:
+        As `read_line_items`.
+    """
+    return [Holder._make(cells) for document in _documents(items) for cells in _rows(document, Holder._fields)]
 
 
 def read_line_uses(items: Iterable[Item]) -> list[CompactLine]:
@@ -98,17 +107,17 @@ def _document(items: Sequence[Item]) -> Any:
         raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are damaged") from None
 
 
-def _read_columns(document: Mapping[str, Any]) -> list[Line]:
-    """Fields that a later version added are ignored."""
+def _rows(document: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Read some fields of lines. Fields that a later version added are ignored."""
     rows, stored = document["rows"], {**Line._field_defaults, **document["columns"]}
     columns: list[Sequence[Any]] = []
-    for name in _FIELD_NAMES:
+    for name in names:
         column = stored[name]
         cells = column if isinstance(column, list) else [column]
         if name in _DECIMAL_FIELDS:
             cells = [*map(_decimal, cells)]
         columns.append(cells if isinstance(column, list) else cells * rows)
-    return [*starmap(Line, zip(*columns, strict=True))]
+    return zip(*columns, strict=True)
 
 
 def _read_uses(document: Mapping[str, Any]) -> Iterator[CompactLine]:

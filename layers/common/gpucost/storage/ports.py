@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Protocol
 
+from msgspec import Struct
 from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
+from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
 
@@ -105,6 +107,10 @@ class PublishedHours(Protocol):
         """Return a version's lines, all or one business unit's."""
         ...
 
+    def holders_of(self, manifest: Manifest) -> list[Holder]:
+        """Return a version's lines with fewer fields."""
+        ...
+
     def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
         """Return the costs by model, by hour, of versions of one cluster, which are in order."""
         ...
@@ -126,8 +132,7 @@ class PublishedHours(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDeparture:
+class ClusterDeparture(Struct, frozen=True):
     """When a cluster left the settings."""
 
     left_at: datetime

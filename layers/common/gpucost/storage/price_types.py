@@ -1,8 +1,9 @@
 """Types of the price book that its readers and its storage share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
@@ -11,16 +12,14 @@ from gpucost.core.pricing.prices import Price
 FetchedSource = Literal["spot", "on-demand"]
 
 
-@dataclass(frozen=True, slots=True)
-class PricesInForce:
+class PricesInForce(Struct, frozen=True):
     """The price book's content for some hours: fetched prices, prices set by hand, and shapes of instance types."""
 
     prices: Sequence[Price] = ()
     shapes: Mapping[str, InstanceShape] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PriceUpdate:
+class PriceUpdate(Struct, frozen=True):
     """What a write changed in the price book."""
 
     changed_count: int

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from msgspec import Struct
+
 from gpucost.core.metering.signals import SIGNALS, Signal
 
 _RATIO, _PERCENT = SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"].scale, SIGNALS["DCGM_FI_DEV_GPU_UTIL"].scale
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceIdentity:
+class DeviceIdentity(Struct, frozen=True):
     """A device in the labels of its series. A partition is a MIG device, or a part of an AMD GPU."""
 
     uuid: str
@@ -26,8 +27,7 @@ class DeviceIdentity:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLabels:
+class DeviceLabels(Struct, frozen=True):
     """The labels of an exporter's device series."""
 
     device: tuple[str, ...]

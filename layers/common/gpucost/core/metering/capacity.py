@@ -1,9 +1,10 @@
 """Splits a GPU node's time into held, unallocated, stranded and unobserved; what exceeds the node is reported."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
@@ -14,8 +15,7 @@ from gpucost.core.metering.usage import NodeUsage, PodUsage
 ZERO = Fraction(0)
 
 
-@dataclass(frozen=True, slots=True)
-class AdvertisedGpus:
+class AdvertisedGpus(Struct, frozen=True):
     """The physical GPUs that a node advertises for some time: all of them, and the healthy ones."""
 
     time: IntervalMs
@@ -23,8 +23,7 @@ class AdvertisedGpus:
     healthy_gpus: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class DisputedHolding:
+class DisputedHolding(Struct, frozen=True):
     """GPUs that a pod may have held, according to samples that are contradictory or implausible."""
 
     time: IntervalMs
@@ -130,7 +129,7 @@ def _add_piece(
     is_unobserved: bool,
 ) -> Fraction:
     """Add a piece of time in which nothing changed to the node's totals, and return the unallocated GPUs."""
-    if held > physical:
+    if held >= physical:
         usage.excess_gpu_ms += (held - physical) * length
         return ZERO
     contested = min(disputed, physical - held)

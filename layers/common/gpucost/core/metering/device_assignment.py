@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NEURON, NVIDIA, vendor_of
@@ -24,8 +26,7 @@ GpusOfPod = Mapping[tuple[str, str], frozenset[str]]
 """UUIDs of the GPUs on which pods have fractions, by namespace and name."""
 
 
-@dataclass(slots=True)
-class DeviceAssignments:
+class DeviceAssignments(Struct):
     """The devices of each holding, and the holders of each device."""
 
     devices_of: dict[int, list[DeviceHour]] = field(default_factory=dict)
@@ -95,8 +96,7 @@ def assign_devices(
     return assignments
 
 
-@dataclass(frozen=True, slots=True)
-class _LabeledDevice:
+class _LabeledDevice(Struct, frozen=True):
     """A device with a pod's label, and how long it had the label while the pod ran."""
 
     device: DeviceHour

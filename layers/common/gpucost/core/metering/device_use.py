@@ -1,10 +1,11 @@
 """The use of one GPU, partition or NeuronCore over an hour, from the samples of exporters."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, overlapping, union
 from gpucost.core.metering.implausible_samples import is_utilization
@@ -19,8 +20,7 @@ UNLABELED: LabeledPod = ("", "", "")
 ZERO = Fraction(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A device's utilization at one scrape, and the time that the scrape covers."""
 
     time: IntervalMs
@@ -29,8 +29,7 @@ class Sample:
     utilization_by_pod: Mapping[LabeledPod, Fraction]
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedUse:
+class ObservedUse(Struct, frozen=True):
     """The use observed during some time."""
 
     used_ms: Fraction

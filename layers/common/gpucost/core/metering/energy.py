@@ -5,10 +5,11 @@ energy of a time is divided among those that hold a part of it at that time, in 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, Scrapes, overlapping, union
 from gpucost.core.metering.capacity import DisputedHolding, present_by_piece
@@ -42,8 +43,7 @@ GpuKey = tuple[str, str]
 """Node and UUID of a physical GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Draw:
+class _Draw(Struct, frozen=True):
     """Energy drawn evenly during some time."""
 
     time: IntervalMs
@@ -179,8 +179,7 @@ def attribute_energy(
     return {key: node for key, node in nodes.items() if node.measured_gpu_ms}
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
+class _Holder(Struct, frozen=True):
     """A holding of a GPU or of a part of it."""
 
     holding: PodUsage

@@ -4,8 +4,9 @@ A node has one exporter. Where two report its devices at the same time and disag
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.device_assignment import DeviceAssignments, devices_expected
@@ -22,8 +23,7 @@ MAX_EXPORTERS = 10
 PodName = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _ExporterReport:
+class _ExporterReport(Struct, frozen=True):
     """What one exporter reports about a device."""
 
     time: IntervalMs

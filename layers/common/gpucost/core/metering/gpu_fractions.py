@@ -6,9 +6,10 @@ memory it gets all of the GPU's. HAMi advertises every GPU several times (device
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, union
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, present_by_piece
@@ -101,8 +102,7 @@ def share_of_reserved_gpu(fraction: GpuFraction, limits: GpuLimits | None) -> Fr
     return min(_WHOLE, Fraction(fraction.memory_mib) / Fraction(limits.memory_mib - limits.memory_mib % _ROUNDED_MIB))
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedTime:
+class ReservedTime(Struct, frozen=True):
     """When a reserved GPU was held, or a pod with an unknown fraction was on it."""
 
     groups: frozenset[str]

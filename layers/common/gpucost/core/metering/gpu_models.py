@@ -7,16 +7,16 @@ partitions (MI300 series: one to eight partitions).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
+
+from msgspec import Struct, field
 
 from gpucost.core.metering.instance_types import CATALOG
 
 _PROFILE_PATTERN = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
 
 
-@dataclass(frozen=True, slots=True)
-class MigGpu:
+class MigGpu(Struct, frozen=True):
     """How MIG divides one GPU model."""
 
     model_name_parts: tuple[str, ...]

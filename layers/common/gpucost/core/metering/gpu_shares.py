@@ -109,6 +109,17 @@ class GpuNode:
             resource: named as in kube-state-metrics.
             slices_per_gpu: from the settings, for nodes whose labels do not say it.
         """
+        key = resource, slices_per_gpu
+        if key not in self._shares:
+            self._shares[key] = self._scaled_share(resource, slices_per_gpu)
+        return self._shares[key]
+
+    @cached_property
+    def _shares(self) -> dict[tuple[str, int | None], GpuShare]:
+        """The shares that were needed so far, because pods request the same resources."""
+        return {}
+
+    def _scaled_share(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         unscaled = self._unscaled_share(resource, slices_per_gpu)
         if self.physical_gpus is None or resource == DRA_GPU_DRIVER:
             return unscaled

@@ -1,9 +1,11 @@
 """Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, is_overcommitted, present_by_piece
@@ -30,8 +32,7 @@ NodeKey = tuple[str, str]
 """A node's name and provider id."""
 
 
-@dataclass(slots=True)
-class HoldingReader:
+class HoldingReader(Struct):
     """Derives holdings from pods.
 
     Args:
@@ -61,7 +62,6 @@ class HoldingReader:
     """Times in which pods reserved GPUs for others."""
     _unknown_fractions: list[ReservedTime] = field(default_factory=list)
     """Times in which pods held unknown fractions of reserved GPUs."""
-    _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
 
@@ -200,10 +200,7 @@ class HoldingReader:
         return span, GpuNode(pod.node)
 
     def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> GpuShare:
-        key = (id(node), resource) if node.labels or node.capacity else (0, resource)
-        share = self._shares.get(key)
-        if share is None:
-            share = self._shares[key] = node.share(resource, self.slices_per_gpu)
+        share = node.share(resource, self.slices_per_gpu)
         if share.is_estimate:
             name, model = to_kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
             basis = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"

@@ -1,10 +1,11 @@
 """Metering: from an hour's observation to the GPU time that each pod held and used."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import quantize
 from gpucost.core.hour_record import Coverage, UtilizationSource
@@ -41,8 +42,7 @@ NOTEWORTHY_GPU_MS = 36_000
 """Deviations of at least a hundredth of a GPU-hour are reported in notes."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeteringRules:
+class MeteringRules(Struct, frozen=True):
     """The settings that metering needs."""
 
     utilization_sources: tuple[UtilizationSource, ...] = ("pod", "process", "shared")
@@ -262,6 +262,14 @@ def _node_lifecycle(
                 has_vgpus=has_vgpus,
             )
             states.append((time, node_then))
+    is_unchanged = (
+        len(observed.states) == len(states) == 1
+        and devices_then == series_of_node
+        and node_then.labels == observed.labels
+        and node_then.allocatable == node_then.capacity
+    )
+    if is_unchanged:  # nearly all nodes
+        return NodeLifecycle(node_then, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
     node = describe_node(
         observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type, has_vgpus=has_vgpus

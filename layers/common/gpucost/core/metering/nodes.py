@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import AMD, NVIDIA, accelerator_of_vendor, vendor_of
@@ -31,8 +32,7 @@ CAPACITY_TYPES = ("on-demand", "spot", "reserved", "capacity-block")
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLifecycle:
+class NodeLifecycle(Struct, frozen=True):
     """A node in one hour: when it existed, and its states while it advertised GPUs."""
 
     node: GpuNode

@@ -5,10 +5,11 @@ are free than the smallest job needs, no job can take them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import pairwise
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, overlap_length
 from gpucost.core.metering.gpu_shares import GpuNode
@@ -16,8 +17,7 @@ from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL
 from gpucost.core.metering.usage import NodeUsage
 
 
-@dataclass(frozen=True, slots=True)
-class MinimumJob:
+class MinimumJob(Struct, frozen=True):
     """The smallest job that runs on the nodes of some pools, in physical GPUs."""
 
     gpus: int
@@ -25,16 +25,14 @@ class MinimumJob:
     """Shell pattern of the node pool's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class FreeGpus:
+class FreeGpus(Struct, frozen=True):
     """Physical GPUs of a node that any pod could have held for some time."""
 
     time: IntervalMs
     gpus: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class StrandedDomain:
+class StrandedDomain(Struct, frozen=True):
     """GPU time of a domain that is stranded."""
 
     clique: str

@@ -10,6 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.accelerators import NVIDIA
@@ -177,13 +180,12 @@ class GpuLimits(NamedTuple):
     memory_mib: Decimal
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualGpus:
+class VirtualGpus(Struct, frozen=True):
     """What HAMi reports about the fractions of GPUs that it allocates to containers."""
 
-    gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = msgspec.field(default_factory=dict)
     """UUIDs of the GPUs on which pods have vGPUs, by namespace and name."""
-    limits: Mapping[str, GpuLimits] = field(default_factory=dict)
+    limits: Mapping[str, GpuLimits] = msgspec.field(default_factory=dict)
     """By node."""
     use: tuple[DeviceSeries, ...] = ()
     """The use of a GPU by one container, which `slot` names."""
@@ -227,12 +229,11 @@ class CounterSeries(NamedTuple):
     """The label of who sent the requests; "" if it is not read or not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCounters:
+class ServerCounters(Struct, frozen=True):
     """The counters of inference servers; empty where the settings do not read them."""
 
     series: tuple[CounterSeries, ...] = ()
-    scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = field(default_factory=dict)
+    scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = msgspec.field(default_factory=dict)
     """By target, the times of scrapes and whether they succeeded, of pods whose single samples are read."""
     of_gateways: tuple[CounterSeries, ...] = ()
     """The counters of gateways, whose pods process no tokens."""
@@ -251,7 +252,7 @@ class Observation:
     devices: tuple[DeviceSeries, ...]
     utilization_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of the utilization exporters."""
-    vgpus: VirtualGpus = VirtualGpus()
+    vgpus: VirtualGpus = field(default_factory=VirtualGpus)
     """What HAMi reports; empty where no pod requests a fraction of a GPU."""
     collects_nodes: bool = False
     """Whether node metrics are collected, so that a node without samples does not exist."""

@@ -7,8 +7,9 @@ pod whose uid it does not know, then without `pod_uid`. Such zeros are not measu
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs, union
 from gpucost.core.metering.device_use import DeviceHour
@@ -17,16 +18,14 @@ from gpucost.core.metering.usage import PodUsage
 ZERO = Fraction(0)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessShares:
+class ProcessShares(Struct, frozen=True):
     """The pods' parts of a device's use in times in which the same pods have values; their sum is at most 1."""
 
     times: Sequence[IntervalMs]
     by_uid: Mapping[str, Fraction]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
+class ProcessUse(Struct, frozen=True):
     """What the processes' values say about one device."""
 
     shares: Sequence[ProcessShares] = ()
@@ -34,8 +33,7 @@ class ProcessUse:
     """Use of the device in the times in which the processes' values do not account for it."""
 
 
-@dataclass(slots=True)
-class _Values:
+class _Values(Struct):
     """The values of the times in which the same pods run and the same pods have values, each × time."""
 
     times: list[IntervalMs] = field(default_factory=list)

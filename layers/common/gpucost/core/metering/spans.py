@@ -5,7 +5,8 @@ after its last one. So gaps in scraping, restarts and replicas of a source chang
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import IntervalMs, Scrapes
@@ -17,8 +18,7 @@ EMPTY_INTERVAL = IntervalMs(0, 0)
 _NOT_SCRAPED = Scrapes(())
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """When a pod or node existed, clipped to the hour."""
 
     time: IntervalMs
@@ -28,8 +28,7 @@ class Span:
     """The first sample, even if before the hour; the hour's start for a sample at every scrape of the hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanReader:
+class SpanReader(Struct, frozen=True):
     """Derives spans from sample times.
 
     Args:

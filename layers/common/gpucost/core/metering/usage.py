@@ -8,6 +8,8 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
+from msgspec import Struct
+
 from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
@@ -108,8 +110,7 @@ class PodUsage:
         return measured - unmeasured if unmeasured else measured
 
 
-@dataclass(slots=True)
-class NodeEnergy:
+class NodeEnergy(Struct):
     """What a node's GPUs drew in the hour: `joules = energy of pods + idle + not attributed`."""
 
     joules: Fraction = Fraction(0)

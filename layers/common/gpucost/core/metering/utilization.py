@@ -1,9 +1,10 @@
 """Utilization: how much of its GPUs each pod used, from the best source that the settings allow."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+
+from msgspec import Struct
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, overlapping, overlapping_keys, union
@@ -26,16 +27,14 @@ PodName = tuple[str, str]
 _ASSIGNMENT_SOURCES = ("pod", "process", "shared")
 
 
-@dataclass(frozen=True, slots=True)
-class _AverageUse:
+class _AverageUse(Struct, frozen=True):
     """The mean use of several devices, and for how long any of them was observed."""
 
     mean: Fraction
     observed_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedTime:
+class _SharedTime(Struct, frozen=True):
     """A time in which the same pods share a device."""
 
     interval: IntervalMs
@@ -44,8 +43,7 @@ class _SharedTime:
     used_ms: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class _Sharing:
+class _Sharing(Struct, frozen=True):
     """The holdings that share a device, and when."""
 
     replicas: Mapping[int, Fraction]
@@ -53,8 +51,7 @@ class _Sharing:
     times: Sequence[_SharedTime]
 
 
-@dataclass(frozen=True, slots=True)
-class _Holders:
+class _Holders(Struct, frozen=True):
     """The holdings of one device."""
 
     simultaneous: frozenset[int]
@@ -63,8 +60,7 @@ class _Holders:
     """Labels of the device that name none of their pods."""
 
 
-@dataclass(slots=True)
-class _SharedUse:
+class _SharedUse(Struct):
     """A pod's part of a shared device's use."""
 
     part_ms: Fraction = ZERO
@@ -406,7 +402,7 @@ class UtilizationResolver:
     def _is_shared(self, index: int, devices: Sequence[DeviceHour]) -> bool:
         """Whether other pods may hold a device at the same time; holding it in succession is not sharing."""
         holding = self._holdings[index]
-        if any(replicas_per_device(holding, device) > 1 for device in devices):
+        if is_shared_resource(holding) and any(replicas_per_device(holding, device) > 1 for device in devices):
             return True
         return any(
             len(self._assignments.holders_of[device.key]) > 1 and index in self._holders(device).simultaneous

@@ -15,6 +15,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
+from msgspec import Struct
+
 from gpucost.core.amounts import split, to_decimal, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
@@ -54,8 +56,7 @@ class BillLine:
     """Whether the row's bill is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BillSharing:
+class BillSharing(Struct, frozen=True):
     """How the bill's amounts are shared.
 
     Args:
@@ -194,8 +195,7 @@ def _gpu_hours(rows: Sequence[BillLine]) -> int | None:
     return to_fixed_point(gpu_hours)
 
 
-@dataclass(frozen=True, slots=True)
-class BillExtract:
+class BillExtract(Struct, frozen=True):
     """The bill's lines of some time."""
 
     lines: Iterator[BillLine]

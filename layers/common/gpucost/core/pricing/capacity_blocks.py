@@ -6,10 +6,11 @@ Instance-hours of a block that no node used become a charge of the cluster and c
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec import Struct
 
 from gpucost.core.amounts import to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
@@ -19,8 +20,7 @@ from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INS
 from gpucost.core.pricing.prices import Price
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityBlock:
+class CapacityBlock(Struct, frozen=True):
     """One Capacity Block of one cluster."""
 
     reservation_id: str

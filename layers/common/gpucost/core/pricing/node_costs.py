@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 
+from msgspec import Struct
+
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS
@@ -51,8 +53,7 @@ class NodeCost:
         return self.gpus_cost + self.host_cost
 
 
-@dataclass(frozen=True, slots=True)
-class Unpriced:
+class Unpriced(Struct, frozen=True):
     """A node has no price, and why."""
 
     reason: str
@@ -121,7 +122,7 @@ class Pricing:
                 _list_price_note(facts, source),
                 self._missing_spot_price_note(facts, source),
             )
-            return replace(price, note="; ".join(filter(None, notes)))
+            return replace(price, note="; ".join(filter(None, notes))) if any(notes) else price
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         if "list-price" in self.sources:

@@ -7,6 +7,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from msgspec import Struct
+
 from gpucost.core.hours import format_timestamp
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.pricing.price_history import PriceKey, Timelines, differing_intervals, from_epoch_seconds
@@ -18,8 +20,7 @@ MAX_ATTRIBUTE_VALUES = 50
 """The most values of one fact in a change; a fact with more values is left out, so that the change affects all."""
 
 
-@dataclass(frozen=True, slots=True)
-class PriceChange:
+class PriceChange(Struct, frozen=True):
     """A change of the prices at times that may have been rated."""
 
     id: str

@@ -5,13 +5,13 @@ A policy weighs one GPU, one vCPU and one GiB of memory against each other:
     GPU part = gpus × w_gpu / (gpus × w_gpu + vcpus × w_vcpu + gib × w_gib)
 """
 
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class InstanceShape:
+
+class InstanceShape(Struct, frozen=True):
     """The hardware of an EC2 instance type (`DescribeInstanceTypes`)."""
 
     instance_type: str
@@ -21,8 +21,7 @@ class InstanceShape:
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class SplitPolicy:
+class SplitPolicy(Struct, frozen=True):
     """A named rule to split a node's price.
 
     It has either `weights` per unit, or a `gpu_part` that does not depend on the instance's shape.

@@ -15,6 +15,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
+import msgspec
+from msgspec import Struct
+
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
@@ -77,14 +80,13 @@ class Price:
         return _validity(self.valid_from, self.valid_to)
 
 
-@dataclass(frozen=True, slots=True)
-class Discount:
+class Discount(Struct, frozen=True):
     """A factor on the prices of some sources, which applies to the node's whole price."""
 
     factor: Decimal
     """The factor on the price: 0.88 for 12% off."""
     sources: frozenset[PriceSource]
-    applies_to: Mapping[str, str] = field(default_factory=dict)
+    applies_to: Mapping[str, str] = msgspec.field(default_factory=dict)
     valid_from: datetime | None = None
     valid_to: datetime | None = None
 
@@ -98,8 +100,7 @@ class QuotedPiece(NamedTuple):
     """Whether the price is that of one GPU; otherwise it is that of the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceQuote:
+class SourceQuote(Struct, frozen=True):
     """One source's price for a node's time, in pieces of time. `Pricing` chooses among the quotes of all sources."""
 
     source: PriceSource
@@ -209,6 +210,8 @@ class PriceBook:
             for discount in self._discounts
             if source in discount.sources and _matches(discount.applies_to, facts)
         ]
+        if not applying:
+            return [(time, Fraction(1))]
         discounted = []
         for piece in _cut_at_interval_edges(time, [interval for interval, _ in applying]):
             factor = Fraction(1)

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from gpucost.core.amounts import Costs, Idle
 from gpucost.core.errors import ParameterError
@@ -23,8 +24,7 @@ IDLE_FIGURES = (*Idle.names(), "cost_usd")
 """What a row has in addition if idle cost is not hidden; `cost_usd` is allocated + idle."""
 
 
-@dataclass(frozen=True, slots=True)
-class CostQuery:
+class CostQuery(Struct, frozen=True):
     """A query with parsed and checked parameters."""
 
     period: Period

@@ -8,7 +8,8 @@ NFC, so that two spellings of one name are equal. Labels share one parameter, `l
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.dimensions import LABEL_PREFIX
@@ -23,8 +24,7 @@ _DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u
 """Control characters that change the direction of text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """One name of a filter, or a prefix of names."""
 
     text: str
@@ -37,8 +37,7 @@ class Pattern:
         return name.startswith(self.text) and bool(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A filter on one dimension: any of the allowed patterns, if there are any, and none of the excluded ones."""
 
     dimension: str

@@ -4,11 +4,12 @@ For every query, the rows and the filtered-out figures add up to the figures tha
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import CapacityCosts, Costs, Idle, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
@@ -26,8 +27,7 @@ _RowKey = tuple[datetime, RowKind, GroupKey, bool]
 """A row's start, kind and group, and whether the filters keep it."""
 
 
-@dataclass(slots=True)
-class UngroupedCosts:
+class UngroupedCosts(Struct):
     """The figures that were read for a query."""
 
     cells: CostsByKey[CellKey] = field(default_factory=CostsByKey)

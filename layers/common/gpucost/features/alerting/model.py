@@ -26,6 +26,8 @@ NotificationEvent = Literal["firing", "resolved", "repeat", "digest"]
 
 FLEET_SCOPE = "*"
 """The scope of rules that are evaluated on the schedule, over all clusters. No cluster can have this name."""
+CROSS_CLUSTER_WASTE_SCOPE = "*hours"
+"""The scope of waste rules over several clusters. No cluster can have this name."""
 
 
 class Subject(NamedTuple):

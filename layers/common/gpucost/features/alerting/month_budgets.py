@@ -1,9 +1,10 @@
 """The current month's spend of every business unit that has a budget, and the projection to the month's end."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
+
+from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import to_decimal
@@ -20,8 +21,7 @@ from gpucost.storage.ports import Clock, PublishedHours, Rollups, SettingsStore
 BudgetStatus = Literal["exceeded", "projected", "within", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitBudget:
+class UnitBudget(Struct, frozen=True):
     """A business unit's month against its budget. Amounts are of all clusters."""
 
     business_unit: str
@@ -40,8 +40,7 @@ class UnitBudget:
         return "projected" if self.projected_usd > self.budget_usd else "within"
 
 
-@dataclass(frozen=True, slots=True)
-class MonthBudgets:
+class MonthBudgets(Struct, frozen=True):
     """A month's budgets, the largest share of a budget first."""
 
     start: datetime

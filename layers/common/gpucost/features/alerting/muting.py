@@ -6,6 +6,8 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry, Subject
 from gpucost.features.alerting.settings import AlertSettings, SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
@@ -16,8 +18,7 @@ MISSING_DATA_DETAILS = frozenset({"overdue"})
 """Details of a data alert that mean that hours of a cluster are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuietHours:
+class QuietHours(Struct, frozen=True):
     """A time of day, in a time zone, without notifications. It may cross midnight."""
 
     begin: time
@@ -59,8 +60,7 @@ class Silence:
         return all(fnmatchcase(fields.get(name, ""), pattern) for name, pattern in self.matchers.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Muting:
+class Muting(Struct, frozen=True):
     """Everything that mutes notifications at one moment."""
 
     now: datetime

@@ -6,6 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol, Self
 
+from msgspec import Struct
+
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.ledger import DaySummary
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
@@ -13,8 +15,7 @@ from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.storage.ports import PublishedHours, Rollups
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeStates:
+class ScopeStates(Struct, frozen=True):
     """The stored alert groups of a scope, and how far the scope is evaluated."""
 
     cursor: EvaluationCursor
@@ -45,8 +46,7 @@ class AlertStateStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PartialMonthSpend:
+class PartialMonthSpend(Struct, frozen=True):
     """The amounts spent in some days of a month, or in the month so far, in one cluster."""
 
     spend_by_unit: Mapping[str, Decimal]
@@ -73,8 +73,7 @@ class PartialMonthSpend:
         return frozenset(filter(None, self.currency.split("+")))
 
 
-@dataclass(frozen=True, slots=True)
-class DayToDateSpend:
+class DayToDateSpend(Struct, frozen=True):
     """A day in one cluster from midnight to the end of an hour, as first computed."""
 
     costs_by_unit: Mapping[str, Costs]
@@ -103,8 +102,7 @@ class SpendStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadSaving:
+class WorkloadSaving(Struct, frozen=True):
     """What a business unit would save by one open recommendation on one of its workloads."""
 
     id: str

@@ -3,16 +3,17 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertStateStore
-from gpucost.features.alerting.service import alert_scopes
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
@@ -23,8 +24,7 @@ MATCHER_FIELDS = ("rule", *Subject._fields)
 MAX_SAVE_ATTEMPTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ListedAlert:
+class ListedAlert(Struct, frozen=True):
     """A pending or firing alert with its id and silences."""
 
     id: str

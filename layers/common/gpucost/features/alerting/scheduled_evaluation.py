@@ -9,11 +9,10 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.features.alerting.digests import Digests
 from gpucost.features.alerting.hourly_evaluation import (
-    CROSS_CLUSTER_WASTE_SCOPE,
     cross_cluster_waste_rules,
     hourly_rules,
 )
-from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Subject
+from gpucost.features.alerting.model import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE, AlertGroup, Subject
 from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.received_amp_alerts import tick_and_amp_rules

@@ -7,14 +7,14 @@ from typing import TypeVar
 from gpucost.core.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.delivery import Delivery
-from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_WASTE_SCOPE, HourlyRuleEvaluator
+from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Notification
 from gpucost.features.alerting.muting import Muting, current_muting
 from gpucost.features.alerting.ports import AlertStateStore, MakeNotifiers, Notifier, RuleInputs, ScopeStates
 from gpucost.features.alerting.received_amp_alerts import AmpAlertHandler
 from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
 from gpucost.runtime.observability import logger
@@ -208,11 +208,6 @@ class _FailedReceiverNotifier:
 
     def send(self, notifications: Sequence[Notification]) -> None:
         raise SourceError(self._reason)
-
-
-def alert_scopes(settings: SettingsWithAlerts) -> list[str]:
-    """Return every scope that may have alert states."""
-    return [FLEET_SCOPE, CROSS_CLUSTER_WASTE_SCOPE, *(cluster.name for cluster in settings.clusters)]
 
 
 def _retry_on_conflict(evaluate: Callable[[], Result]) -> Result:

@@ -13,17 +13,18 @@ newest evaluation was evaluated before: a repeated or late message for it change
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct
 
 from gpucost.features.alerting.model import Alert, AlertPhase, Evaluation, EvaluationState, Subject
 
 AlertChange = Literal["firing", "resolved"]
 
 
-@dataclass(frozen=True, slots=True)
-class FiringPolicy:
+class FiringPolicy(Struct, frozen=True):
     """How long a condition must hold before an alert fires, and be over before it resolves."""
 
     for_hours: int = 1
@@ -35,8 +36,7 @@ class FiringPolicy:
         return self.for_hours + max(1, self.keep_firing_hours) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """An alert after an evaluation, and what changed."""
 
     alert: Alert | None

@@ -10,8 +10,9 @@ from urllib.parse import quote
 from gpucost.core.hours import floor_day, hours_between
 from gpucost.core.ledger import Manifest
 from gpucost.core.rollups import DAY
-from gpucost.features.exports.focus import EXPORT_FORMAT
 
+EXPORT_FORMAT = 3
+"""Increased with every change of the columns of a table or their meaning. Days of older formats are exported again."""
 FileFormat = Literal["parquet", "csv", "inference"]
 """`inference` is the Parquet file of costs by model."""
 DayStatus = Literal["complete", "provisional", "incomplete"]

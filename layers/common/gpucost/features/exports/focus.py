@@ -30,9 +30,6 @@ ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
 """Allocated method: a node's cost is split by the GPU time that pods held (docs/how-to/exports.md)."""
 GPU_HOURS = "GPU-Hours"
 
-EXPORT_FORMAT = 3
-"""Increased with every change of the columns of a table or their meaning. Days of older formats are exported again."""
-
 _AWS = "Amazon Web Services"
 _CONSTANT_COLUMNS: Row = {
     "BilledCost": Decimal(0),  # FOCUS, BilledCost: an entity that does not invoice reports 0

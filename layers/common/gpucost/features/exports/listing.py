@@ -1,7 +1,8 @@
 """Lists exported days with URLs to download them."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
@@ -18,8 +19,7 @@ MAX_LISTED_EXPORTS = 400
 """Every row has three URLs of one or two kilobytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedExport:
+class ListedExport(Struct, frozen=True):
     """An exported day with its download URLs."""
 
     exported_day: ExportedDay

@@ -1,9 +1,10 @@
 """The files of an exported day, and what writes them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpucost.features.exports.focus_columns import Row
 
@@ -17,8 +18,7 @@ class HourRows(NamedTuple):
     """Of the table `inference`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFiles:
+class WrittenFiles(Struct, frozen=True):
     """Local files of one day."""
 
     parquet_path: Path

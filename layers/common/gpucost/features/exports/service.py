@@ -6,10 +6,11 @@ catalog is written last, so that a day stays due if the function crashes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import (
@@ -43,8 +44,7 @@ MIN_SECONDS_PER_DAY = 180.0
 """No further day is started with less time left. A day with 10,000 pods takes about two minutes."""
 
 
-@dataclass(slots=True)
-class ExportRunResult:
+class ExportRunResult(Struct):
     """The result of a run."""
 
     exported_days: list[ExportedDay] = field(default_factory=list)

@@ -5,8 +5,9 @@ to their cost.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Idle
@@ -37,8 +38,7 @@ _SUMMARY_PROPERTIES = {"cluster", "namespace"}
 _LINE_PROPERTIES = {"node", "pod"}
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """One allocation of one set."""
 
     name: str
@@ -46,7 +46,7 @@ class Allocation:
     start: datetime
     end: datetime
     costs: Costs
-    idle_costs: Idle | None = Idle()  # noqa: RUF009 - records of amounts cannot change
+    idle_costs: Idle | None = Idle()
     """Its share of idle costs, or all of `__idle__`; None if not known. GPU-hours are not shared."""
     has_idle_gpu_hours: bool = True
     """Whether the GPU-hours of `__idle__` are known; a filter selects a part of its cost only."""
@@ -57,8 +57,7 @@ class Allocation:
         return self.name == IDLE_NAME
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationQuery:
+class AllocationQuery(Struct, frozen=True):
     """A parsed query. `aggregate` is the result of `parse_aggregate`."""
 
     start: datetime

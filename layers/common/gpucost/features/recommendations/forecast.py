@@ -14,10 +14,11 @@ The model has no trend, holidays or release days. Every forecast reports how oft
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
 from typing import Final
+
+from msgspec import Struct
 
 WEEK: Final = 168
 MIN_HISTORY_HOURS: Final = 2 * WEEK
@@ -36,8 +37,7 @@ CONFIDENCE_LEVEL_PERCENT = 80
 """Of the interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backtest:
+class Backtest(Struct, frozen=True):
     """Past forecasts compared with the actual cost."""
 
     hours: int
@@ -47,8 +47,7 @@ class Backtest:
     """Number of past forecasts whose interval contains the actual cost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """A forecast of the sum of future hours."""
 
     expected: float

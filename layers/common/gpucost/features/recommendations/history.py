@@ -7,10 +7,11 @@ floats of 8 bytes, because recommendations are estimates: 1,000 workloads over 3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import NodeHour
@@ -86,8 +87,7 @@ def _zero_per_hour(hours: int) -> "array[float]":
     return array("d", bytes(8 * hours))
 
 
-@dataclass(slots=True)
-class SpendByAvoidability:
+class SpendByAvoidability(Struct):
     """A cost in USD, by whether the AWS bill would be lower without the GPUs."""
 
     avoidable: float = 0.0
@@ -120,8 +120,7 @@ class SpendByAvoidability:
         return None if self.unknown or not total else self.avoidable / total
 
 
-@dataclass(slots=True)
-class WorkloadHourlySeries:
+class WorkloadHourlySeries(Struct):
     """One workload. Each array has a figure for every hour of the look-back."""
 
     key: WorkloadKey
@@ -170,8 +169,7 @@ class WorkloadHourlySeries:
         return max(1, min(max(self.pod_counts), max(round(held / self.gpus_per_pod) for held in self.held_gpu_hours)))
 
 
-@dataclass(slots=True)
-class PoolHourlySeries:
+class PoolHourlySeries(Struct):
     """One pool of equal nodes. Each array has a figure for every hour of the look-back."""
 
     key: PoolKey

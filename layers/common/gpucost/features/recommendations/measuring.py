@@ -1,8 +1,9 @@
 """The measures of a workload over the look-back, and whether they suffice for a recommendation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
+
+from msgspec import Struct
 
 from gpucost.features.recommendations.history import LookBack, WorkloadHourlySeries, first_and_last_positive
 from gpucost.features.recommendations.model import (
@@ -33,8 +34,7 @@ _MIN_OBSERVED_SHARE = 0.05
 """Hours with a smaller observed part do not count for peaks."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadMeasures:
+class WorkloadMeasures(Struct, frozen=True):
     """The measures of one workload over the look-back."""
 
     history: WorkloadHourlySeries

@@ -7,10 +7,11 @@ period, in weighted tokens per GPU-hour, so that servers with longer prompts can
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from gpucost.core.amounts import SCALE, Costs, quantize, to_decimal
 from gpucost.core.hour_record import ModelHour
@@ -44,8 +45,7 @@ class CostPair(NamedTuple):
     usd_at_full_use: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
-class OtherGpuOutcome:
+class OtherGpuOutcome(Struct, frozen=True):
     """The tokens that a model processed on other GPUs than the named one, and what they would cost on it."""
 
     moved: CostPair
@@ -58,8 +58,7 @@ class OtherGpuOutcome:
     measured_tokens_per_gpu_second: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutcome:
+class ModelOutcome(Struct, frozen=True):
     """One model in a period, and what its tokens would cost elsewhere."""
 
     model: str

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import ConflictError, NotFoundError
-from gpucost.features.recommendations.lifecycle import dismiss, reopen
 from gpucost.features.recommendations.model import Recommendation, RecommendationState, Review
 from gpucost.features.recommendations.ports import RecommendationStore
 from gpucost.reports.parameters import select_clusters
@@ -86,6 +85,8 @@ class RecommendationQueries:
             InvalidInputError: no reason, or it is not open.
             ConflictError: the daily review wrote it at the same time; try again.
         """
+        from gpucost.features.recommendations.lifecycle import dismiss  # the API only reads
+
         return self._write(dismiss(self.find(recommendation_id), author=author, reason=reason, now=self._now()))
 
     def reopen(self, recommendation_id: str) -> Recommendation:
@@ -96,6 +97,8 @@ class RecommendationQueries:
             InvalidInputError: it was not dismissed.
             ConflictError: the daily review wrote it at the same time; try again.
         """
+        from gpucost.features.recommendations.lifecycle import reopen
+
         return self._write(reopen(self.find(recommendation_id), now=self._now()))
 
     def _write(self, changed: Recommendation) -> Recommendation:

@@ -1,10 +1,11 @@
 """What-if scenarios from the ledger's last whole days."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
@@ -63,8 +64,7 @@ class WhatIfService:
         return outcome, _single_currency(currencies, settings)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelsOutcome:
+class ModelsOutcome(Struct, frozen=True):
     """What models cost in a period, and what their tokens would cost elsewhere."""
 
     start: datetime

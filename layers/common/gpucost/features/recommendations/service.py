@@ -6,10 +6,11 @@ others. The cluster with the oldest review comes first, so that every cluster ge
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct, field
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
@@ -57,8 +58,7 @@ _GONE_HOURS = 6
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
-@dataclass(slots=True)
-class ReviewResult:
+class ReviewResult(Struct):
     """The result of a run."""
 
     reviewed: list[Review] = field(default_factory=list)
@@ -220,8 +220,7 @@ class ReviewService:
         result.reviewed.append(review)
 
 
-@dataclass(frozen=True, slots=True)
-class _LookBackSubjectHistories:
+class _LookBackSubjectHistories(Struct, frozen=True):
     """The subjects of recommendations in a look-back."""
 
     look_back: LookBack

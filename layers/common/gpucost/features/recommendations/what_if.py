@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from msgspec import Struct
+
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, quantize, to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
@@ -49,8 +51,7 @@ class MoveToSlices:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SliceMoveOutcome:
+class SliceMoveOutcome(Struct, frozen=True):
     """The figures of some days, before and after the move."""
 
     costs_before: Costs

@@ -1,8 +1,9 @@
 """Device series of the utilization signals in one hour, with the pod in their labels."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.accelerators import NVIDIA, Accelerator, accelerator_of_signal, accelerator_of_vendor
@@ -22,8 +23,7 @@ _LOOKBACK_DELTA_MS = 300_000
 _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
-@dataclass(slots=True)
-class _DeviceSeriesRow:
+class _DeviceSeriesRow(Struct):
     signal: Signal
     labels: Labels
     key: DeviceKey

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+
+from msgspec import Struct, field
 
 from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.settings.metrics_sources import MetricsSourcesSettings
@@ -39,8 +40,7 @@ def metrics_source_of(metric: str) -> MetricsSource | None:
     return next((source for prefix, source in _PREFIXES if name.startswith(prefix)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedSeries:
+class TrustedSeries(Struct, frozen=True):
     """Label matchers of each source's trusted series; all series of a source without matchers are trusted."""
 
     matchers_by_source: Mapping[MetricsSource, Mapping[str, Sequence[str]]] = field(default_factory=dict)

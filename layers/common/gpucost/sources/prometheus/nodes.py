@@ -1,9 +1,10 @@
 """Nodes of one hour, built from the query results for their presence, labels and capacity."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NVIDIA, vendor_of
@@ -40,8 +41,7 @@ _NOT_A_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
 
 
-@dataclass(slots=True)
-class _ResourceSamples:
+class _ResourceSamples(Struct):
     """One resource's units at the hour's end, and the sum of its samples in the window, by target."""
 
     units: Decimal | None = None
@@ -54,8 +54,7 @@ class _ResourceSamples:
         )
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     name: str
     info_sample_counts: dict[str, SampleCounts] = field(default_factory=dict)
     """By provider id."""
@@ -85,8 +84,7 @@ class _Node:
         )
 
 
-@dataclass(slots=True)
-class _RawNodeSamples:
+class _RawNodeSamples(Struct):
     """A node's raw samples. Keys hold the sample's time and target."""
 
     present: dict[str, dict[ScrapeTarget, set[int]]] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """Labels of pods and namespaces as kube-state-metrics reports them, and where sources contradict each other."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import combinations
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, overlap_beyond_lag
@@ -11,8 +12,7 @@ from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, object_labels, pod_name, scrape_target
 
 
-@dataclass(slots=True)
-class _ReportedLabels:
+class _ReportedLabels(Struct):
     """The labels of one object at one time, by the target that reports them."""
 
     by_target: dict[ScrapeTarget, dict[str, str]] = field(default_factory=dict)
@@ -29,8 +29,7 @@ class _ReportedLabels:
         return {name for labels, other_labels in pairs for name in differing_labels(labels, other_labels)}
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSpan:
+class LabelSpan(Struct, frozen=True):
     """Labels that one target reported together, from their first sample to their last."""
 
     target: ScrapeTarget

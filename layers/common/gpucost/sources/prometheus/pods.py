@@ -2,9 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations
+
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
@@ -45,8 +47,7 @@ _Container = tuple[str, bool, str]
 _TimesByTarget = dict[ScrapeTarget, set[int]]
 
 
-@dataclass(slots=True)
-class _Pod:
+class _Pod(Struct):
     namespace: str
     pod: str
     uid: str
@@ -65,8 +66,7 @@ class _Pod:
     """Whether it reserves a GPU for pods with fractions of it."""
 
 
-@dataclass(slots=True)
-class _RawPodSamples:
+class _RawPodSamples(Struct):
     requested: _TimesByTarget = field(default_factory=dict)
     running: _TimesByTarget = field(default_factory=dict)
     finished: _TimesByTarget = field(default_factory=dict)

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from msgspec import Struct
+
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
@@ -81,8 +83,7 @@ _HOUR_RANGE = "[1h] offset 1ms"
 _AT_END = "offset 1ms"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """The time before the evaluation that a query reads, in milliseconds."""
 
     length: int = HOUR_MS + MARGIN_BEFORE_HOUR_MS
@@ -104,16 +105,14 @@ class Window:
 HOUR_WINDOW = Window()
 
 
-@dataclass(frozen=True, slots=True)
-class PodMatcher:
+class PodMatcher(Struct, frozen=True):
     """Selects some pods by uid, or by name if the source has no uids."""
 
     label: Literal["uid", "pod", "exported_pod"]
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceLabels:
+class InferenceLabels(Struct, frozen=True):
     """Inference servers, and the labels of their counters that name the pod."""
 
     servers: Sequence[InferenceServer]

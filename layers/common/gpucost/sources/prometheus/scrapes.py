@@ -1,8 +1,9 @@
 """When targets were scraped around an hour: the number of samples that every series is expected to have."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
@@ -13,8 +14,7 @@ from gpucost.sources.prometheus.queries import Window
 ScrapesByTarget = Mapping[ScrapeTarget, Scrapes]
 
 
-@dataclass(frozen=True, slots=True)
-class HourScrapes:
+class HourScrapes(Struct, frozen=True):
     """The scrapes around one hour, to compare the sample counts of series with."""
 
     hour: datetime

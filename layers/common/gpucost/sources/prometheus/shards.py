@@ -6,13 +6,13 @@ shard.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Series whose label ends in one of some characters, or with `includes_others` in a character of no shard."""
 
     endings: str = ""

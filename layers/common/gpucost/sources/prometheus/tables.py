@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.core.metering.observations import ScrapeTarget
@@ -97,8 +98,7 @@ def object_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith(prefix)}
 
 
-@dataclass(slots=True)
-class SampleCounts:
+class SampleCounts(Struct):
     """Samples of one object in the window by instance: the largest count of any of the object's series."""
 
     counts: dict[ScrapeTarget, int] = field(default_factory=dict)

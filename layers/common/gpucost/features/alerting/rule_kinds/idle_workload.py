@@ -6,8 +6,9 @@ than half of them measured is unknown, unless the use of the measured part is en
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
@@ -22,8 +23,7 @@ WorkloadKey = tuple[str, str, str]
 """Namespace, kind and name of a workload."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdleThresholds:
+class IdleThresholds(Struct, frozen=True):
     """At least this many GPUs, below this utilization."""
 
     min_gpus: Decimal

@@ -7,10 +7,11 @@ prices would be compared with weeks that the bill has restated since, and the ru
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from statistics import median
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.features.alerting.formatting import format_threshold, quantized_ratio, rounded_percent
@@ -29,8 +30,7 @@ class SpendComparison(NamedTuple):
     weeks_compared: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpendThresholds:
+class SpendThresholds(Struct, frozen=True):
     """A difference of more than this percentage and more than this amount, up or down."""
 
     percent: Decimal

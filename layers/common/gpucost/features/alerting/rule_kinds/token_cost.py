@@ -1,8 +1,9 @@
 """Token cost: what a business unit pays for a million tokens of a model, in a window of hours."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from gpucost.core.hour_record import ModelHour
 from gpucost.core.inference import ModelSum, TokenWeights
@@ -19,8 +20,7 @@ UNIT_COST_NAMES: Mapping[TokenKind, str] = {
 """The names of the figures in reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelWindow:
+class ModelWindow(Struct, frozen=True):
     """The costs and tokens of one business unit's model in a window."""
 
     total: ModelSum
@@ -33,8 +33,7 @@ class ModelWindow:
         return {"blended": prompt + generated, "prompt": prompt, "generated": generated}[kind]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
+class TokenBudget(Struct, frozen=True):
     """The most that a million tokens may cost."""
 
     usd_per_million_tokens: Decimal

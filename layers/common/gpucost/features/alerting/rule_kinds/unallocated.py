@@ -1,16 +1,16 @@
 """Unallocated capacity by node pool: GPUs that are paid for and that no pod holds."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from gpucost.core.amounts import CapacityCosts, to_decimal
 from gpucost.core.hour_record import NodeHour
 from gpucost.features.alerting.formatting import format_for_hours, format_threshold
 
 
-@dataclass(frozen=True, slots=True)
-class UnallocatedThreshold:
+class UnallocatedThreshold(Struct, frozen=True):
     """At least this amount per hour."""
 
     usd_per_hour: Decimal

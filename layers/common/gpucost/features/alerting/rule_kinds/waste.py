@@ -1,8 +1,9 @@
 """Waste: a business unit wastes a minimum amount per hour and a minimum part of what it holds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import GpuCostError
@@ -12,8 +13,7 @@ from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.storage.ports import SettingsStore
 
 
-@dataclass(frozen=True, slots=True)
-class WasteThresholds:
+class WasteThresholds(Struct, frozen=True):
     """Both thresholds must be reached."""
 
     usd_per_hour: Decimal

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
-from gpucost.features.alerting.model import FLEET_SCOPE
+from gpucost.features.alerting.model import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE
 from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
 from gpucost.features.alerting.settings.rules import (
     RULE_KINDS,
@@ -113,3 +113,8 @@ class SettingsWithAlerts(CoreSettings):
         for index, receiver in enumerate(self.alerts.receivers):
             if isinstance(receiver, AlertmanagerReceiver) and receiver.secret is not None:
                 yield f"alerts.receivers[{index}].url", receiver.url
+
+
+def alert_scopes(settings: SettingsWithAlerts) -> list[str]:
+    """Return every scope that may have alert states."""
+    return [FLEET_SCOPE, CROSS_CLUSTER_WASTE_SCOPE, *(cluster.name for cluster in settings.clusters)]

@@ -6,8 +6,9 @@ first, and the unused part is lost (AWS Savings Plans user guide).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, estimate_saving, unpriced_facts
@@ -36,8 +37,7 @@ _PRICE_STEPS = 1000
 """Savings Plans are bought in thousandths of a dollar per hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OnDemandInstanceType:
+class _OnDemandInstanceType(Struct, frozen=True):
     """The on-demand nodes of an instance type by hour."""
 
     reserved_usd_per_node_hour: float

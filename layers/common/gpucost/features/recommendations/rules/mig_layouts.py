@@ -8,11 +8,12 @@ larger slice does not serve a smaller request.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import prod
 from operator import ge
+
+from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import MIG_GPUS, MigGpu, profile_share
 
@@ -112,8 +113,7 @@ def fitting_profile(model: str, compute_peak: float, memory_peak: float) -> str 
     return min(fits)[1] if fits else None
 
 
-@dataclass(frozen=True, slots=True)
-class MigPlan:
+class MigPlan(Struct, frozen=True):
     """Geometries for a pool's GPUs, and the demand they serve."""
 
     model: str
@@ -196,8 +196,7 @@ def _find_fewest_vectors(demand: tuple[int, ...], vectors: Sequence[tuple[int, .
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class PlanReplay:
+class PlanReplay(Struct, frozen=True):
     """How well a plan would have served the demand of the look-back's hours."""
 
     replayed_hours: int

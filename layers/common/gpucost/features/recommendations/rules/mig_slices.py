@@ -6,8 +6,9 @@ at its start, such as vLLM, fits no slice until it is configured to reserve less
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
+
+from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import profile_share
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
@@ -49,8 +50,7 @@ _RISK = "A request runs on the compute of one slice, so it may take proportional
 _GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class SliceFit:
+class SliceFit(Struct, frozen=True):
     """A workload, and the MIG profile that it fits."""
 
     measures: WorkloadMeasures

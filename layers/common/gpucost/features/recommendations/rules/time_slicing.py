@@ -6,9 +6,10 @@ high. Where a GPU supports MIG, slices are recommended unless sharing saves more
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
+
+from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
@@ -52,8 +53,7 @@ _RISK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SharingPlan:
+class SharingPlan(Struct, frozen=True):
     """The recommendation for a pool, and the workloads that take part."""
 
     content: RecommendationContent

@@ -5,8 +5,9 @@ valid but may need more groups than necessary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 MAX_EXACT_PODS: Final = 10
 """Pods for which the search tries all 1,024 sets."""
@@ -14,8 +15,7 @@ MAX_PODS_PER_GPU: Final = 8
 """Pods that may share one GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharingPod:
+class SharingPod(Struct, frozen=True):
     """A pod that has a GPU to itself."""
 
     workload_index: int
@@ -79,8 +79,7 @@ def _group_exactly(pods: Sequence[SharingPod], use: float, memory: float) -> lis
     return groups
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     indexes: list[int]
     workloads: set[int]
     use: list[float]
