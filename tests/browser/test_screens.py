@@ -167,17 +167,21 @@ def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., 
     expect(page.locator(".scale > span", has_text="no GPUs allocated").locator("svg.swatch.nothing")).to_be_visible()
 
 
-@pytest.mark.parametrize(("scheme", "worst"), [("light", "rgb(0, 34, 78)"), ("dark", "rgb(254, 232, 56)")])
-def test_unused_gpus_have_the_color_of_the_scheme(
-    visit: Callable[..., Page], site: Site, scheme: str, worst: str
+@pytest.mark.parametrize(
+    ("scheme", "unused", "full"),
+    [("light", "rgb(228, 217, 140)", "rgb(0, 53, 3)"), ("dark", "rgb(67, 63, 0)", "rgb(216, 242, 156)")],
+)
+def test_more_utilization_has_more_contrast_in_every_scheme(
+    visit: Callable[..., Page], site: Site, scheme: str, unused: str, full: str
 ) -> None:
     """The notebook is never used."""
     page = visit(site, f"nodes?{PERIOD}&node=n2", color_scheme=scheme)
     pixel = """(canvas) => `rgb(${[...canvas.getContext("2d").getImageData(canvas.width - 6, 4, 1, 1).data].slice(0, 3)
       .join(", ")})`"""
-    assert page.get_by_test_id("strip").locator("canvas").evaluate(pixel) == worst
+    assert page.get_by_test_id("strip").locator("canvas").evaluate(pixel) == unused
     gradient = page.locator(".scale .use").evaluate("(scale) => getComputedStyle(scale).backgroundImage")
-    assert gradient.startswith(f"linear-gradient(to right, {worst}")
+    assert gradient.startswith(f"linear-gradient(to right, {unused}")
+    assert gradient.endswith(f"{full})")
 
 
 @pytest.mark.parametrize("viewport", [PHONE, LAPTOP, WIDE])
