@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
@@ -257,3 +257,65 @@ def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[...
     settled(page)
     for name in ("effective", "waste"):
         expect(page.locator(".stat", has=page.get_by_test_id(name))).to_contain_text("of the measured part only")
+
+
+def column(page: Page, table: str, row: str, title: str) -> Locator:
+    """The cell of a row in the column with a title."""
+    titles = [text.rstrip(" ↓↑") for text in page.get_by_test_id(table).locator("thead th").all_inner_texts()]
+    return page.get_by_test_id(table).locator("tbody tr", has_text=row).first.locator("td").nth(titles.index(title))
+
+
+def test_unmeasured_waste_is_unknown_in_every_table(visit: Callable[..., Page], site: Site) -> None:
+    """Nothing of robotics was measured in this hour."""
+    hour = f"start={START:%Y-%m-%dT%H:00:00Z}&end={START + HOUR:%Y-%m-%dT%H:00:00Z}&zone=utc"
+    page = visit(site, f"overview?{hour}")
+    cells = {
+        f"overview?{hour}": [("units", "robotics", "Waste"), ("units", "robotics", "Effective")],
+        f"unit/robotics?{hour}": [
+            *(("workloads", "physics", title) for title in ("Waste", "Waste per month", "Effective")),
+            ("hardware", "A100", "Waste"),
+        ],
+        f"explore?{hour}&measure=waste_usd": [("explore", "robotics", title) for title in ("Waste", "Effective")],
+        f"hour/{START:%Y-%m-%dT%H:00:00Z}?zone=utc": [("lines", "physics", "Waste"), ("lines", "physics", "Effective")],
+    }
+    for view, unknown in cells.items():
+        page.goto(f"{site.address}/#/{view}")
+        settled(page)
+        for table, row, title in unknown:
+            cell = column(page, table, row, title)
+            expect(cell).to_have_text("–")
+            expect(cell.locator("span")).to_have_attribute("title", "Unknown: utilization was not measured")
+            expect(page.get_by_test_id(table).locator("caption")).to_contain_text("–: utilization was not measured")
+            expect(column(page, table, row, "Unmeasured")).to_have_text("$2.00")
+    expect(column(page, "lines", "notebook", "Waste")).to_have_text("$2.00")
+    page.goto(f"{site.address}/#/unit/robotics?{hour}")
+    settled(page)
+    for name in ("effective", "waste"):
+        expect(page.get_by_test_id(name)).to_have_text("–")
+        expect(page.locator(".stat", has=page.get_by_test_id(name))).to_contain_text("utilization was not measured")
+    expect(page.locator(".chart .legend").last).to_contain_text("waste –")
+
+
+def test_unmeasured_waste_of_a_node_is_unknown(visit: Callable[..., Page], site: Site) -> None:
+    def unmeasure(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        for row in body["rows"]:
+            if row["node"] == "n2":
+                unmeasured = {"unmeasured_gpu_hours": 1, "unmeasured_usd": 2, "waste_usd": 0, "effective_usd": 0}
+                row["holders"][0] |= {**unmeasured, "utilization": None}
+                row |= {"node_pool": "second", "waste_usd": 0, "effective_usd": 0, "unmeasured_usd": 2}
+        route.fulfill(response=answer, json=body)
+
+    page = visit(site, f"overview?{PERIOD}")
+    page.route("**/v1/nodes?*", unmeasure)
+    page.goto(f"{site.address}/#/nodes?{PERIOD}")
+    settled(page)
+    expect(column(page, "pools", "second", "Waste")).to_have_text("–")
+    expect(column(page, "pools", "second", "Unmeasured")).to_have_text(usd(Decimal(2 * (HOURS - 2))))
+    expect(column(page, "pools", "pool", "Waste")).not_to_have_text("–")
+    page.goto(f"{site.address}/#/hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc")
+    settled(page)
+    assert [column(page, "nodes", "n2", title).inner_text() for title in ("Effective", "Waste", "Unmeasured")] == [
+        "–", "–", "$2.00",
+    ]  # fmt: skip

@@ -121,12 +121,12 @@ export function ratio(part: Figure, whole: Figure): number | null {
   return part / whole;
 }
 
-interface GpuHours {
+export interface GpuHours {
   allocated_gpu_hours: Figure;
   unmeasured_gpu_hours: Figure;
 }
 
-const measuredHours = (row: GpuHours) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
+const measuredHours = (row: Partial<GpuHours>) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
 
 /** Least measured share of GPU-hours for a utilization or a share of waste. Less says nothing about the others. */
 const MIN_MEASURED_SHARE = 0.1;
@@ -159,8 +159,29 @@ export function wasteText(row: GpuHours & { waste_usd: Figure; allocated_usd: Fi
   return share > 1e-9 ? `${UNKNOWN} (${percent(share)} measured)` : UNKNOWN;
 }
 
+/** Figures that follow from utilization. */
+const OF_UTILIZATION: ReadonlySet<string> = new Set(["effective_usd", "waste_usd", "effective_gpu_hours"]);
+
+/** Why such a figure is unknown. */
+export const NOT_MEASURED = "utilization was not measured";
+
+/** The figure of a row; null if it follows from utilization and nothing was measured, where the API's sums have zeros. */
+export function knownFigure<Key extends string>(row: Partial<GpuHours & Record<Key, Figure>>, key: Key): Figure {
+  return isUnmeasured(row, key) ? null : row[key];
+}
+
+/** Whether a figure follows from utilization, and nothing was measured. */
+export function isUnmeasured(row: Partial<GpuHours>, key: string): boolean {
+  return OF_UTILIZATION.has(key) && !isMeasured(row);
+}
+
+/** A row whose figures that follow from utilization are null if nothing was measured. */
+export function knownParts<Row extends GpuHours>(row: Row): Row {
+  return isMeasured(row) ? row : { ...row, effective_usd: null, waste_usd: null };
+}
+
 /** Whether a utilization measurement exists for a part of the allocated GPU-hours, or nothing was allocated. */
-export function isMeasured(row: GpuHours): boolean {
+export function isMeasured(row: Partial<GpuHours>): boolean {
   return measuredHours(row) > 1e-9 || (row.allocated_gpu_hours ?? 0) <= 1e-9;
 }
 

@@ -162,7 +162,8 @@ test.each([
 ])("on a %s ground, the highest utilization stands out most", (_, scheme) => {
   const onGround = (color: string) => contrast(color, scheme["back"] ?? "");
   const contrasts = usesOf(scheme).map(onGround);
-  for (const [at, value] of contrasts.slice(1).entries()) expect(value, `${at + 1}%`).toBeGreaterThan(contrasts[at] ?? 0);
+  for (const [at, value] of contrasts.slice(1).entries())
+    expect(value, `${at + 1}%`).toBeGreaterThan(contrasts[at] ?? 0);
   const full = contrasts[100] ?? 0;
   expect(full).toBeGreaterThan(3); // WCAG 1.4.11
   for (const color of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {

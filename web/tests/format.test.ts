@@ -9,6 +9,8 @@ import {
   HOUR,
   instant,
   isMeasured,
+  knownFigure,
+  knownParts,
   moment,
   money,
   percent,
@@ -98,4 +100,19 @@ test("the wasted share of a hardly measured cost is a dash with what was measure
   expect(row(47.9)).toBe("– (0.2% measured)");
   expect(row(48, 0)).toBe("–");
   expect(row(0, 23)).toBe("50.0%");
+});
+
+test("what follows from utilization is unknown if nothing was measured", () => {
+  const hours = { allocated_gpu_hours: 48, unmeasured_gpu_hours: 48, effective_gpu_hours: 0 };
+  const row = { ...hours, allocated_usd: 46, effective_usd: 0, waste_usd: 0, unmeasured_usd: 46 };
+  expect([
+    knownFigure(row, "waste_usd"),
+    knownFigure(row, "effective_usd"),
+    knownFigure(row, "effective_gpu_hours"),
+  ]).toEqual([null, null, null]);
+  expect([knownFigure(row, "allocated_usd"), knownFigure(row, "unmeasured_usd")]).toEqual([46, 46]);
+  expect(knownParts(row)).toMatchObject({ effective_usd: null, waste_usd: null, unmeasured_usd: 46 });
+  const hardly = { ...row, unmeasured_gpu_hours: 47.9, waste_usd: 0.1, unmeasured_usd: 45.9 };
+  expect(knownFigure(hardly, "waste_usd")).toBe(0.1);
+  expect(knownFigure({ allocated_gpu_hours: 0, unmeasured_gpu_hours: 0, waste_usd: 0 }, "waste_usd")).toBe(0);
 });

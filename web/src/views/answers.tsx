@@ -16,7 +16,19 @@ import type {
 } from "../api";
 import { colored } from "../charts/colors";
 import { changeOf, type Compared, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
-import { change, gpuHours, money, moment, percent, ratio, signed, utilizationText } from "../format";
+import {
+  change,
+  gpuHours,
+  isMeasured,
+  knownFigure,
+  money,
+  moment,
+  NOT_MEASURED,
+  percent,
+  ratio,
+  signed,
+  utilizationText,
+} from "../format";
 import type { Term } from "../glossary";
 import { changed, useRoute, useZone } from "../hooks";
 import { type PartKey, partsOf } from "../identity";
@@ -182,14 +194,19 @@ function Worked({ fleet }: AnswersData) {
   const route = useRoute();
   const { totals, currency } = fleet;
   const cost = costOf(totals);
-  const waste = money(totals.waste_usd, currency);
+  const effective = knownFigure(totals, "effective_usd");
+  const waste = money(knownFigure(totals, "waste_usd"), currency);
   const parts = colored(partsOf([totals])).filter((part) => (totals[part.key] ?? 0) > 0);
   return (
     <Answer
       title="How much of it worked"
-      figure={percent(ratio(totals.effective_usd, cost))}
+      figure={percent(ratio(effective, cost))}
       testId="worked"
-      note={`${money(totals.effective_usd, currency)} of the ${money(cost, currency)} spent was effective`}
+      note={
+        isMeasured(totals)
+          ? `${money(effective, currency)} of the ${money(cost, currency)} spent was effective`
+          : `unknown: ${NOT_MEASURED}`
+      }
     >
       <div
         class="split"

@@ -22,20 +22,22 @@ import {
   HOUR,
   instant,
   isMeasured,
+  isUnmeasured,
+  knownFigure,
   money,
   moment,
-  percent,
-  ratio,
+  NOT_MEASURED,
   readClock,
   roundHours,
-  utilization,
+  utilizationText,
+  wasteText,
   writeClock,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { figureOf } from "../explain";
 import { joinPriced, lackingHours, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
-import { sumOf } from "../removal";
+import { heldGpuHours, sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
 import { Causes, fetchNeighbors, hasCauses } from "./causes";
@@ -344,8 +346,8 @@ function Totals({ fleet }: { fleet: FleetResponse }) {
         <Stat
           key={part.key}
           name={part.name}
-          value={money(totals[part.key], currency)}
-          note={part.meaning}
+          value={money(knownFigure(totals, part.key), currency)}
+          note={isUnmeasured(totals, part.key) ? `unknown: ${NOT_MEASURED}` : part.meaning}
           testId={part.key}
         />
       ))}
@@ -362,8 +364,8 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
   const onNodes = ["unit", "namespace", "workload"].every((key) => route.query[key] === undefined);
   const nodeRows = "response" in nodes ? (nodes.response?.rows ?? []) : [];
   const rows = onNodes ? nodesOf(route, nodeRows, lines.rows) : [];
+  const held = heldGpuHours(rows);
   const whole = sumOf(rows.map((row) => row.node_cost_usd));
-  const measured = selected !== undefined && isMeasured(selected);
   return (
     <dl class="stats" data-testid="selected">
       {rows.length > 0 ? (
@@ -373,8 +375,8 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
             <Stat
               key={part.key}
               name={part.name}
-              value={money(sumOf(rows.map((row) => row[part.key])), currency)}
-              note={of(totals[part.key])}
+              value={money(isUnmeasured(held, part.key) ? null : sumOf(rows.map((row) => row[part.key])), currency)}
+              note={isUnmeasured(held, part.key) ? `unknown: ${NOT_MEASURED}` : of(totals[part.key])}
               testId={part.key}
             />
           ))}
@@ -390,14 +392,18 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
             />
             <Stat
               name="Effective"
-              value={money(measured ? selected.effective_usd : null, currency)}
-              note={of(totals.effective_usd)}
+              value={money(knownFigure(selected, "effective_usd"), currency)}
+              note={isMeasured(selected) ? of(totals.effective_usd) : `unknown: ${NOT_MEASURED}`}
               testId="effective_usd"
             />
             <Stat
               name="Waste"
-              value={money(measured ? selected.waste_usd : null, currency)}
-              note={`${percent(measured ? ratio(selected.waste_usd, selected.allocated_usd) : null)} of allocated, ${of(totals.waste_usd)}`}
+              value={money(knownFigure(selected, "waste_usd"), currency)}
+              note={
+                isMeasured(selected)
+                  ? `${wasteText(selected)} of allocated, ${of(totals.waste_usd)}`
+                  : `unknown: ${NOT_MEASURED}`
+              }
               testId="waste_usd"
             />
             <Stat
@@ -412,7 +418,7 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
       {selected !== undefined && (
         <Stat
           name="Utilization"
-          value={percent(utilization(selected))}
+          value={utilizationText(selected)}
           note={`of measured GPU-hours; ${roundHours(selected.allocated_gpu_hours)} allocated`}
           testId="utilization"
         />

@@ -2,11 +2,24 @@
 
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
-import { capitalized, counted, exactMoney, money, moment, percent, shortNode, unitPrice, utilization } from "../format";
+import {
+  capitalized,
+  counted,
+  exactMoney,
+  isUnmeasured,
+  money,
+  moment,
+  NOT_MEASURED,
+  percent,
+  shortNode,
+  unitPrice,
+  utilization,
+} from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { type Column, Name, Table } from "../parts";
 import { podsOf, type Pod } from "../pods";
+import { heldGpuHours } from "../removal";
 import { lineKey } from "./why";
 import { didNotRun } from "../unmeasured";
 
@@ -33,6 +46,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         </a>
       ),
     by: (line) => line[key],
+    unknown: (line) => (isUnmeasured(line, key) ? NOT_MEASURED : undefined),
   });
   const filter = (key: string, title: string, filtered: string, value: (line: Pod) => string): Column<Pod> =>
     nameColumn(key, title, value, (line) => changed(route, { [filtered]: value(line) }));
@@ -130,13 +144,13 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
       name="nodes"
       caption="Nodes by cost"
       sort="-node_cost_usd"
-      rows={rows}
+      rows={rows.map((row) => ({ ...row, ...heldGpuHours([row]) }))}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
       columns={[
         nodeColumn(route),
         moneyColumn("node_cost_usd", "Node cost", currency),
         ...partsOf(rows, PARTS).map((part) =>
-          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, capitalized(part.name), currency),
+          moneyColumn<typeof part.key, NodeRow>(part.key, capitalized(part.name), currency),
         ),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),

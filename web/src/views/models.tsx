@@ -3,18 +3,18 @@
 
 import type { ComponentChildren } from "preact";
 import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
-import { figureColumn, measuredColumn, moneyColumn } from "../columns";
+import { figureColumn, moneyColumn } from "../columns";
 import { type Filter, filterQuery, filtersIn } from "../explore";
 import {
   counted,
   isMeasured,
-  isRepresentative,
+  knownFigure,
   money,
-  percent,
-  ratio,
+  NOT_MEASURED,
   tokenCount,
   tokenRate,
   unitPrice,
+  wasteText,
 } from "../format";
 import { changed, useFetch, useRoute } from "../hooks";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
@@ -182,8 +182,8 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
     figureColumn<ModelRow>(key, title, (row) => row[key], tokenCount);
   return [
     moneyColumn("allocated_usd", "Cost", currency),
-    measuredColumn<ModelRow>("effective_usd", "Serving", currency),
-    measuredColumn<ModelRow>("waste_usd", "Waiting", currency),
+    moneyColumn("effective_usd", "Serving", currency),
+    moneyColumn("waste_usd", "Waiting", currency),
     moneyColumn("unmeasured_usd", "Unmeasured", currency),
     moneyColumn("unknown_tokens_usd", "Tokens unknown", currency),
     price("usd_per_million_tokens", "Per 1M tokens"),
@@ -215,18 +215,14 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
         <Stat name="Cost" value={money(row.allocated_usd, currency)} note="of the servers' GPUs" testId="cost" />
         <Stat
           name="Serving"
-          value={money(isMeasured(row) ? row.effective_usd : null, currency)}
+          value={money(knownFigure(row, "effective_usd"), currency)}
           note={<Help term="cost of serving, cost of waiting" />}
           testId="serving"
         />
         <Stat
           name="Waiting"
-          value={money(isMeasured(row) ? row.waste_usd : null, currency)}
-          note={
-            isRepresentative(row)
-              ? `${percent(ratio(row.waste_usd, row.allocated_usd))} of the cost`
-              : "unknown: utilization was not measured"
-          }
+          value={money(knownFigure(row, "waste_usd"), currency)}
+          note={isMeasured(row) ? `${wasteText(row)} of the cost` : `unknown: ${NOT_MEASURED}`}
           testId="waiting"
         />
         {(row.unmeasured_usd ?? 0) > 0 && (

@@ -21,6 +21,7 @@ import {
   DAY,
   HOUR,
   instant,
+  knownFigure,
   measuredShare,
   money,
   moment,
@@ -30,7 +31,7 @@ import {
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
-import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn, unmeasuredColumns } from "../columns";
 import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
 import { stepsFor } from "../next-step";
 import {
@@ -218,7 +219,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         <Stat
           name="Utilization"
           value={percent(utilizationOf(rows))}
-          note={`of measured GPU-hours; ${roundHours(heldGpuHours(rows))} of ${hours("capacity_gpu_hours")} allocated`}
+          note={`of measured GPU-hours; ${roundHours(heldGpuHours(rows).allocated_gpu_hours)} of ${hours("capacity_gpu_hours")} allocated`}
           testId="node-utilization"
         />
         <Stat
@@ -318,11 +319,13 @@ interface Pool {
   cluster: string;
   nodes: number;
   capacity: number | null;
-  allocated: number | null;
+  allocated_gpu_hours: number | null;
+  unmeasured_gpu_hours: number | null;
   unallocated: number | null;
   stranded: number | null;
   cost: number | null;
-  waste: number | null;
+  waste_usd: number | null;
+  unmeasured_usd: number | null;
 }
 
 function Pools({ rows }: { rows: readonly NodeRow[] }) {
@@ -340,11 +343,12 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
     cluster: poolRows[0]?.cluster ?? "",
     nodes: new Set(poolRows.map((row) => `${row.cluster}/${row.node}`)).size,
     capacity: sumOf(poolRows.map((row) => row.capacity_gpu_hours)),
-    allocated: heldGpuHours(poolRows),
+    ...heldGpuHours(poolRows),
     unallocated: sumOf(poolRows.map((row) => row.unallocated_gpu_hours)),
     stranded: sumOf(poolRows.map((row) => row.stranded_gpu_hours)),
     cost: sumOf(poolRows.map((row) => row.node_cost_usd)),
-    waste: sumOf(poolRows.map((row) => row.waste_usd)),
+    waste_usd: sumOf(poolRows.map((row) => row.waste_usd)),
+    unmeasured_usd: sumOf(poolRows.map((row) => row.unmeasured_usd)),
   }));
   return (
     <Table
@@ -361,10 +365,11 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
           (pool: Pool) => linkTo(route, "nodes", "", { pool: pool.name, cluster: pool.cluster }),
         ),
         moneyColumn("cost", "Node cost", currency),
-        moneyColumn("waste", "Waste", currency),
+        moneyColumn("waste_usd", "Waste", currency),
+        ...unmeasuredColumns(sums, currency),
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         figureColumn("capacity", "Capacity GPU-hours", (pool: Pool) => pool.capacity, roundHours),
-        figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated, roundHours),
+        figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated_gpu_hours, roundHours),
         figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
         figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
         ...clusterColumns(sums, (pool) => pool.cluster),
@@ -625,8 +630,8 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
       <>
         <strong>{when}</strong> <Name>{holder.pod}</Name> in <Name>{holder.namespace}</Name> (
         <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)}{" "}
-        utilization, {money(holder.allocated_usd, row?.currency)} allocated, {money(holder.waste_usd, row?.currency)}{" "}
-        wasted
+        utilization, {money(holder.allocated_usd, row?.currency)} allocated,{" "}
+        {money(knownFigure(holder, "waste_usd"), row?.currency)} wasted
         {holder.unmeasured_gpu_hours > 1e-9 && `, ${money(holder.unmeasured_usd, row?.currency)} unmeasured`}
       </>
     );

@@ -12,7 +12,7 @@ import {
   type Settled,
 } from "../api";
 import { fetchEarlier } from "../compare";
-import { HOUR, money, percent, ratio, utilizationText } from "../format";
+import { HOUR, money, utilizationText, wasteText } from "../format";
 import { useFetch, useRoute } from "../hooks";
 import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
@@ -189,7 +189,7 @@ function Worst({ units, worst }: ViewData) {
       <a href={linkTo(route, "unit", unitOf(row))}>
         <Name>{unitOf(row)}</Name>
       </a>{" "}
-      wastes most: {usd(row.waste_usd)}, {percent(ratio(row.waste_usd, row.allocated_usd))} of its allocated cost.
+      wastes most: {usd(row.waste_usd)}, {wasteText(row)} of its allocated cost.
       {workload !== undefined && (
         <>
           {" "}

@@ -27,8 +27,11 @@ import {
   instant,
   isMeasured,
   isRepresentative,
+  knownFigure,
+  knownParts,
   measuredShare,
   money,
+  NOT_MEASURED,
   percent,
   ratio,
   roundHours,
@@ -208,18 +211,22 @@ function Shown(props: ViewData) {
             />
             <Stat
               name="Effective"
-              value={money(isMeasured(total) ? total.effective_usd : null, currency)}
+              value={money(knownFigure(total, "effective_usd"), currency)}
               note={
-                <>
-                  {isMeasured(total) && !isRepresentative(total) && "of the measured part only "}
-                  {why("effective_usd")}
-                </>
+                isMeasured(total) ? (
+                  <>
+                    {!isRepresentative(total) && "of the measured part only "}
+                    {why("effective_usd")}
+                  </>
+                ) : (
+                  `unknown: ${NOT_MEASURED}`
+                )
               }
               testId="effective"
             />
             <Stat
               name="Waste"
-              value={money(isMeasured(total) ? total.waste_usd : null, currency)}
+              value={money(knownFigure(total, "waste_usd"), currency)}
               note={
                 isRepresentative(total) ? (
                   <>
@@ -228,7 +235,7 @@ function Shown(props: ViewData) {
                 ) : isMeasured(total) ? (
                   <>of the measured part only {why("waste_usd")}</>
                 ) : (
-                  "unknown: utilization was not measured"
+                  `unknown: ${NOT_MEASURED}`
                 )
               }
               testId="waste"
@@ -318,7 +325,7 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(whole.start, whole.end, grain);
-  const list = align(buckets, byTime.rows);
+  const list = align(buckets, byTime.rows.map(knownParts));
   const coverage = completeShare(buckets, hours?.rows ?? null, list, isWhole(whole.coverage));
   // In hours with data, a missing row means that the unit held nothing: a zero, not a gap.
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
@@ -331,7 +338,7 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
         rows={rows}
         coverage={coverage}
         parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3)))}
-        totals={total ?? nothing}
+        totals={total === undefined ? nothing : knownParts(total)}
         whole={total === undefined ? 0 : total.allocated_usd}
         show={(figure) => money(figure, whole.currency)}
         axis={(figure) => axisMoney(figure, whole.currency)}
