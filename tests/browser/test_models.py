@@ -358,17 +358,15 @@ def test_breakdowns_match_the_api(visit: Callable[..., Page], site: Site) -> Non
 
 def test_consumers_match_the_api_and_lead_to_their_pages(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"models?{PERIOD}&zone=utc")
-    page.get_by_role("navigation", name="Dimensions").get_by_role("link", name="Consumer").click()
-    table = page.get_by_test_id("models")
+    table = page.get_by_test_id("consumers")
     expect(table.locator("th").first).to_have_text("Consumer ")
-    settled(page)
     query = f"{PERIOD}&granularity=total&group_by=consumer&server=*&sort=-allocated_usd"
     rows = site.ask(f"inference?{query}")["rows"]
     assert [row["group"]["consumer"] for row in rows] == [None, "search", LATE]
     assert cells(table) == [[row["group"]["consumer"] or "none", *figures(row)] for row in rows]
     assert page.locator("main i").count() == 0, "names are text"
     with page.expect_download() as begun:
-        page.get_by_role("button", name="Download CSV").click()
+        page.get_by_role("region", name="Costs by consumer", exact=True).get_by_role("button", name="Download").click()
     csv_rows = csv.DictReader(io.StringIO(begun.value.path().read_text()))
     assert [row["consumer"] for row in csv_rows] == ["", "search", LATE]
     table.get_by_role("link", name=LATE).click()
@@ -439,14 +437,14 @@ def test_unknown_consumers_list_the_steps(visit: Callable[..., Page], site: Site
                  "docs/explanation/inference.md"):  # fmt: skip
         expect(steps).to_contain_text(text)
     expect(page.get_by_test_id("groups")).to_have_count(0)
-    page.goto(f"{site.address}/#/models?{PERIOD}&zone=utc&by=consumer&cluster=east&f.model=resnet")
+    page.goto(f"{site.address}/#/models?{PERIOD}&zone=utc&cluster=east&f.model=resnet")
     settled(page)
     expect(steps).to_contain_text("Who used the models of this period is unknown")
     page.goto(f"{site.address}/#/consumer/no-such?{PERIOD}&zone=utc")
     settled(page)
     expect(steps).to_contain_text("No requests of this consumer were counted in this period")
     page.get_by_role("link", name="all consumers", exact=True).click()
-    expect(page.get_by_test_id("models")).to_contain_text("search")
+    expect(page.get_by_test_id("consumers")).to_contain_text("search")
 
 
 def test_names_with_any_characters_lead_to_their_model(visit: Callable[..., Page], site: Site) -> None:

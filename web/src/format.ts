@@ -16,6 +16,12 @@ export function money(value: Figure, currency = "USD"): string {
 
 const CENTS = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
 
+/** An amount that stands for itself, such as a headline or an estimate: without cents from 1,000 on. */
+export function roundMoney(value: Figure, currency = "USD"): string {
+  if (value === null || value === undefined || Math.abs(value) < 999.995) return money(value, currency);
+  return number(value, { style: "currency", currency, ...WHOLE });
+}
+
 /** An amount at an axis: "$60k". */
 export function axisMoney(value: Figure, currency = "USD"): string {
   if (value === null || value === undefined) return UNKNOWN;
@@ -84,9 +90,15 @@ export function hours(value: Figure): string {
   return number(value, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 }
 
+/** A share: with one decimal below 10% and above 99%, where it says something. Neither a little nor almost all is
+ * rounded away. */
 export function percent(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
-  return number(value, { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  if (value > 0 && value < 0.0005) return "<0.1%";
+  if (value > 0.9995 && value < 1) return ">99.9%";
+  const size = Math.abs(value);
+  const digits = value % 1 !== 0 && (size < 0.0995 || (size > 0.99 && size < 1)) ? 1 : 0;
+  return number(value, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 export function change(value: Figure): string {

@@ -507,7 +507,7 @@ test("hours of a pod are one row with their sums", () => {
     ["y", "02", 2, null, 2],
   ]);
   const unmeasured = { unmeasured_gpu_hours: 1, unmeasured_usd: 2, waste_usd: null, effective_usd: null };
-  const [pod] = podsOf([line("x", "01", 2), { ...line("x", "02", 2), ...unmeasured } as Line]);
+  const [pod] = podsOf([line("x", "01", 2), { ...line("x", "02", 2), ...unmeasured }]);
   expect(pod).toMatchObject({ allocated_usd: 4, waste_usd: 1, effective_usd: 1, unmeasured_usd: 2 });
 });
 

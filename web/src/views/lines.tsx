@@ -56,6 +56,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
     cell: (line) => (line.hours.length > 1 ? counted(line.hours.length, "hour") : moment(line.hour, zone)),
     by: (line) => (line.hours.length > 1 ? line.hours.length : line.hour),
   };
+  const areInClusters = new Set(rows.map(({ cluster }) => cluster)).size > 1;
   const hasUnmeasured = rows.some((line) => line.unmeasured_usd !== 0);
   return (
     <Table<Pod>
@@ -72,27 +73,33 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
       within={(line) => (line.hours.length > 1 ? line.hours.flatMap((entry) => podsOf([entry])) : [])}
       columns={[
         nameColumn("pod", "Pod", (line: Pod) => line.pod),
-        ...(areSeveral ? [hour] : []),
         ...AMOUNTS.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
+        ...(areSeveral ? [hour] : []),
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
         {
           key: "node",
           title: "Node",
           cell: (line) => (
-            <a href={changed(route, { node: line.node })} title={line.node}>
-              <Name>{shortNode(line.node)}</Name>
-            </a>
+            <>
+              <a href={changed(route, { node: line.node })} title={line.node}>
+                <Name>{shortNode(line.node)}</Name>
+              </a>
+              {areInClusters && (
+                <div class="note">
+                  <Name>{line.cluster}</Name>
+                </div>
+              )}
+            </>
           ),
-          by: (line) => line.node,
+          by: (line) => `${line.cluster} ${line.node}`,
         },
-        ...clusterColumns<Pod>(rows as readonly Pod[], (line) => line.cluster),
         gpuHoursColumn<Pod>(),
         {
           key: "units",
           title: "Requested",
           cell: (line) => (
-            <span class="soft" title={line.resource}>
+            <span title={line.resource}>
               {line.units} × {line.resource.replace(/^[^/]+\//, "")}
             </span>
           ),

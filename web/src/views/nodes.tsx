@@ -27,6 +27,7 @@ import {
   moment,
   percent,
   roundHours,
+  roundMoney,
   shortNode,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
@@ -212,8 +213,8 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
       <dl class="stats">
         <Stat
           name="Node cost"
-          value={money(cost, currency)}
-          note={`${money(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
+          value={roundMoney(cost, currency)}
+          note={`${roundMoney(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
           testId="node-cost"
         />
         <Stat
@@ -224,12 +225,12 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         />
         <Stat
           name="Unallocated"
-          value={money(usd("unallocated_usd"), currency)}
+          value={roundMoney(usd("unallocated_usd"), currency)}
           note={hours("unallocated_gpu_hours")}
         />
         <Stat
           name="Stranded"
-          value={money(usd("stranded_usd"), currency)}
+          value={roundMoney(usd("stranded_usd"), currency)}
           note={hours("stranded_gpu_hours")}
           testId="node-stranded"
         />
@@ -240,7 +241,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
                 ? "Hours without pods, a month"
                 : "Saved a month without it"
             }
-            value={money(savedWithout(removal), currency)}
+            value={roundMoney(savedWithout(removal), currency)}
             note={
               <>
                 {removal.emptyHours === 0
@@ -308,8 +309,8 @@ function Recommended(props: { recommendations: ViewData["recommendations"]; clus
   if (row === undefined) return null;
   return (
     <a href={linkTo(route, "savings", "", { kind: row.kind })} data-testid="removal-recommendation">
-      Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {money(row.saving.usd, row.currency)} a
-      month
+      Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {roundMoney(row.saving.usd, row.currency)}{" "}
+      a month
     </a>
   );
 }
@@ -401,7 +402,7 @@ function Removals({ rows, recommendations }: ViewData) {
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
                 {link(node)} in node pool <Name>{node.node_pool}</Name> saves{" "}
-                <strong>{money(monthlyUsd, currency)}</strong> a month
+                <strong>{roundMoney(monthlyUsd, currency)}</strong> a month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
                 pods. <Recommended recommendations={recommendations} cluster={node.cluster} pool={node.node_pool} />
               </li>
@@ -422,7 +423,7 @@ function Removals({ rows, recommendations }: ViewData) {
                 <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
                   <Name>{name}</Name>
                 </a>
-                : up to <strong>{money(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
+                : up to <strong>{roundMoney(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
                 {nodes === 1 ? "one of its nodes had no pods" : `${nodes} of its nodes had no pods`}.{" "}
                 <Recommended recommendations={recommendations} cluster={cluster} pool={name} />
               </li>
@@ -434,7 +435,7 @@ function Removals({ rows, recommendations }: ViewData) {
       {now.length + pools.length === 0 && (
         <p data-testid="remove-none">
           Every node of the last hour had pods in every hour. The largest cost of unallocated GPUs is on{" "}
-          {link(first.node)}: <strong>{money(first.unallocatedUsd, currency)}</strong> in this period, at{" "}
+          {link(first.node)}: <strong>{roundMoney(first.unallocatedUsd, currency)}</strong> in this period, at{" "}
           {percent(first.heldShare)} of its GPUs held.
         </p>
       )}

@@ -35,6 +35,7 @@ import {
   percent,
   ratio,
   roundHours,
+  roundMoney,
   utilization,
 } from "../format";
 import { changed, go, useFetch, useHasModels, useRoute, useZone } from "../hooks";
@@ -190,7 +191,7 @@ function Shown(props: ViewData) {
   }
   const recommended = "response" in props.recommendations ? props.recommendations.response : null;
   const why = (figure: keyof typeof total & FigureKey) => (
-    <WhyLink figure={figure} amount={money(total[figure], currency)} scope={{ unit: route.name }} />
+    <WhyLink figure={figure} amount={roundMoney(total[figure], currency)} scope={{ unit: route.name }} />
   );
   return (
     <Columns
@@ -200,7 +201,7 @@ function Shown(props: ViewData) {
           <dl class="stats">
             <Stat
               name="Allocated"
-              value={money(total.allocated_usd, currency)}
+              value={roundMoney(total.allocated_usd, currency)}
               note={
                 <>
                   {comparison?.isExact === false && "about "}
@@ -211,7 +212,7 @@ function Shown(props: ViewData) {
             />
             <Stat
               name="Effective"
-              value={money(knownFigure(total, "effective_usd"), currency)}
+              value={roundMoney(knownFigure(total, "effective_usd"), currency)}
               note={
                 isMeasured(total) ? (
                   <>
@@ -226,7 +227,7 @@ function Shown(props: ViewData) {
             />
             <Stat
               name="Waste"
-              value={money(knownFigure(total, "waste_usd"), currency)}
+              value={roundMoney(knownFigure(total, "waste_usd"), currency)}
               note={
                 isRepresentative(total) ? (
                   <>
@@ -240,7 +241,7 @@ function Shown(props: ViewData) {
               }
               testId="waste"
             />
-            <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
+            <Stat name="Unmeasured" value={roundMoney(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
             <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
             <Stat
               name="Utilization"

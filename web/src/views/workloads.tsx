@@ -2,7 +2,7 @@
 
 import type { CostRow, CostsResponse, HoursResponse, RecommendationsResponse } from "../api";
 import { figureColumn, gpuHoursColumn, linkToPods, moneyColumn, unmeasuredColumns, useColumn } from "../columns";
-import { isMeasured, knownFigure, money, NOT_MEASURED } from "../format";
+import { isMeasured, knownFigure, money, NOT_MEASURED, roundMoney } from "../format";
 import { useRoute } from "../hooks";
 import { Name, Table } from "../parts";
 import { linkTo } from "../route";
@@ -96,7 +96,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           unknown: unmeasured,
         },
         {
-          ...figureColumn("monthly", "Waste per month", perMonth, (usd) => money(usd, currency)),
+          ...figureColumn("monthly", "Waste per month", perMonth, (usd) => roundMoney(usd, currency)),
           unknown: unmeasured,
         },
         {
