@@ -41,8 +41,3 @@ def percent(part: Decimal, whole: Decimal = Decimal(1)) -> str:
         return ">99.9%"
     has_decimal = share % 1 and (abs(share) < Decimal("0.0995") or Decimal("0.99") < abs(share) < 1)
     return f"{rounded(100 * share, 1 if has_decimal else 0)}%"
-
-
-def change(now: Decimal, before: Decimal) -> str:
-    """A change as a share of what was before."""
-    return f"{rounded(100 * (now - before) / before, 0)}%"

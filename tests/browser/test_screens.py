@@ -117,6 +117,28 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
         assert is_inside(figure, page.get_by_role("region").filter(has=page.get_by_test_id(table)).last)
 
 
+_AMOUNTS_AFTER_OTHERS = """
+() => [...document.querySelectorAll("main table")].flatMap((table) => {
+  const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.replace(/[ ↓↑]+$/, ""));
+  const cells = [...(table.querySelector("tbody tr")?.children ?? [])];
+  const first = cells.findIndex((cell, at) => at > 0 && !cell.classList.contains("figure"));
+  const isAmount = (cell, at) => /^-?[$]/.test(cell.textContent) && titles[at] !== "GPU-hour price";
+  return first < 0 ? [] : cells.flatMap((cell, at) => at > first && isAmount(cell, at) ? [titles[at]] : []);
+})
+"""
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["overview?", "unit/research?", "nodes?", "health?", "explore?measure=effective_usd&", "explore?measure=waste_usd&",
+     "explore?compare=1&", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?hours=3&"],
+)  # fmt: skip
+def test_amounts_of_tables_come_before_descriptions(visit: Callable[..., Page], site: Site, view: str) -> None:
+    page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
+    assert page.locator("main table").count()
+    assert page.evaluate(_AMOUNTS_AFTER_OTHERS) == []
+
+
 def test_amounts_of_pods_are_visible_in_the_dialog_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
     hour = f"start={UNMEASURED:%Y-%m-%dT%H:00:00Z}&end={UNMEASURED + HOUR:%Y-%m-%dT%H:00:00Z}&zone=utc"
     page = visit(site, f"overview?{hour}&why=unmeasured_usd", viewport=PHONE)
@@ -205,7 +227,8 @@ def test_every_strip_has_a_whole_time_axis(visit: Callable[..., Page], site: Sit
      ("nodes?", "Which node to remove", "Node pools"),
      ("explore?", "Allocated cost over time, by hour", "Allocated cost by business unit"),
      ("unit/research?", "This month, all clusters", "Cost over time, by hour"),
-     ("health?", "Coverage by hour and source", "Unmeasured GPU-hours")],
+     ("health?", "Coverage by hour and source", "Unmeasured GPU-hours"),
+     (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "Pods", "Nodes")],
 )  # fmt: skip
 def test_sections_are_in_two_columns_on_4k(
     visit: Callable[..., Page], site: Site, view: str, left: str, right: str
@@ -246,7 +269,7 @@ def test_chart_and_table_have_the_same_groups_of_jobs(visit: Callable[..., Page]
     chart.focus()
     for _ in range(HOURS):
         page.keyboard.press("ArrowRight")
-        expect(page.get_by_test_id("readout")).to_contain_text("train-* $2.00 (25.0%)")
+        expect(page.get_by_test_id("readout")).to_contain_text("train-* $2.00 (25%)")
 
 
 def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[..., Page], site: Site) -> None:

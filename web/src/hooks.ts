@@ -9,7 +9,7 @@ import { type Route, readRoute, writeRoute } from "./route";
 
 export const RouteContext = createContext<Route>(readRoute(""));
 
-/** What the deployment tells its readers. When it changes, views fetch their figures again. */
+/** The notice of the deployment. When it changes, views fetch their figures again. */
 export const NoticeContext = createContext<string | undefined>(undefined);
 
 const NOTICE_SECONDS = 10;

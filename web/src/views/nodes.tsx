@@ -19,6 +19,7 @@ import {
   counted,
   dateOf,
   DAY,
+  type Figure,
   HOUR,
   instant,
   knownFigure,
@@ -388,6 +389,7 @@ function Removals({ rows, recommendations }: ViewData) {
   if (first === undefined)
     return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
   const { now, pools } = removalGroups(removals);
+  const monthly = (usd: Figure) => roundMoney(usd, currency);
   const link = (node: NodeRow) => (
     <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
       <Name>{shortNode(node.node)}</Name>
@@ -455,8 +457,13 @@ function Removals({ rows, recommendations }: ViewData) {
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
-          moneyColumn("emptyMonthlyUsd", "Cost without pods per month", currency),
-          moneyColumn("monthlyUsd", "Node cost per month", currency),
+          figureColumn(
+            "emptyMonthlyUsd",
+            "Cost without pods per month",
+            (row: Removal) => row.emptyMonthlyUsd,
+            monthly,
+          ),
+          figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
           {
             key: "empty",
             title: "Hours without pods",
