@@ -156,7 +156,7 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
           ? withinText(rows)
           : `${overText(over)}, of ${counted(rows.length, "business unit")} with a budget this month:`}
       </p>
-      <BudgetRows rows={over.slice(0, MOST)} currency={currency} />
+      {over.length > 0 && <BudgetRows rows={over.slice(0, MOST)} currency={currency} />}
       {rows.length > Math.min(over.length, MOST) && (
         <details>
           <summary>{over.length === 0 ? "All budgets" : "The other budgets"}</summary>

@@ -79,7 +79,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
         {
           key: "node",
-          title: "Node",
+          title: areInClusters ? "Node, cluster" : "Node",
           cell: (line) => (
             <>
               <a href={changed(route, { node: line.node })} title={line.node}>
