@@ -105,7 +105,7 @@ def is_inside(inner: Locator, outer: Locator) -> bool:
     ("view", "table"),
     [("health?", "unmeasured"), ("nodes?", "pools"), ("nodes?", "removals"), ("explore?by=workload&", "explore"),
      (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "lines"), ("overview?", "units"),
-     ("explore?by=business_unit&measure=waste_usd&", "explore")],
+     ("explore?by=business_unit&measure=waste_usd&", "explore"), ("unit/research?", "hardware")],
 )  # fmt: skip
 def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Site, view: str, table: str) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
@@ -115,6 +115,17 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
         figure = row.locator("td").nth(1)
         expect(figure).to_have_class("figure")
         assert is_inside(figure, page.get_by_role("region").filter(has=page.get_by_test_id(table)).last)
+
+
+def test_amount_that_pods_are_opened_by_is_visible_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc&lines-sort=-unmeasured_usd", viewport=PHONE)
+    table = page.get_by_test_id("lines")
+    expect(table.locator("th").nth(1)).to_have_text("Unmeasured ↓")
+    expect(table.locator("tbody tr").first.locator("td").nth(1)).to_have_text("$1.50")
+    assert is_inside(table.locator("tbody td").nth(1), table.locator(".."))
+    table.get_by_role("button", name="Waste").click()
+    expect(table.locator("th").nth(2)).to_have_text("Allocated ")
+    expect(table.locator("th").nth(3)).to_have_text("Waste ↓")
 
 
 _AMOUNTS_AFTER_OTHERS = """

@@ -1,5 +1,6 @@
 // Tables of an hour: pods, with links to the calculation of each cost, and nodes.
 
+import { useState } from "preact/hooks";
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
 import {
@@ -23,7 +24,7 @@ import { heldGpuHours } from "../removal";
 import { lineKey } from "./why";
 import { didNotRun } from "../unmeasured";
 
-/** Narrow screens show the first two next to the name. */
+/** Narrow screens show the first two next to the name. The one that the table was opened with an order of comes first. */
 const AMOUNTS = ["allocated_usd", "waste_usd", "unmeasured_usd", "effective_usd"] as const;
 
 /** Pods, with a row for each; several hours of a pod are below it. */
@@ -57,6 +58,8 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
     by: (line) => (line.hours.length > 1 ? line.hours.length : line.hour),
   };
   const areInClusters = new Set(rows.map(({ cluster }) => cluster)).size > 1;
+  const [opened] = useState(route.query["lines-sort"]?.replace(/^-/, ""));
+  const amounts = [...AMOUNTS.filter((key) => key === opened), ...AMOUNTS.filter((key) => key !== opened)];
   const hasUnmeasured = rows.some((line) => line.unmeasured_usd !== 0);
   return (
     <Table<Pod>
@@ -73,7 +76,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
       within={(line) => (line.hours.length > 1 ? line.hours.flatMap((entry) => podsOf([entry])) : [])}
       columns={[
         nameColumn("pod", "Pod", (line: Pod) => line.pod),
-        ...AMOUNTS.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
+        ...amounts.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
         ...(areSeveral ? [hour] : []),
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),

@@ -464,6 +464,7 @@ function Removals({ rows, recommendations }: ViewData) {
             monthly,
           ),
           figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
+          moneyColumn("unallocatedUsd", "Unallocated", currency),
           {
             key: "empty",
             title: "Hours without pods",
@@ -481,7 +482,6 @@ function Removals({ rows, recommendations }: ViewData) {
             by: ({ lastHeld }) => lastHeld ?? "",
           },
           figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
-          moneyColumn("unallocatedUsd", "Unallocated", currency),
           nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
           ...clusterColumns(removals, ({ node }) => node.cluster),
           nameColumn("type", "Instance", ({ node }: Removal) =>

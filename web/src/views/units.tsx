@@ -62,16 +62,16 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
           by: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
         },
         figureColumn("change", "Waste change", against, change),
+        moneyColumn("allocated_usd", "Allocated", currency),
+        moneyColumn("effective_usd", "Effective", currency),
+        moneyColumn("unmeasured_usd", "Unmeasured", currency),
+        gpuHoursColumn(),
         {
           key: "trend",
           title: "Waste trend",
           cell: (row) =>
             isMeasured(row) ? <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} /> : UNKNOWN,
         },
-        moneyColumn("allocated_usd", "Allocated", currency),
-        moneyColumn("effective_usd", "Effective", currency),
-        moneyColumn("unmeasured_usd", "Unmeasured", currency),
-        gpuHoursColumn(),
       ]}
     />
   );
