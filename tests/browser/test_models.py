@@ -232,7 +232,7 @@ def test_filters_are_those_of_the_api(visit: Callable[..., Page], site: Site) ->
 def test_csv_has_the_rows_and_order_of_the_table(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"models?{PERIOD}&zone=utc&models-sort=-requests&f.business_unit=assistant")
     with page.expect_download() as begun:
-        page.get_by_role("button", name="Download CSV").click()
+        page.get_by_role("region", name="Costs by model", exact=True).get_by_role("button", name="Download").click()
     text = begun.value.path().read_text()
     query = f"{PERIOD}&granularity=total&group_by=model&server=*&business_unit=assistant&sort=-requests"
     rows = site.ask(f"inference?{query}")["rows"]

@@ -109,8 +109,9 @@ export function useHasModels(): boolean {
   const [hasModels, setHasModels] = useState(false);
   const notice = useContext(NoticeContext);
   useEffect(() => {
-    if (latestServers?.notice !== notice) latestServers = { notice, hasModels: fetchHasModels().catch(() => false) };
-    void latestServers?.hasModels.then(setHasModels);
+    if (latestServers === undefined || latestServers.notice !== notice)
+      latestServers = { notice, hasModels: fetchHasModels().catch(() => false) };
+    void latestServers.hasModels.then(setHasModels);
   }, [notice]);
   return hasModels;
 }
