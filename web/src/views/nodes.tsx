@@ -457,12 +457,7 @@ function Removals({ rows, recommendations }: ViewData) {
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
-          figureColumn(
-            "emptyMonthlyUsd",
-            "Cost without pods per month",
-            (row: Removal) => row.emptyMonthlyUsd,
-            monthly,
-          ),
+          figureColumn("emptyMonthlyUsd", "Without pods per month", (row: Removal) => row.emptyMonthlyUsd, monthly),
           figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
           moneyColumn("unallocatedUsd", "Unallocated", currency),
           {
