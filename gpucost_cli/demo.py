@@ -172,9 +172,7 @@ def _started(
                 workers=WORKERS,
             )
         )
-        stack.notice = (
-            "The demo is starting: it simulates its clusters and computes the first hours. Reload the page in a minute."
-        )
+        stack.notice = "The demo is starting: it simulates its clusters and computes the first hours. They appear here in a minute."
         steps.update(starting, completed=1.0)
         simulation.result()
         steps.update(simulating, completed=1.0)
@@ -210,7 +208,6 @@ def _attribute_hours(demo: RunningDemo, steps: Progress) -> None:
     for hour in hours:
         demo.run_schedule(hour)
         steps.advance(task)
-    demo.stack.notice = ""
 
 
 def _serve(demo: RunningDemo, history: History, console: Console) -> None:

@@ -25,5 +25,19 @@ def exact_usd(amount: Decimal) -> str:
     return f"${cents}.{more.rstrip('0').ljust(2, '0')}"
 
 
-def percent(part: Decimal, whole: Decimal = Decimal(1), digits: int = 1) -> str:
-    return f"{rounded(100 * part / whole, digits)}%"
+def round_usd(amount: Decimal) -> str:
+    """An amount as headlines and estimates show it: without cents from 1,000 on."""
+    if abs(amount) < Decimal("999.995"):
+        return usd(amount)
+    return f"{'-' if amount < 0 else ''}${rounded(abs(amount), 0)}"
+
+
+def percent(part: Decimal, whole: Decimal = Decimal(1)) -> str:
+    """A share: with one decimal below 10% and above 99%."""
+    share = part / whole
+    if 0 < share < Decimal("0.0005"):
+        return "<0.1%"
+    if Decimal("0.9995") < share < 1:
+        return ">99.9%"
+    has_decimal = share % 1 and (abs(share) < Decimal("0.0995") or Decimal("0.99") < abs(share) < 1)
+    return f"{rounded(100 * share, 1 if has_decimal else 0)}%"

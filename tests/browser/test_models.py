@@ -19,7 +19,7 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.usage import ServedTokens
 from tests.browser.layout_checks import check_layouts
-from tests.browser.shown import percent, rounded, usd
+from tests.browser.shown import percent, round_usd, rounded, usd
 from tests.browser.site import Site, deployment, numbers
 from tests.browser.tabs import Tabs, settled
 from tests.records import amount, line, record
@@ -192,8 +192,8 @@ def test_sums_of_models_match_the_api(visit: Callable[..., Page], site: Site) ->
     response = site.ask(f"inference?{PERIOD}&granularity=total&server=*")
     (total,) = response["rows"]
     stats = {
-        "per-million": price(total["usd_per_million_tokens"]), "cost": usd(total["allocated_usd"]),
-        "serving": usd(total["effective_usd"]), "waiting": usd(total["waste_usd"]),
+        "per-million": price(total["usd_per_million_tokens"]), "cost": round_usd(total["allocated_usd"]),
+        "serving": round_usd(total["effective_usd"]), "waiting": round_usd(total["waste_usd"]),
         "prompt": count(total["prompt_tokens"]), "generated": count(total["generated_tokens"]),
         "load": rate(total["tokens_per_gpu_second"]),
     }  # fmt: skip
@@ -205,7 +205,7 @@ def test_sums_of_models_match_the_api(visit: Callable[..., Page], site: Site) ->
     p50, p95 = (rate(total[f"tokens_per_gpu_second_{name}"]) for name in ("p50", "p95"))
     expect(main).to_contain_text(f"p50 {p50}, p95 {p95} of hours")
     expect(main).to_contain_text(f"in {count(total['requests'])} requests")
-    expect(page.get_by_test_id("unknown-tokens")).to_contain_text(usd(total["unknown_tokens_usd"]))
+    expect(page.get_by_test_id("unknown-tokens")).to_contain_text(round_usd(total["unknown_tokens_usd"]))
     expect(main).to_contain_text(f"seen in {response['hours_with_servers']} cluster-hours")
 
 
@@ -232,7 +232,7 @@ def test_filters_are_those_of_the_api(visit: Callable[..., Page], site: Site) ->
 def test_csv_has_the_rows_and_order_of_the_table(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"models?{PERIOD}&zone=utc&models-sort=-requests&f.business_unit=assistant")
     with page.expect_download() as begun:
-        page.get_by_role("button", name="Download CSV").click()
+        page.get_by_role("region", name="Costs by model", exact=True).get_by_role("button", name="Download").click()
     text = begun.value.path().read_text()
     query = f"{PERIOD}&granularity=total&group_by=model&server=*&business_unit=assistant&sort=-requests"
     rows = site.ask(f"inference?{query}")["rows"]
@@ -247,7 +247,7 @@ def test_model_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
     settled(page)
     assert "#/model/meta-llama%2FLlama-3.1-8B-Instruct?" in page.url
     (total,) = site.ask(f"inference?{PERIOD}&granularity=total&model={LLAMA}")["rows"]
-    assert page.get_by_test_id("cost").inner_text() == usd(total["allocated_usd"])
+    assert page.get_by_test_id("cost").inner_text() == round_usd(total["allocated_usd"])
     names = ("tokens", "prompt_tokens", "cached_tokens", "generated_tokens")
     prices = [(f"usd_per_million_{name}", 1) for name in names] + [("usd_per_request", 1000)]
     uncached = total["prompt_tokens"] - total["cached_tokens"]
@@ -295,7 +295,7 @@ def test_hours_of_a_model_match_the_api(visit: Callable[..., Page], site: Site) 
         assert f"at full use {price(full)} ({percent(full, as_it_was)})" in cost_text
         assert f"as it was {price(as_it_was)}" in cost_text
         assert ("Tokens of pods that cost $4.00 are unknown." in cost_text) == (hour in UNKNOWN)
-        assert ("50.0% of hours complete" in cost_text) == (hour in MISSING or number < 4)
+        assert ("50% of hours complete" in cost_text) == (hour in MISSING or number < 4)
     unknown = len(UNKNOWN) * 4
     expect(page.get_by_test_id("unknown-pods")).to_contain_text(f"cost ${unknown}.00 have unknown tokens")
 
@@ -358,17 +358,15 @@ def test_breakdowns_match_the_api(visit: Callable[..., Page], site: Site) -> Non
 
 def test_consumers_match_the_api_and_lead_to_their_pages(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"models?{PERIOD}&zone=utc")
-    page.get_by_role("navigation", name="Dimensions").get_by_role("link", name="Consumer").click()
-    table = page.get_by_test_id("models")
+    table = page.get_by_test_id("consumers")
     expect(table.locator("th").first).to_have_text("Consumer ")
-    settled(page)
     query = f"{PERIOD}&granularity=total&group_by=consumer&server=*&sort=-allocated_usd"
     rows = site.ask(f"inference?{query}")["rows"]
     assert [row["group"]["consumer"] for row in rows] == [None, "search", LATE]
     assert cells(table) == [[row["group"]["consumer"] or "none", *figures(row)] for row in rows]
     assert page.locator("main i").count() == 0, "names are text"
     with page.expect_download() as begun:
-        page.get_by_role("button", name="Download CSV").click()
+        page.get_by_role("region", name="Costs by consumer", exact=True).get_by_role("button", name="Download").click()
     csv_rows = csv.DictReader(io.StringIO(begun.value.path().read_text()))
     assert [row["consumer"] for row in csv_rows] == ["", "search", LATE]
     table.get_by_role("link", name=LATE).click()
@@ -376,6 +374,17 @@ def test_consumers_match_the_api_and_lead_to_their_pages(visit: Callable[..., Pa
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Consumer {LATE}")
     page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name="All consumers").click()
     expect(table).to_contain_text(LATE)
+
+
+def test_models_and_consumers_are_in_two_columns_on_4k(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"models?{PERIOD}&zone=utc", viewport={"width": 3840, "height": 2160})
+    left, right = (
+        box
+        for name in ("Costs by model", "Costs by consumer")
+        if (box := page.get_by_role("region", name=name, exact=True).first.bounding_box()) is not None
+    )
+    assert left["y"] == right["y"]
+    assert left["x"] + left["width"] < right["x"]
 
 
 def test_consumer_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
@@ -386,8 +395,8 @@ def test_consumer_matches_the_api(visit: Callable[..., Page], site: Site) -> Non
     query = f"inference?{PERIOD}&server=*&consumer=search"
     (total,) = site.ask(f"{query}&granularity=total")["rows"]
     stats = {
-        "per-million": price(total["usd_per_million_tokens"]), "cost": usd(total["allocated_usd"]),
-        "serving": usd(total["effective_usd"]), "waiting": usd(total["waste_usd"]),
+        "per-million": price(total["usd_per_million_tokens"]), "cost": round_usd(total["allocated_usd"]),
+        "serving": round_usd(total["effective_usd"]), "waiting": round_usd(total["waste_usd"]),
         "prompt": count(total["prompt_tokens"]), "generated": count(total["generated_tokens"]),
     }  # fmt: skip
     assert {name: page.get_by_test_id(name).inner_text() for name in stats} == stats
@@ -405,7 +414,7 @@ def test_consumer_matches_the_api(visit: Callable[..., Page], site: Site) -> Non
     page.get_by_test_id("groups").get_by_role("link", name=LLAMA).click()
     settled(page)
     expect(page.get_by_role("group", name="Filters")).to_contain_text("Consumer is search")
-    expect(page.get_by_test_id("cost")).to_have_text(usd(models[1]["allocated_usd"]))
+    expect(page.get_by_test_id("cost")).to_have_text(round_usd(models[1]["allocated_usd"]))
 
 
 def test_hours_of_a_consumer_match_the_api(visit: Callable[..., Page], site: Site) -> None:
@@ -439,14 +448,14 @@ def test_unknown_consumers_list_the_steps(visit: Callable[..., Page], site: Site
                  "docs/explanation/inference.md"):  # fmt: skip
         expect(steps).to_contain_text(text)
     expect(page.get_by_test_id("groups")).to_have_count(0)
-    page.goto(f"{site.address}/#/models?{PERIOD}&zone=utc&by=consumer&cluster=east&f.model=resnet")
+    page.goto(f"{site.address}/#/models?{PERIOD}&zone=utc&cluster=east&f.model=resnet")
     settled(page)
     expect(steps).to_contain_text("Who used the models of this period is unknown")
     page.goto(f"{site.address}/#/consumer/no-such?{PERIOD}&zone=utc")
     settled(page)
     expect(steps).to_contain_text("No requests of this consumer were counted in this period")
     page.get_by_role("link", name="all consumers", exact=True).click()
-    expect(page.get_by_test_id("models")).to_contain_text("search")
+    expect(page.get_by_test_id("consumers")).to_contain_text("search")
 
 
 def test_names_with_any_characters_lead_to_their_model(visit: Callable[..., Page], site: Site) -> None:
@@ -456,7 +465,7 @@ def test_names_with_any_characters_lead_to_their_model(visit: Callable[..., Page
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Model {ADAPTER}")
     rows = site.ask(f"inference?{PERIOD}&granularity=total&group_by=model&sort=model")["rows"]
     adapter = next(row for row in rows if row["group"]["model"] == ADAPTER)
-    expect(page.get_by_test_id("cost")).to_have_text(usd(adapter["allocated_usd"]))
+    expect(page.get_by_test_id("cost")).to_have_text(round_usd(adapter["allocated_usd"]))
     page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name="All models").click()
     expect(page.get_by_test_id("models")).to_be_visible()
 

@@ -23,7 +23,7 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from tests.browser.layout_checks import check_layouts
-from tests.browser.shown import percent, rounded, usd
+from tests.browser.shown import percent, round_usd, rounded, usd
 from tests.browser.site import Site, deployment, numbers
 from tests.browser.tabs import Tabs, settled, violations
 from tests.records import line, record
@@ -169,17 +169,17 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     assert forecast["budget_usd"] == 1500
     shown = {name: page.get_by_test_id(f"month-{name}").inner_text() for name in ("spent", "projected", "budget")}
     assert shown == {
-        "spent": usd(forecast["spent_usd"]), "projected": usd(forecast["run_rate_usd"]), "budget": "$1,500.00",
+        "spent": round_usd(forecast["spent_usd"]), "projected": round_usd(forecast["run_rate_usd"]), "budget": "$1,500",
     }  # fmt: skip
     section = page.get_by_role("region", name="This month, all clusters")
     expect(section).to_contain_text("at the mean rate so far, as in budget alerts")
     if forecast["projected_usd"] is not None:
-        assert usd(forecast["projected_usd"]) not in section.inner_text(), "a second projection of the same month"
+        assert round_usd(forecast["projected_usd"]) not in section.inner_text(), "a second projection of the same month"
     expect(section).to_contain_text(f"{percent(forecast['spent_usd'], Decimal(1500))} spent")
     chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
     label = chart.get_attribute("aria-label") or ""
-    assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at the spend of the summary"
-    assert f"{usd(forecast['run_rate_usd'])} projected for the month, a budget of $1,500.00" in label
+    assert f"{round_usd(forecast['spent_usd'])} spent by" in label, "the line ends at the spend of the summary"
+    assert f"{round_usd(forecast['run_rate_usd'])} projected for the month, a budget of $1,500" in label
     assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
     expect(section.locator(".legend")).to_contain_text("projected")
 
@@ -211,8 +211,9 @@ def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -
     for at, row in enumerate(sorted(rows, key=lambda row: -row["saving"]["usd"])):
         table_row, saving = table.nth(at), row["saving"]
         for text in (
-            row["summary"], KINDS[row["kind"]], usd(saving["usd"]),
-            f"{usd(saving['low_usd'])} to {usd(saving['high_usd'])}", row["confidence"], row["risk"], row["effort"],
+            row["summary"], KINDS[row["kind"]], round_usd(saving["usd"]),
+            f"{round_usd(saving['low_usd'])} to {round_usd(saving['high_usd'])}",
+            row["confidence"], row["risk"], row["effort"],
         ):  # fmt: skip
             expect(table_row).to_contain_text(text)
     page.get_by_text("Show patch", exact=True).click()
@@ -230,11 +231,11 @@ def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], si
         "All recommendations: 3 savings + 1 that adds GPUs"
     )
     totals = site.ask("recommendations")["totals"]["savings"]
-    assert page.get_by_test_id("offer").inner_text() == usd(totals["usd"])
+    assert page.get_by_test_id("offer").inner_text() == round_usd(totals["usd"])
     best = page.get_by_test_id("best").locator("li")
     largest = sorted((row for row in rows if row["saving"]["usd"] > 0), key=lambda row: -row["saving"]["usd"])
     for at, row in enumerate(largest):
-        for text in (row["summary"], usd(row["saving"]["usd"]), f"{row['confidence']} confidence"):
+        for text in (row["summary"], round_usd(row["saving"]["usd"]), f"{row['confidence']} confidence"):
             expect(best.nth(at)).to_contain_text(text)
     best.first.get_by_role("link").click()
     expect(page.get_by_test_id("savings").locator("> li")).to_contain_text(largest[0]["summary"])
@@ -261,9 +262,9 @@ def test_overview_lists_commitments_after_the_savings_on_offer(visit: Callable[.
 
     page.route("**/v1/recommendations*", add_commitments)
     page.reload()
-    expect(page.get_by_test_id("commitments")).to_have_text(usd(6 * largest))
-    expect(page.get_by_test_id("best").locator("li").first).to_contain_text(usd(largest))
-    assert page.get_by_test_id("offer").inner_text() == usd(response["totals"]["savings"]["usd"])
+    expect(page.get_by_test_id("commitments")).to_have_text(round_usd(6 * largest))
+    expect(page.get_by_test_id("best").locator("li").first).to_contain_text(round_usd(largest))
+    assert page.get_by_test_id("offer").inner_text() == round_usd(response["totals"]["savings"]["usd"])
 
 
 def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
@@ -272,7 +273,7 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     budgets = page.get_by_test_id("budgets")
     response = site.ask("budgets")
     assert {row["business_unit"]: row["budget_usd"] for row in response["rows"]} == {"research": 1500, "nightly": 900}
-    amounts = [("exceeded", 1600, 2100), ("projected", 700, 950)]
+    amounts: list[tuple[str, int, int | None]] = [("exceeded", 1600, 2100), ("projected", 700, 950)]
 
     def set_spent(route: Route) -> None:
         rows = [
@@ -288,29 +289,40 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
 
     page.route("**/v1/budgets*", set_spent)
     first, second = (row["business_unit"] for row in response["rows"])
-    first_budget, second_budget = (usd(row["budget_usd"]) for row in response["rows"])
+    first_budget, second_budget = (round_usd(row["budget_usd"]) for row in response["rows"])
     shown = reloaded()
     assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month:")
     assert budgets.locator(".tag").all_inner_texts() == ["exceeded", "will exceed"]
     assert [line for line in shown.splitlines() if " of $" in line] == [
-        f"$1,600.00 spent of {first_budget}", f"$950.00 expected of {second_budget}",
+        f"$1,600 spent of {first_budget}", f"$950.00 expected of {second_budget}",
     ]  # fmt: skip
     assert budgets.get_by_role("link").all_inner_texts() == [first, second]
-    amounts[:] = [("within", 10, 20), ("within", 10, 20)]
-    assert reloaded() == "All 2 business units with a budget stay within it."
-    amounts[:] = [("unknown", 10, 20), ("unknown", 10, 20)]
-    assert reloaded() == "Budgets: too few hours of this month for a projection."
-    amounts[:] = [("within", 10, 20), ("unknown", 10, 20)]
-    assert reloaded() == ("1 of 2 business units with a budget stay within it. Of the others, too few hours are known.")
+    texts: dict[str, list[tuple[str, int, int | None]]] = {
+        "All 2 business units with a budget stay within it.": [("within", 10, 20), ("within", 10, 20)],
+        "Budgets: too few hours of this month for a projection.": [("unknown", 10, None), ("unknown", 10, None)],
+        "1 of 2 business units with a budget stay within it. Of the others, too few hours are known.": [
+            ("within", 10, 20), ("unknown", 10, None),
+        ],
+    }  # fmt: skip
+    for text, of_units in texts.items():
+        amounts[:] = of_units
+        assert [line for line in reloaded().splitlines() if line] == [text, "All budgets"]
+    budgets.get_by_text("All budgets").click()
+    assert [line for line in budgets.inner_text().splitlines() if " of $" in line] == [
+        f"$20.00 expected of {first_budget}", f"$10.00 spent of {second_budget}",
+    ]  # fmt: skip
+    budgets.get_by_role("link", name=second).click()
+    settled(page)
+    expect(page.get_by_test_id("month-budget")).to_have_text(second_budget)
 
 
 def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?zone=utc")
     rows, totals = site.ask("recommendations?state=all")["rows"], site.ask("recommendations")["totals"]
-    assert page.get_by_test_id("on-offer").inner_text() == usd(totals["savings"]["usd"])
-    assert page.get_by_test_id("added").inner_text() == usd(totals["costs"]["usd"]) == "$70.00"
+    assert page.get_by_test_id("on-offer").inner_text() == round_usd(totals["savings"]["usd"])
+    assert page.get_by_test_id("added").inner_text() == round_usd(totals["costs"]["usd"]) == "$70.00"
     verified = sum(row["verified_usd"] for row in rows if row["state"] == "verified")
-    assert page.get_by_test_id("verified").inner_text() == usd(verified) == "$1,050.75"
+    assert page.get_by_test_id("verified").inner_text() == round_usd(verified) == "$1,051"
     for state in ("open", "applied", "verified", "dismissed", "withdrawn"):
         expected = [row for row in rows if row["state"] == state]
         page.get_by_role("navigation", name="States").get_by_role(
@@ -322,10 +334,14 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
         assert expected
         for card, row in zip(cards.all(), expected, strict=True):
             saving = row["saving"]["usd"]
-            for text in (row["summary"], usd(saving) if saving >= 0 else f"costs {usd(-saving)}", row["confidence"]):
+            for text in (
+                row["summary"],
+                round_usd(saving) if saving >= 0 else f"costs {round_usd(-saving)}",
+                row["confidence"],
+            ):
                 expect(card).to_contain_text(text)
             if state == "verified":
-                expect(card).to_contain_text(f"{usd(row['verified_usd'])} verified")
+                expect(card).to_contain_text(f"{round_usd(row['verified_usd'])} verified")
         if state == "dismissed":
             expect(cards).to_contain_text("by ana: needed for the launch")
             page.get_by_text("Evidence, risk and commands").click()
@@ -333,6 +349,15 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
         if state == "withdrawn":
             expect(cards).to_contain_text("used more than 30% since")
     assert page.locator("main img, main b").count() == 0
+
+
+def test_savings_are_in_two_columns_on_4k(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "savings?zone=utc", viewport={"width": 3840, "height": 2160})
+    first, second = (box for card in page.get_by_test_id("savings").first.locator("> li").all()[:2]
+                     if (box := card.bounding_box()) is not None)  # fmt: skip
+    assert first["y"] == second["y"]
+    assert first["x"] + first["width"] < second["x"]
+    assert second["x"] + second["width"] > 3600
 
 
 def test_savings_count_adds_up_and_names_each_pool_change(visit: Callable[..., Page], site: Site) -> None:
@@ -391,13 +416,13 @@ def test_savings_are_filtered_by_kind_and_unit(visit: Callable[..., Page], site:
     page.wait_for_url(re.compile("unit=research"))
     settled(page)
     response = site.ask("recommendations?business_unit=research&kind=mig-slice")
-    assert page.get_by_test_id("on-offer").inner_text() == usd(response["totals"]["savings"]["usd"]) == "$512.00"
+    assert page.get_by_test_id("on-offer").inner_text() == round_usd(response["totals"]["savings"]["usd"]) == "$512.00"
     card = page.get_by_test_id("savings").locator("> li")
     expect(card).to_have_count(1)
     card.get_by_text("Evidence, risk and commands").click()
     expect(card.locator("pre")).to_have_text(PATCH)
     for text in (
-        "starts take a minute", "40 observed, 0 without figures", "25.0% on average, 30.0% in the busiest hour",
+        "starts take a minute", "40 observed, 0 without figures", "25% on average, 30% in the busiest hour",
         f'gpucost recommendations dismiss {response["rows"][0]["id"]} --stack NAME --reason "…"',
         f"gpucost recommendations show {response['rows'][0]['id']} --stack NAME --patch",
     ):  # fmt: skip
@@ -512,14 +537,14 @@ def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> 
 
 def test_complete_period_has_nothing_to_check(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"health?start={at(END - 5 * HOUR)}&end={at(END)}&zone=utc&cluster=east")
-    assert page.get_by_test_id("hours-complete").inner_text() == "100.0%"
+    assert page.get_by_test_id("hours-complete").inner_text() == "100%"
     expect(page.get_by_role("region", name="Restatements")).to_contain_text("No hour of this period was restated.")
     expect(page.get_by_role("region", name="Notes on hours")).to_contain_text("No hour of this period has a note.")
 
 
 def test_workloads_link_to_their_recommendation(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "unit/research?window=48h&cluster=west")
-    page.get_by_test_id("workloads").get_by_role("link", name="Stop outside working hours, $1,024.00").click()
+    page.get_by_test_id("workloads").get_by_role("link", name="Stop outside working hours, $1,024").click()
     settled(page)
     expect(page.get_by_test_id("savings").locator("> li")).to_contain_text("Scale app to none from 20:00 to 06:00")
 
@@ -539,7 +564,7 @@ def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site
     readout = page.get_by_test_id("readout")
     expect(readout).not_to_contain_text("without a price")
     page.keyboard.press("ArrowRight")
-    expect(readout).to_contain_text("100.0% of GPU-hours without a price")
+    expect(readout).to_contain_text("100% of GPU-hours without a price")
     painted = chart.locator("canvas").evaluate(
         """(canvas) => {
           const pen = canvas.getContext("2d");
@@ -557,7 +582,7 @@ def test_two_weeks_are_an_hourly_heat_map(visit: Callable[..., Page], long_site:
     heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
     heat.focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".grid .readout")).to_contain_text("25.0% of")
+    expect(page.locator(".grid .readout")).to_contain_text("25% of")
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
     page.keyboard.press("ArrowRight")
@@ -614,6 +639,28 @@ def test_missing_hours_of_unused_clusters_are_no_gaps(visit: Callable[..., Page]
     expect(page.locator(".grid .readout")).to_contain_text(f"{hour:%H}:00 UTC: no GPUs allocated")
 
 
+def test_headline_of_an_hour_names_the_clusters_without_figures(visit: Callable[..., Page], site: Site) -> None:
+    """As if east had no record of the hour."""
+
+    def without_east(route: Route) -> None:
+        body = numbers(route.fetch().text())
+        if "coverage" in body:
+            body["coverage"] |= {"hours_complete": body["coverage"]["hours_complete"] - 1}
+        for row in body["rows"]:
+            if "status" in row and (row["cluster"], row["hour"]) == ("east", at(END - 2 * HOUR)):
+                row |= {"status": "missing", "notes": []}
+        route.fulfill(body=simplejson.dumps(body), content_type="application/json")
+
+    page = visit(site, f"hour/{at(END - 2 * HOUR)}?zone=utc")
+    headline = page.get_by_role("heading", level=1)
+    expect(headline).not_to_contain_text("without")
+    page.route(re.compile("/v1/(fleet|hours)"), without_east)
+    page.goto(f"{site.address}/#/hour/{at(END - 3 * HOUR)}?zone=utc&hours=2")
+    expect(headline).to_contain_text("2 hours, without 1 of 4 cluster-hours")
+    page.goto(f"{site.address}/#/hour/{at(END - 2 * HOUR)}?zone=utc")
+    expect(headline).to_have_text(re.compile("UTC, without east$"))
+
+
 def test_hour_view_opens_any_hour(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"hour/{at(END - 20 * HOUR)}?zone=utc")
     page.clock.install(time=END + HOUR / 2)  # an hour may end meanwhile
@@ -630,21 +677,27 @@ def test_hour_view_opens_any_hour(visit: Callable[..., Page], site: Site) -> Non
     expect(steps.get_by_role("link", name="Next →")).to_have_count(0)
 
 
-def test_notice_disappears_when_the_deployment_has_none(visit: Callable[..., Page], site: Site) -> None:
+def test_page_goes_on_by_itself_when_the_notice_changes(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "overview?window=48h")
     notice = page.get_by_test_id("notice")
     expect(notice).to_have_count(0)
     early, late = "The history is loading: 3 of 35 days.", "The history is loading: 34 of 35 days."
     config = {"sign_in": None, "notice": early}
     page.route("**/config.json", lambda route: route.fulfill(json=config))
+    page.route("**/v1/fleet?*", lambda route: route.fulfill(status=500))  # the demo starts
     page.clock.install()
+    tabs.expected = ("/v1/fleet",)
     page.reload()
     expect(notice).to_have_text(early)
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.unroute("**/v1/fleet?*")
     config["notice"] = late
     page.clock.run_for(11_000)
     expect(notice).to_have_text(late)
-    del config["notice"]
-    page.clock.run_for(11_000)
+    expect(page.get_by_test_id("cost-period")).to_be_visible()
+    with page.expect_request("**/v1/fleet?*"):
+        del config["notice"]
+        page.clock.run_for(11_000)
     expect(notice).to_have_count(0)
 
 
@@ -691,7 +744,7 @@ def test_clusters_are_distinguished(visit: Callable[..., Page], site: Site) -> N
     hour = END - 2 * HOUR
     page = visit(site, f"hour/{at(hour)}")
     table = page.get_by_test_id("lines")
-    expect(table.get_by_role("columnheader", name="Cluster")).to_be_visible()
+    expect(table.get_by_role("columnheader", name="Node, cluster")).to_be_visible()
     lines = site.ask(f"lines?start={at(hour)}&end={at(hour + HOUR)}")["rows"]
     assert {line["cluster"] for line in lines} == {"west", "east"}
     expect(table.locator("tbody tr")).to_have_count(len(lines))

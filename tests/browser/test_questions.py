@@ -17,7 +17,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
 from tests.browser.layout_checks import check_layouts
-from tests.browser.shown import percent, signed_usd, usd
+from tests.browser.shown import percent, round_usd, rounded, signed_usd, usd
 from tests.browser.site import Site, deployment
 from tests.browser.tabs import Tabs, settled
 from tests.records import amount, line, record
@@ -163,9 +163,9 @@ def test_unit_that_wastes_most_and_why_takes_two_clicks(newcomer: Callable[..., 
     workloads = grouped(site, DAY, "workload", f"&business_unit={worst}")
     workload, row = max(workloads.items(), key=lambda entry: entry[1]["waste_usd"])
     answer = visitor.page.get_by_test_id("worst")
-    expect(answer).to_contain_text(f"{worst} wastes most: {usd(units[worst]['waste_usd'])}, ")
+    expect(answer).to_contain_text(f"{worst} wastes most: {round_usd(units[worst]['waste_usd'])}, ")
     used = percent(row["effective_gpu_hours"], row["allocated_gpu_hours"])
-    expect(answer).to_contain_text(f"{workload} in {worst}: {usd(row['waste_usd'])}, at {used} utilization")
+    expect(answer).to_contain_text(f"{workload} in {worst}: {round_usd(row['waste_usd'])}, at {used} utilization")
     assert visitor.clicks == 0
     visitor.click(answer.get_by_role("link", name=worst))
     assert cells(visitor.page, "workloads", "Workload")[0].split("\n")[0] == workload
@@ -219,15 +219,17 @@ def test_node_to_remove_takes_a_click(newcomer: Callable[..., Newcomer], site: S
     cost = sum((row["node_cost_usd"] for row in rows if row["node"] == first), Decimal(0))
     answer = visitor.page.get_by_test_id("remove-now").locator("li")
     expect(answer).to_have_count(1)
-    expect(answer).to_contain_text(f"{first} in node pool pool saves {usd(cost / 24 * 730)} a month: 24 hours without")
+    expect(answer).to_contain_text(
+        f"{first} in node pool pool saves {round_usd(cost / 24 * 730)} a month: 24 hours without"
+    )
     assert (visitor.clicks, first, empty[first]) == (1, "n3", 24)
 
 
 def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
     visitor = newcomer()
     missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
-    assert visitor.page.get_by_test_id("unmeasured").inner_text() == usd(missing) == "$6.00"
-    visitor.click(visitor.page.get_by_role("link", name=f"Why {usd(missing)} unmeasured?"))
+    assert visitor.page.get_by_test_id("unmeasured").inner_text() == round_usd(missing) == "$6.00"
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured?"))
     panel = visitor.page.get_by_test_id("figure")
     cause = f"{usd(missing)}, 3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
     expect(panel.get_by_test_id("causes")).to_contain_text(cause)
@@ -240,7 +242,7 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
 def test_pod_of_an_unmeasured_cost_answers_for_that_cost(newcomer: Callable[..., Newcomer], site: Site) -> None:
     visitor = newcomer()
     missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
-    visitor.click(visitor.page.get_by_role("link", name=f"Why {usd(missing)} unmeasured?"))
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured?"))
     visitor.click(visitor.page.get_by_test_id("figure-pods").get_by_role("link").first)
     dialog = visitor.page.get_by_test_id("why")
     expect(dialog.get_by_role("heading").first).to_have_text(
@@ -275,8 +277,8 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     difference = now["node_cost_usd"] - before["node_cost_usd"]
     shown = {name: page.get_by_test_id(name).inner_text() for name in ("cost-period", "worked", "changed", "offer")}
     assert shown == {
-        "cost-period": usd(now["node_cost_usd"]), "worked": worked,
-        "changed": percent(difference, before["node_cost_usd"], digits=0), "offer": "–",
+        "cost-period": round_usd(now["node_cost_usd"]), "worked": worked,
+        "changed": f"{rounded(100 * difference / before['node_cost_usd'], 0)}%", "offer": "–",
     }  # fmt: skip
     month = site.ask("fleet?window=month&granularity=total")["coverage"]
     expect(page.get_by_role("region", name="Summary")).to_contain_text(
@@ -308,7 +310,7 @@ def test_heat_map_hatches_the_unmeasured_part_of_a_cell(newcomer: Callable[..., 
     for key in ["Home", *["ArrowDown"] * serving, *["ArrowRight"] * column]:
         page.keyboard.press(key)
     expect(page.locator(".grid .readout")).to_contain_text(
-        "50.0% of the 1.00 measured GPU-hours used, $1.00 wasted; 3.00 GPU-hours unmeasured ($6.00)"
+        "50% of the 1.00 measured GPU-hours used, $1.00 wasted; 3.00 GPU-hours unmeasured ($6.00)"
     )
 
 

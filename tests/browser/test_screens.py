@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
@@ -105,7 +105,7 @@ def is_inside(inner: Locator, outer: Locator) -> bool:
     ("view", "table"),
     [("health?", "unmeasured"), ("nodes?", "pools"), ("nodes?", "removals"), ("explore?by=workload&", "explore"),
      (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "lines"), ("overview?", "units"),
-     ("explore?by=business_unit&measure=waste_usd&", "explore")],
+     ("explore?by=business_unit&measure=waste_usd&", "explore"), ("unit/research?", "hardware")],
 )  # fmt: skip
 def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Site, view: str, table: str) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
@@ -115,6 +115,39 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
         figure = row.locator("td").nth(1)
         expect(figure).to_have_class("figure")
         assert is_inside(figure, page.get_by_role("region").filter(has=page.get_by_test_id(table)).last)
+
+
+def test_amount_that_pods_are_opened_by_is_visible_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc&lines-sort=-unmeasured_usd", viewport=PHONE)
+    table = page.get_by_test_id("lines")
+    expect(table.locator("th").nth(1)).to_have_text("Unmeasured ↓")
+    expect(table.locator("tbody tr").first.locator("td").nth(1)).to_have_text("$1.50")
+    assert is_inside(table.locator("tbody td").nth(1), table.locator(".."))
+    table.get_by_role("button", name="Waste").click()
+    expect(table.locator("th").nth(2)).to_have_text("Allocated ")
+    expect(table.locator("th").nth(3)).to_have_text("Waste ↓")
+
+
+_AMOUNTS_AFTER_OTHERS = """
+() => [...document.querySelectorAll("main table")].flatMap((table) => {
+  const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.replace(/[ ↓↑]+$/, ""));
+  const cells = [...(table.querySelector("tbody tr")?.children ?? [])];
+  const first = cells.findIndex((cell, at) => at > 0 && !cell.classList.contains("figure"));
+  const isAmount = (cell, at) => /^-?[$]/.test(cell.textContent) && titles[at] !== "GPU-hour price";
+  return first < 0 ? [] : cells.flatMap((cell, at) => at > first && isAmount(cell, at) ? [titles[at]] : []);
+})
+"""
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["overview?", "unit/research?", "nodes?", "health?", "explore?measure=effective_usd&", "explore?measure=waste_usd&",
+     "explore?compare=1&", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?hours=3&"],
+)  # fmt: skip
+def test_amounts_of_tables_come_before_descriptions(visit: Callable[..., Page], site: Site, view: str) -> None:
+    page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
+    assert page.locator("main table").count()
+    assert page.evaluate(_AMOUNTS_AFTER_OTHERS) == []
 
 
 def test_amounts_of_pods_are_visible_in_the_dialog_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
@@ -167,17 +200,21 @@ def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., 
     expect(page.locator(".scale > span", has_text="no GPUs allocated").locator("svg.swatch.nothing")).to_be_visible()
 
 
-@pytest.mark.parametrize(("scheme", "worst"), [("light", "rgb(0, 34, 78)"), ("dark", "rgb(254, 232, 56)")])
-def test_unused_gpus_have_the_color_of_the_scheme(
-    visit: Callable[..., Page], site: Site, scheme: str, worst: str
+@pytest.mark.parametrize(
+    ("scheme", "unused", "full"),
+    [("light", "rgb(228, 217, 140)", "rgb(0, 53, 3)"), ("dark", "rgb(67, 63, 0)", "rgb(216, 242, 156)")],
+)
+def test_more_utilization_has_more_contrast_in_every_scheme(
+    visit: Callable[..., Page], site: Site, scheme: str, unused: str, full: str
 ) -> None:
     """The notebook is never used."""
     page = visit(site, f"nodes?{PERIOD}&node=n2", color_scheme=scheme)
     pixel = """(canvas) => `rgb(${[...canvas.getContext("2d").getImageData(canvas.width - 6, 4, 1, 1).data].slice(0, 3)
       .join(", ")})`"""
-    assert page.get_by_test_id("strip").locator("canvas").evaluate(pixel) == worst
+    assert page.get_by_test_id("strip").locator("canvas").evaluate(pixel) == unused
     gradient = page.locator(".scale .use").evaluate("(scale) => getComputedStyle(scale).backgroundImage")
-    assert gradient.startswith(f"linear-gradient(to right, {worst}")
+    assert gradient.startswith(f"linear-gradient(to right, {unused}")
+    assert gradient.endswith(f"{full})")
 
 
 @pytest.mark.parametrize("viewport", [PHONE, LAPTOP, WIDE])
@@ -201,7 +238,8 @@ def test_every_strip_has_a_whole_time_axis(visit: Callable[..., Page], site: Sit
      ("nodes?", "Which node to remove", "Node pools"),
      ("explore?", "Allocated cost over time, by hour", "Allocated cost by business unit"),
      ("unit/research?", "This month, all clusters", "Cost over time, by hour"),
-     ("health?", "Coverage by hour and source", "Unmeasured GPU-hours")],
+     ("health?", "Coverage by hour and source", "Unmeasured GPU-hours"),
+     (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "Pods", "Nodes")],
 )  # fmt: skip
 def test_sections_are_in_two_columns_on_4k(
     visit: Callable[..., Page], site: Site, view: str, left: str, right: str
@@ -242,7 +280,7 @@ def test_chart_and_table_have_the_same_groups_of_jobs(visit: Callable[..., Page]
     chart.focus()
     for _ in range(HOURS):
         page.keyboard.press("ArrowRight")
-        expect(page.get_by_test_id("readout")).to_contain_text("train-* $2.00 (25.0%)")
+        expect(page.get_by_test_id("readout")).to_contain_text("train-* $2.00 (25%)")
 
 
 def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[..., Page], site: Site) -> None:
@@ -253,3 +291,65 @@ def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[...
     settled(page)
     for name in ("effective", "waste"):
         expect(page.locator(".stat", has=page.get_by_test_id(name))).to_contain_text("of the measured part only")
+
+
+def column(page: Page, table: str, row: str, title: str) -> Locator:
+    """The cell of a row in the column with a title."""
+    titles = [text.rstrip(" ↓↑") for text in page.get_by_test_id(table).locator("thead th").all_inner_texts()]
+    return page.get_by_test_id(table).locator("tbody tr", has_text=row).first.locator("td").nth(titles.index(title))
+
+
+def test_unmeasured_waste_is_unknown_in_every_table(visit: Callable[..., Page], site: Site) -> None:
+    """Nothing of robotics was measured in this hour."""
+    hour = f"start={START:%Y-%m-%dT%H:00:00Z}&end={START + HOUR:%Y-%m-%dT%H:00:00Z}&zone=utc"
+    page = visit(site, f"overview?{hour}")
+    cells = {
+        f"overview?{hour}": [("units", "robotics", "Waste"), ("units", "robotics", "Effective")],
+        f"unit/robotics?{hour}": [
+            *(("workloads", "physics", title) for title in ("Waste", "Waste per month", "Effective")),
+            ("hardware", "A100", "Waste"),
+        ],
+        f"explore?{hour}&measure=waste_usd": [("explore", "robotics", title) for title in ("Waste", "Effective")],
+        f"hour/{START:%Y-%m-%dT%H:00:00Z}?zone=utc": [("lines", "physics", "Waste"), ("lines", "physics", "Effective")],
+    }
+    for view, unknown in cells.items():
+        page.goto(f"{site.address}/#/{view}")
+        settled(page)
+        for table, row, title in unknown:
+            cell = column(page, table, row, title)
+            expect(cell).to_have_text("–")
+            expect(cell.locator("span")).to_have_attribute("title", "Unknown: utilization was not measured")
+            expect(page.get_by_test_id(table).locator("caption")).to_contain_text("–: utilization was not measured")
+            expect(column(page, table, row, "Unmeasured")).to_have_text("$2.00")
+    expect(column(page, "lines", "notebook", "Waste")).to_have_text("$2.00")
+    page.goto(f"{site.address}/#/unit/robotics?{hour}")
+    settled(page)
+    for name in ("effective", "waste"):
+        expect(page.get_by_test_id(name)).to_have_text("–")
+        expect(page.locator(".stat", has=page.get_by_test_id(name))).to_contain_text("utilization was not measured")
+    expect(page.locator(".chart .legend").last).to_contain_text("waste –")
+
+
+def test_unmeasured_waste_of_a_node_is_unknown(visit: Callable[..., Page], site: Site) -> None:
+    def unmeasure(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        for row in body["rows"]:
+            if row["node"] == "n2":
+                unmeasured = {"unmeasured_gpu_hours": 1, "unmeasured_usd": 2, "waste_usd": 0, "effective_usd": 0}
+                row["holders"][0] |= {**unmeasured, "utilization": None}
+                row |= {"node_pool": "second", "waste_usd": 0, "effective_usd": 0, "unmeasured_usd": 2}
+        route.fulfill(response=answer, json=body)
+
+    page = visit(site, f"overview?{PERIOD}")
+    page.route("**/v1/nodes?*", unmeasure)
+    page.goto(f"{site.address}/#/nodes?{PERIOD}")
+    settled(page)
+    expect(column(page, "pools", "second", "Waste")).to_have_text("–")
+    expect(column(page, "pools", "second", "Unmeasured")).to_have_text(usd(Decimal(2 * (HOURS - 2))))
+    expect(column(page, "pools", "pool", "Waste")).not_to_have_text("–")
+    page.goto(f"{site.address}/#/hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc")
+    settled(page)
+    assert [column(page, "nodes", "n2", title).inner_text() for title in ("Effective", "Waste", "Unmeasured")] == [
+        "–", "–", "$2.00",
+    ]  # fmt: skip

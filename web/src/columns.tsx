@@ -5,10 +5,13 @@ import { type CostRow, type Line, MAX_DETAIL_HOURS, type ModelRow, type NodeRow 
 import { PART_COLORS } from "./charts/colors";
 import {
   type Figure,
+  type GpuHours,
   HOUR,
   instant,
-  isMeasured,
+  isUnmeasured,
+  knownFigure,
   money,
+  NOT_MEASURED,
   ratio,
   roundHours,
   shortNode,
@@ -28,32 +31,36 @@ export function figureColumn<Row>(
   return { key, title, isFigure: true, cell: (row) => shown(value(row)), by: value };
 }
 
+type Figures<Key extends string> = Partial<GpuHours & Record<Key, Figure>>;
+
+/** A column with a figure of the rows. It is unknown, not zero, if it follows from utilization and nothing was measured. */
+export function knownColumn<Key extends string, Row extends Figures<Key>>(
+  key: Key,
+  title: string,
+  shown: (value: Figure) => string,
+): Column<Row> {
+  return {
+    ...figureColumn<Row>(key, title, (row) => knownFigure(row, key), shown),
+    unknown: (row) => (isUnmeasured(row, key) ? NOT_MEASURED : undefined),
+  };
+}
+
 /** A column with an amount. */
-export function moneyColumn<Key extends string, Row extends Partial<Record<Key, number | null>>>(
+export function moneyColumn<Key extends string, Row extends Figures<Key>>(
   key: Key,
   title: string,
   currency: string,
 ): Column<Row> {
-  return figureColumn<Row>(
-    key,
-    title,
-    (row) => row[key],
-    (value) => money(value, currency),
-  );
+  return knownColumn<Key, Row>(key, title, (value) => money(value, currency));
 }
 
-/** A column with an amount that depends on utilization: unknown, not zero, where nothing was measured. */
-export function measuredColumn<Row extends CostRow | ModelRow>(
-  key: "effective_usd" | "waste_usd",
-  title: string,
+/** A column with the unmeasured cost, if there is any. */
+export function unmeasuredColumns<Row extends Figures<"unmeasured_usd">>(
+  rows: readonly Row[],
   currency: string,
-): Column<Row> {
-  return figureColumn<Row>(
-    key,
-    title,
-    (row) => (isMeasured(row) ? row[key] : null),
-    (value) => money(value, currency),
-  );
+): Column<Row>[] {
+  const isComplete = rows.every(({ unmeasured_usd: usd }) => usd === 0);
+  return isComplete ? [] : [moneyColumn("unmeasured_usd", "Unmeasured", currency)];
 }
 
 /** A column with the allocated GPU-hours. */

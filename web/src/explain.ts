@@ -1,6 +1,6 @@
 // The path from a sum to its sources: the formula, its largest periods, and the prices of an hour.
 
-import { exactMoney, gpuHours } from "./format";
+import { capitalized, exactMoney, type GpuHours, gpuHours, isUnmeasured, knownFigure, NOT_MEASURED } from "./format";
 import { PARTS, type PartKey } from "./identity";
 
 export type FigureKey = PartKey | "allocated_usd" | "node_cost_usd";
@@ -26,12 +26,13 @@ export function phraseOf(key: FigureKey): string {
   return key === "waste_usd" ? "the waste" : `the ${nameOf(key)} cost`;
 }
 
-export type Amounts = Partial<Record<FigureKey, number | null>>;
+export type Amounts = Partial<Record<FigureKey, number | null> & GpuHours>;
 
 /** How the figure follows from others of the same row, with amounts. */
 export function formulaOf(key: FigureKey, row: Amounts, currency: string): string {
-  const term = (name: FigureKey) => `${nameOf(name)} ${exactMoney(row[name], currency)}`;
+  const term = (name: FigureKey) => `${nameOf(name)} ${exactMoney(knownFigure(row, name), currency)}`;
   const total = term(key);
+  if (isUnmeasured(row, key)) return `${total}: ${NOT_MEASURED}. ${capitalized(term("unmeasured_usd"))}.`;
   if (key === "waste_usd")
     return `${term("allocated_usd")} − ${term("effective_usd")} − ${term("unmeasured_usd")} = ${total}`;
   if (key === "allocated_usd")
@@ -57,6 +58,7 @@ export function answerOf(key: FigureKey, line: PodCost): string {
   const { currency, gpu_hourly_usd: price } = line;
   const product = (figure: number | null) =>
     `${gpuHours(figure)} GPU-hours × ${exactMoney(price, currency)} = ${nameOf(key)} ${exactMoney(line[key], currency)}`;
+  if (isUnmeasured(line, key)) return formulaOf(key, line, currency);
   if (key === "unmeasured_usd") return `Without a measurement: ${product(line.unmeasured_gpu_hours)}`;
   if (key === "effective_usd") return `Used: ${product(line.effective_gpu_hours)}`;
   if (key === "allocated_usd") return `Held: ${product(line.allocated_gpu_hours)}`;

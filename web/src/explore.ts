@@ -1,7 +1,7 @@
 // What Explore asks the API, from the URL: a dimension, a measure, filters, and the way back.
 
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
-import { DAY, type Figure, HOUR } from "./format";
+import { DAY, type Figure, HOUR, knownFigure } from "./format";
 import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
 import { type Buckets, pricedShare, type Step } from "./series";
@@ -292,7 +292,7 @@ export function chartRows(
     const group = groupByName.get(row.group[by] ?? "");
     if (row.kind === "idle" || group === undefined) continue;
     const [index, figure] = [at.get(Date.parse(row.start)), row[measure]];
-    add(index, group, figure);
+    add(index, group, knownFigure(row, measure));
     add(index, OTHERS, figure == null ? null : -figure);
   }
   // Where there are figures, a group without a row held nothing: a zero, not a gap.

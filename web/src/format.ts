@@ -16,6 +16,12 @@ export function money(value: Figure, currency = "USD"): string {
 
 const CENTS = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
 
+/** An amount that stands for itself, such as a headline or an estimate: without cents from 1,000 on. */
+export function roundMoney(value: Figure, currency = "USD"): string {
+  if (value === null || value === undefined || Math.abs(value) < 999.995) return money(value, currency);
+  return number(value, { style: "currency", currency, ...WHOLE });
+}
+
 /** An amount at an axis: "$60k". */
 export function axisMoney(value: Figure, currency = "USD"): string {
   if (value === null || value === undefined) return UNKNOWN;
@@ -84,9 +90,15 @@ export function hours(value: Figure): string {
   return number(value, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 }
 
+/** A share: with one decimal below 10% and above 99%, where it says something. Neither a little nor almost all is
+ * rounded away. */
 export function percent(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
-  return number(value, { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  if (value > 0 && value < 0.0005) return "<0.1%";
+  if (value > 0.9995 && value < 1) return ">99.9%";
+  const size = Math.abs(value);
+  const digits = value % 1 !== 0 && (size < 0.0995 || (size > 0.99 && size < 1)) ? 1 : 0;
+  return number(value, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 export function change(value: Figure): string {
@@ -121,12 +133,12 @@ export function ratio(part: Figure, whole: Figure): number | null {
   return part / whole;
 }
 
-interface GpuHours {
+export interface GpuHours {
   allocated_gpu_hours: Figure;
   unmeasured_gpu_hours: Figure;
 }
 
-const measuredHours = (row: GpuHours) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
+const measuredHours = (row: Partial<GpuHours>) => (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0);
 
 /** Least measured share of GPU-hours for a utilization or a share of waste. Less says nothing about the others. */
 const MIN_MEASURED_SHARE = 0.1;
@@ -159,8 +171,29 @@ export function wasteText(row: GpuHours & { waste_usd: Figure; allocated_usd: Fi
   return share > 1e-9 ? `${UNKNOWN} (${percent(share)} measured)` : UNKNOWN;
 }
 
+/** Figures that follow from utilization. */
+const OF_UTILIZATION: ReadonlySet<string> = new Set(["effective_usd", "waste_usd", "effective_gpu_hours"]);
+
+/** Why such a figure is unknown. */
+export const NOT_MEASURED = "utilization was not measured";
+
+/** The figure of a row; null if it follows from utilization and nothing was measured, where the API's sums have zeros. */
+export function knownFigure<Key extends string>(row: Partial<GpuHours & Record<Key, Figure>>, key: Key): Figure {
+  return isUnmeasured(row, key) ? null : row[key];
+}
+
+/** Whether a figure follows from utilization, and nothing was measured. */
+export function isUnmeasured(row: Partial<GpuHours>, key: string): boolean {
+  return OF_UTILIZATION.has(key) && !isMeasured(row);
+}
+
+/** A row whose figures that follow from utilization are null if nothing was measured. */
+export function knownParts<Row extends GpuHours>(row: Row): Row {
+  return isMeasured(row) ? row : { ...row, effective_usd: null, waste_usd: null };
+}
+
 /** Whether a utilization measurement exists for a part of the allocated GPU-hours, or nothing was allocated. */
-export function isMeasured(row: GpuHours): boolean {
+export function isMeasured(row: Partial<GpuHours>): boolean {
   return measuredHours(row) > 1e-9 || (row.allocated_gpu_hours ?? 0) <= 1e-9;
 }
 

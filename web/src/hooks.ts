@@ -3,10 +3,32 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { fetchJson } from "./api";
+import { fetchConfig } from "./config";
 import type { Zone } from "./format";
 import { type Route, readRoute, writeRoute } from "./route";
 
 export const RouteContext = createContext<Route>(readRoute(""));
+
+/** The notice of the deployment. When it changes, views fetch their figures again. */
+export const NoticeContext = createContext<string | undefined>(undefined);
+
+const NOTICE_SECONDS = 10;
+
+/** The deployment's notice, until it has none. */
+export function useLatestNotice(first: string | undefined): string | undefined {
+  const [notice, setNotice] = useState(first);
+  useEffect(() => {
+    if (notice === undefined) return;
+    const update = () =>
+      void fetchConfig().then(
+        (config) => setNotice(config.notice),
+        () => undefined,
+      );
+    const timer = setInterval(update, NOTICE_SECONDS * 1000);
+    return () => clearInterval(timer);
+  }, [notice === undefined]);
+  return notice;
+}
 
 export function useRoute(): Route {
   return useContext(RouteContext);
@@ -47,7 +69,7 @@ function nextTask<Body>(body: Body): Promise<Body> {
   return new Promise((resume) => setTimeout(() => resume(body)));
 }
 
-/** Sends a request whenever the key changes. Responses to earlier keys are ignored. */
+/** Sends a request whenever the key or the notice changes. Responses to earlier requests are ignored. */
 export function useFetch<Body>(
   requestKey: string,
   load: () => Promise<Body>,
@@ -55,10 +77,15 @@ export function useFetch<Body>(
   const first = { response: undefined, error: undefined, isLoading: true, requestKey };
   const [state, setState] = useState<FetchState<Body> & { requestKey: string }>(first);
   const [round, setRound] = useState(0);
+  const notice = useContext(NoticeContext);
   const latestRef = useRef(0);
   useEffect(() => {
     const request = ++latestRef.current;
-    setState((before) => ({ ...before, error: undefined, isLoading: true, requestKey }));
+    // The same figures are fetched again without a sign of it.
+    setState((before) => {
+      const isLoading = before.requestKey !== requestKey || before.response === undefined;
+      return { ...before, error: undefined, isLoading, requestKey };
+    });
     load()
       .then(nextTask)
       .then(
@@ -70,20 +97,22 @@ export function useFetch<Body>(
           if (request === latestRef.current) setState({ response: undefined, error, isLoading: false, requestKey });
         },
       );
-  }, [requestKey, round]);
+  }, [requestKey, round, notice]);
   // Until the effect has run, the state belongs to the previous key.
   const isLoading = state.isLoading || state.requestKey !== requestKey;
   return { ...state, isLoading, again: () => setRound(round + 1) };
 }
 
 /** Whether inference servers were seen in the last hours, the caller's own or some that its business units used. Asked
- * once, because it changes rarely. */
+ * once for each notice, because it changes rarely. */
 export function useHasModels(): boolean {
   const [hasModels, setHasModels] = useState(false);
+  const notice = useContext(NoticeContext);
   useEffect(() => {
-    latestServers ??= fetchHasModels().catch(() => false);
-    void latestServers.then(setHasModels);
-  }, []);
+    if (latestServers === undefined || latestServers.notice !== notice)
+      latestServers = { notice, hasModels: fetchHasModels().catch(() => false) };
+    void latestServers.hasModels.then(setHasModels);
+  }, [notice]);
   return hasModels;
 }
 
@@ -93,7 +122,7 @@ async function fetchHasModels(): Promise<boolean> {
   return hours > 0 || (await fetchJson("v1/inference", { ...latest, consumer: "*" })).hours_with_servers > 0;
 }
 
-let latestServers: Promise<boolean> | undefined;
+let latestServers: { notice: string | undefined; hasModels: Promise<boolean> } | undefined;
 
 /** Changes with the color scheme and the pixel ratio, so that canvases are redrawn. */
 export function useAppearance(): string {

@@ -6,7 +6,16 @@ import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
 import { fetchConfig } from "./config";
 import { HOUR, instant, moment, readClock, writeClock } from "./format";
-import { changed, go, RouteContext, useFetch, useHasModels, useUrlRoute } from "./hooks";
+import {
+  changed,
+  go,
+  NoticeContext,
+  RouteContext,
+  useFetch,
+  useHasModels,
+  useLatestNotice,
+  useUrlRoute,
+} from "./hooks";
 import { ErrorMessage, Loaded, Name, NotFound } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route, type View } from "./route";
 import "./style.css";
@@ -73,51 +82,63 @@ function loadedLater(load: () => Promise<() => ComponentChildren>) {
   };
 }
 
-function App({ notice }: { notice: string | undefined }) {
+function App({ notice: first }: { notice: string | undefined }) {
+  const notice = useLatestNotice(first);
   const route = useUrlRoute();
   const View = VIEWS[route.view];
-  const views = useListedViews(route);
   useEffect(() => {
     const name = route.name === "" ? "" : ` ${route.name}`;
     document.title = route.view === "missing" ? "GPU cost: not found" : `GPU cost: ${route.view}${name}`;
   }, [route.view, route.name]);
   return (
     <RouteContext.Provider value={route}>
-      <a class="skip" href="#main" onClick={skip}>
-        Skip to content
-      </a>
-      <header class="top">
-        <nav aria-label="Views">
-          <strong>GPU cost</strong>
-          {views.map((view) => (
-            <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
-              {VIEW_NAMES[view]}
+      <NoticeContext.Provider value={notice}>
+        <a class="skip" href="#main" onClick={skip}>
+          Skip to content
+        </a>
+        <header class="top">
+          <nav aria-label="Views">
+            <strong>GPU cost</strong>
+            <ListedViews route={route} />
+            <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
+              API ↗
             </a>
-          ))}
-          <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
-            API ↗
-          </a>
-        </nav>
-        <Account />
-        <Choices route={route} />
-      </header>
-      <main id="main" tabIndex={-1}>
-        <Notice first={notice} />
-        <Breadcrumb route={route} />
-        <Guarded key={`${route.view} ${route.name}`}>
-          <View />
-          <Figure />
-        </Guarded>
-      </main>
+          </nav>
+          <Account />
+          <Choices route={route} />
+        </header>
+        <main id="main" tabIndex={-1}>
+          {notice !== undefined && (
+            <p class="note unpriced" role="status" data-testid="notice">
+              {notice}
+            </p>
+          )}
+          <Breadcrumb route={route} />
+          <Guarded key={`${route.view} ${route.name}`}>
+            <View />
+            <Figure />
+          </Guarded>
+        </main>
+      </NoticeContext.Provider>
     </RouteContext.Provider>
   );
 }
 
 /** The views of the navigation: models only if there are inference servers. */
-function useListedViews({ view: shown }: Route): (keyof typeof VIEW_NAMES)[] {
-  const hasModels = useHasModels() || shown === "models" || isOfModels(shown);
+function ListedViews({ route }: { route: Route }) {
+  const hasModels = useHasModels() || route.view === "models" || isOfModels(route.view);
   const views = ["overview", "explore", "models", "savings", "nodes", "hour", "health", "glossary"] as const;
-  return views.filter((view) => view !== "models" || hasModels);
+  return (
+    <>
+      {views
+        .filter((view) => view !== "models" || hasModels)
+        .map((view) => (
+          <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
+            {VIEW_NAMES[view]}
+          </a>
+        ))}
+    </>
+  );
 }
 
 const isOfModels = (view: View) => view === "model" || view === "consumer";
@@ -141,7 +162,7 @@ function Breadcrumb({ route }: { route: Route }) {
       ) : route.view === "model" ? (
         <a href={linkTo(route, "models")}>All models</a>
       ) : route.view === "consumer" ? (
-        <a href={linkTo(route, "models", "", { by: "consumer" })}>All consumers</a>
+        <a href={linkTo(route, "models")}>All consumers</a>
       ) : (
         <a href={linkTo(route, "overview")}>All business units</a>
       )}{" "}
@@ -160,29 +181,6 @@ function Missing() {
         The page has no view <Name>{route.name}</Name>.
       </NotFound>
     </>
-  );
-}
-
-const NOTICE_SECONDS = 10;
-
-/** The deployment's notice, until it has none. */
-function Notice({ first }: { first: string | undefined }) {
-  const [notice, setNotice] = useState(first);
-  useEffect(() => {
-    if (notice === undefined) return;
-    const update = () =>
-      void fetchConfig().then(
-        (config) => setNotice(config.notice),
-        () => undefined,
-      );
-    const timer = setInterval(update, NOTICE_SECONDS * 1000);
-    return () => clearInterval(timer);
-  }, [notice === undefined]);
-  if (notice === undefined) return null;
-  return (
-    <p class="note unpriced" role="status" data-testid="notice">
-      {notice}
-    </p>
   );
 }
 

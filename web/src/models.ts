@@ -2,7 +2,7 @@
 
 import type { ModelRow } from "./api";
 import { DIMENSIONS, type Filter, filtersOf } from "./explore";
-import { type Figure, money, percent, ratio } from "./format";
+import { type Figure, knownParts, money, percent, ratio } from "./format";
 import { align, type Buckets } from "./series";
 
 /** The dimensions of models. */
@@ -57,7 +57,7 @@ export function unitCostBar(row: ModelRow, currency: string): Bar {
 
 /** The cost: serving, waiting and unmeasured. */
 export function costBar(row: ModelRow): Bar {
-  const { effective_usd, waste_usd, unmeasured_usd } = row;
+  const { effective_usd, waste_usd, unmeasured_usd } = knownParts(row);
   if (row.allocated_usd === null) return { figures: undefined, known: 0, note: NO_PRICE };
   return { figures: { effective_usd, waste_usd, unmeasured_usd }, known: 1 };
 }

@@ -135,6 +135,8 @@ export interface Column<Row> {
   /** Sort key; columns without it cannot be sorted. */
   by?: (row: Row) => string | Figure;
   isFigure?: boolean;
+  /** Why the row's figure is unknown; undefined if it is known. The caption says it. */
+  unknown?: (row: Row) => string | undefined;
 }
 
 /** A table that can be sorted by its headers. The URL contains the order, under the table's name. */
@@ -156,11 +158,15 @@ export function Table<Row>(props: {
   const rows = sorted(props.rows, props.columns, order);
   const most = props.most ?? 50;
   const shown = all ? rows : rows.slice(0, most);
+  const reasons = new Set(shown.flatMap((row) => props.columns.flatMap(({ unknown }) => unknown?.(row) ?? [])));
   return (
     <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
       <table data-testid={props.name}>
         <caption>
-          <span>{props.caption}</span>
+          <span>
+            {props.caption}
+            {[...reasons].map((reason) => `. ${UNKNOWN}: ${reason}`)}
+          </span>
         </caption>
         <thead>
           <tr>
@@ -224,11 +230,16 @@ function Cells<Row>(props: {
       {props.columns.map((column, index) => (
         <td key={column.key} class={column.isFigure ? "figure" : ""}>
           {index === 0 && props.opener}
-          {column.cell(props.row)}
+          {shownIn(column, props.row)}
         </td>
       ))}
     </tr>
   );
+}
+
+function shownIn<Row>(column: Column<Row>, row: Row): ComponentChildren {
+  const reason = column.unknown?.(row);
+  return reason === undefined ? column.cell(row) : <span title={`Unknown: ${reason}`}>{UNKNOWN}</span>;
 }
 
 function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], order: string): Row[] {

@@ -1,6 +1,7 @@
 // Several hours of a pod as one row.
 
 import type { Line } from "./api";
+import { isUnmeasured } from "./format";
 import { sumOf } from "./removal";
 
 /** A pod's figures, of one hour or the sum of several. */
@@ -22,12 +23,13 @@ export function podsOf(lines: readonly Line[]): Pod[] {
     const gpuHours = (key: "allocated_gpu_hours" | "unmeasured_gpu_hours") =>
       hours.reduce((sum, line) => sum + line[key], 0);
     const usd = (key: "allocated_usd" | "effective_usd" | "waste_usd" | "unmeasured_usd") =>
-      sumOf(hours.map((line) => line[key]));
+      // What was not measured of the other hours is unmeasured, and not an unknown part of their figures.
+      sumOf(hours.map((line) => (line.allocated_usd !== null && isUnmeasured(line, key) ? 0 : line[key])));
     return {
       ...newest,
       hours,
       allocated_gpu_hours: gpuHours("allocated_gpu_hours"),
-      effective_gpu_hours: sumOf(hours.map((line) => line.effective_gpu_hours)),
+      effective_gpu_hours: sumOf(hours.map((line) => line.effective_gpu_hours ?? 0)),
       unmeasured_gpu_hours: gpuHours("unmeasured_gpu_hours"),
       allocated_usd: usd("allocated_usd"),
       effective_usd: usd("effective_usd"),

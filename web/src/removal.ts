@@ -116,10 +116,11 @@ export function utilizationOf(rows: readonly NodeRow[]): number | null {
   );
 }
 
-/** GPU-hours that pods held; null if the pods of an hour are unknown. */
-export function heldGpuHours(rows: readonly NodeRow[]): number | null {
-  if (rows.some((row) => row.holders === null)) return null;
-  return rows.flatMap((row) => row.holders ?? []).reduce((sum, holder) => sum + holder.allocated_gpu_hours, 0);
+/** GPU-hours that pods held, and those of them without a measurement; null if the pods of an hour are unknown. */
+export function heldGpuHours(rows: readonly NodeRow[]) {
+  const holders = rows.some((row) => row.holders === null) ? null : rows.flatMap((row) => row.holders ?? []);
+  const sum = (key: "allocated_gpu_hours" | "unmeasured_gpu_hours") => sumOf(holders?.map((pod) => pod[key]) ?? [null]);
+  return { allocated_gpu_hours: sum("allocated_gpu_hours"), unmeasured_gpu_hours: sum("unmeasured_gpu_hours") };
 }
 
 /** The sum; null if a value is unknown. */

@@ -124,11 +124,11 @@ describe.each(Object.keys(VISIONS))("with %s", (vision) => {
   test.each([
     ["light", LIGHT],
     ["dark", DARK],
-  ])("lower utilization differs more from the %s ground, and from unallocated and stranded", (_, scheme) => {
+  ])("higher utilization differs more from the %s ground, and all from unallocated and stranded", (_, scheme) => {
     const uses = usesOf(scheme).map((color) => seen(color, vision));
     const ground = seen(scheme["back"] ?? "", vision);
     const lightness = (at: number) => Math.abs((uses[at]?.[0] ?? 0) - ground[0]);
-    for (let at = 10; at <= 100; at += 10) expect(lightness(at - 10)).toBeGreaterThan(lightness(at) + 4);
+    for (let at = 10; at <= 100; at += 10) expect(lightness(at)).toBeGreaterThan(lightness(at - 10) + 4);
     for (const use of uses) expect(distance(use, ground)).toBeGreaterThan(12); // no cell is as where there is nothing
     for (const partColor of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
       for (const use of uses) expect(distance(seen(partColor, vision), use), partColor).toBeGreaterThan(12);
@@ -159,15 +159,27 @@ test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
 test.each([
   ["light", LIGHT],
   ["dark", DARK],
-])("on a %s ground, the worst waste stands out most", (_, scheme) => {
+])("on a %s ground, the highest utilization stands out most", (_, scheme) => {
   const onGround = (color: string) => contrast(color, scheme["back"] ?? "");
-  const [worst = 0, ...better] = usesOf(scheme).map(onGround);
-  expect(worst).toBeGreaterThan(3); // WCAG 1.4.11
-  for (const [at, contrast] of better.entries()) expect(contrast, `${at + 1}%`).toBeLessThanOrEqual(worst);
+  const contrasts = usesOf(scheme).map(onGround);
+  for (const [at, value] of contrasts.slice(1).entries())
+    expect(value, `${at + 1}%`).toBeGreaterThan(contrasts[at] ?? 0);
+  const full = contrasts[100] ?? 0;
+  expect(full).toBeGreaterThan(3); // WCAG 1.4.11
   for (const color of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
-    expect(onGround(color), color).toBeLessThan(0.6 * worst);
+    expect(onGround(color), color).toBeLessThan(0.6 * full);
   }
   expect(onGround(scheme["missing"] ?? "")).toBeGreaterThan(3);
+});
+
+test("a utilization has the same hue in both color schemes", () => {
+  const hue = (color: string) => {
+    const [, a, b] = seen(color, "all cones");
+    return (Math.atan2(b, a) * 180) / Math.PI;
+  };
+  const [light, dark] = [usesOf(LIGHT), usesOf(DARK)];
+  for (let at = 0; at <= 100; at += 10)
+    expect(Math.abs(hue(light[at] ?? "") - hue(dark[at] ?? "")), `${at}%`).toBeLessThan(25);
 });
 
 test("alarm colors of hours mean that figures are missing", () => {

@@ -9,11 +9,14 @@ import {
   HOUR,
   instant,
   isMeasured,
+  knownFigure,
+  knownParts,
   moment,
   money,
   percent,
   ratio,
   readClock,
+  roundMoney,
   shortNode,
   utcDay,
   utilization,
@@ -89,7 +92,7 @@ test("a utilization of too small a measured part is not shown", () => {
   expect(utilization(row)).toBeNull();
   expect(utilizationText(row)).toBe("– (0.2% measured)");
   expect(utilizationText({ ...row, unmeasured_gpu_hours: 100 })).toBe("–");
-  expect(utilizationText({ ...row, unmeasured_gpu_hours: 60, effective_gpu_hours: 10 })).toBe("25.0%");
+  expect(utilizationText({ ...row, unmeasured_gpu_hours: 60, effective_gpu_hours: 10 })).toBe("25%");
 });
 
 test("the wasted share of a hardly measured cost is a dash with what was measured", () => {
@@ -97,5 +100,48 @@ test("the wasted share of a hardly measured cost is a dash with what was measure
     wasteText({ allocated_gpu_hours: 48, unmeasured_gpu_hours: unmeasured, allocated_usd: 46, waste_usd });
   expect(row(47.9)).toBe("– (0.2% measured)");
   expect(row(48, 0)).toBe("–");
-  expect(row(0, 23)).toBe("50.0%");
+  expect(row(0, 23)).toBe("50%");
+});
+
+test("what follows from utilization is unknown if nothing was measured", () => {
+  const hours = { allocated_gpu_hours: 48, unmeasured_gpu_hours: 48, effective_gpu_hours: 0 };
+  const row = { ...hours, allocated_usd: 46, effective_usd: 0, waste_usd: 0, unmeasured_usd: 46 };
+  expect([
+    knownFigure(row, "waste_usd"),
+    knownFigure(row, "effective_usd"),
+    knownFigure(row, "effective_gpu_hours"),
+  ]).toEqual([null, null, null]);
+  expect([knownFigure(row, "allocated_usd"), knownFigure(row, "unmeasured_usd")]).toEqual([46, 46]);
+  expect(knownParts(row)).toMatchObject({ effective_usd: null, waste_usd: null, unmeasured_usd: 46 });
+  const hardly = { ...row, unmeasured_gpu_hours: 47.9, waste_usd: 0.1, unmeasured_usd: 45.9 };
+  expect(knownFigure(hardly, "waste_usd")).toBe(0.1);
+  expect(knownFigure({ allocated_gpu_hours: 0, unmeasured_gpu_hours: 0, waste_usd: 0 }, "waste_usd")).toBe(0);
+});
+
+test("headlines have no cents from a thousand on", () => {
+  expect([999.99, 999.996, 70662.84, -1234.5, 0.002].map((usd) => roundMoney(usd))).toEqual([
+    "$999.99",
+    "$1,000",
+    "$70,663",
+    "-$1,235",
+    "<$0.01",
+  ]);
+  expect(roundMoney(null)).toBe("–");
+});
+
+test("shares have a decimal where it says something, and only all is 100%", () => {
+  expect([0, 0.0001, 0.002, 0.081, 0.0994, 0.0996, 0.398, 0.99, 0.9912, 0.9999, 1, 1.127].map(percent)).toEqual([
+    "0%",
+    "<0.1%",
+    "0.2%",
+    "8.1%",
+    "9.9%",
+    "10%",
+    "40%",
+    "99%",
+    "99.1%",
+    ">99.9%",
+    "100%",
+    "113%",
+  ]);
 });

@@ -15,9 +15,9 @@ test("a page of the heat map has all units, or a multiple of five that fits", ()
 test("a cell's utilization is that of the measured GPU-hours, and the unmeasured ones are named", () => {
   const hour = { allocated_gpu_hours: 4.714286, effective_gpu_hours: 1.1, waste_usd: 1.23, unmeasured_usd: 8.19 };
   const text = (unmeasured: number) => useText({ ...hour, unmeasured_gpu_hours: unmeasured } as CostRow, "USD");
-  expect(text(0)).toBe("23.3% of 4.71 GPU-hours used, $1.23 wasted");
+  expect(text(0)).toBe("23% of 4.71 GPU-hours used, $1.23 wasted");
   expect(text(3.142857)).toBe(
-    "70.0% of the 1.57 measured GPU-hours used, $1.23 wasted; 3.14 GPU-hours unmeasured ($8.19)",
+    "70% of the 1.57 measured GPU-hours used, $1.23 wasted; 3.14 GPU-hours unmeasured ($8.19)",
   );
   expect(text(4.6)).toBe("4.60 GPU-hours unmeasured ($8.19), too much for a utilization; $1.23 wasted of the rest");
   expect(text(4.714286)).toBe("4.71 GPU-hours unmeasured ($8.19)");

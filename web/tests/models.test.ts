@@ -97,7 +97,7 @@ test("unknown tokens have neither price nor load", () => {
   expect(costBar(row(UNKNOWN)).figures).toEqual({ effective_usd: 2.88, waste_usd: 0.72, unmeasured_usd: 0 });
   const partly = unitCostBar(row({ unknown_tokens_usd: 0.9 }), "USD");
   expect(partly.known).toBe(0.75);
-  expect(partly.note).toBe("Tokens of 25.0% of the cost are unknown.");
+  expect(partly.note).toBe("Tokens of 25% of the cost are unknown.");
   expect(knownTokens(row({ allocated_usd: null, unknown_tokens_usd: null }))).toBe(1);
 });
 

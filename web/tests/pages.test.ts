@@ -4,7 +4,15 @@ import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, q
 import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
-import { freeReason, removalGroups, removalsOf, savedWithout, shortened, strandedReason } from "../src/removal";
+import {
+  freeReason,
+  heldGpuHours,
+  removalGroups,
+  removalsOf,
+  savedWithout,
+  shortened,
+  strandedReason,
+} from "../src/removal";
 import {
   commandsOf,
   countsText,
@@ -293,6 +301,13 @@ test("the reason of a stranded GPU follows from what the node offered", () => {
   expect(freeReason(nodeHour("a", "01", 1))).not.toContain("can be removed");
 });
 
+test("GPU-hours of a node's pods without a measurement are counted", () => {
+  const pod = { allocated_gpu_hours: 2, unmeasured_gpu_hours: 1.5 } as NonNullable<NodeRow["holders"]>[number];
+  const rows = [nodeHour("a", "01", 0, { holders: [pod] }), nodeHour("a", "02", 0, { holders: [pod, pod] })];
+  expect(heldGpuHours(rows)).toEqual({ allocated_gpu_hours: 6, unmeasured_gpu_hours: 4.5 });
+  expect(heldGpuHours([...rows, nodeHour("a", "03", 0, { holders: null })]).unmeasured_gpu_hours).toBeNull();
+});
+
 test("long names lose their middle, and short room shows none", () => {
   const within = (most: number) => (text: string) => text.length <= most;
   expect(shortened("train-22", within(8))).toBe("train-22");
@@ -309,6 +324,15 @@ test("formulas name the parts with their amounts", () => {
   expect(formulaOf("node_cost_usd", row, "USD")).toBe(
     "effective $4.00 + waste $5.00 + unmeasured $1.00 + host $2.00 = node cost $12.00",
   );
+});
+
+test("formulas say that the waste of an unmeasured cost is unknown", () => {
+  const hours = { allocated_gpu_hours: 5, unmeasured_gpu_hours: 5 };
+  const row = { ...hours, allocated_usd: 10, effective_usd: 0, unmeasured_usd: 10, waste_usd: 0 };
+  expect(formulaOf("waste_usd", row, "USD")).toBe("waste –: utilization was not measured. Unmeasured $10.00.");
+  expect(formulaOf("allocated_usd", row, "USD")).toBe("effective – + waste – + unmeasured $10.00 = allocated $10.00");
+  const line = { ...row, currency: "USD", gpu_hourly_usd: 2, effective_gpu_hours: null };
+  expect(answerOf("effective_usd", line)).toContain("effective –: utilization was not measured");
 });
 
 test("a pod's dialog answers the figure that was selected", () => {
@@ -482,6 +506,9 @@ test("hours of a pod are one row with their sums", () => {
     ["x", "02", 2, 5, 2],
     ["y", "02", 2, null, 2],
   ]);
+  const unmeasured = { unmeasured_gpu_hours: 1, unmeasured_usd: 2, waste_usd: null, effective_usd: null };
+  const [pod] = podsOf([line("x", "01", 2), { ...line("x", "02", 2), ...unmeasured }]);
+  expect(pod).toMatchObject({ allocated_usd: 4, waste_usd: 1, effective_usd: 1, unmeasured_usd: 2 });
 });
 
 test("only notes on the prices of the listed instance types are shown", () => {

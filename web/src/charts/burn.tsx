@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { axisMoney, axisTime, money, utcDay } from "../format";
+import { axisMoney, axisTime, roundMoney, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
@@ -116,10 +116,10 @@ export function BurnChart(props: Props) {
   const projected = projection.at(-1)?.amount ?? null;
   const last = points.at(-1);
   const description = [
-    last && `${money(last.spent, currency)} spent by ${utcDay(last.at - 1)}`,
-    projected !== null && `${money(projected, currency)} projected for the month`,
-    budget !== null && `a budget of ${money(budget, currency)}`,
-    estimate > 0 && `${money(estimate, currency)} of the projection is an estimate for hours without figures`,
+    last && `${roundMoney(last.spent, currency)} spent by ${utcDay(last.at - 1)}`,
+    projected !== null && `${roundMoney(projected, currency)} projected for the month`,
+    budget !== null && `a budget of ${roundMoney(budget, currency)}`,
+    estimate > 0 && `${roundMoney(estimate, currency)} of the projection is an estimate for hours without figures`,
   ].filter(Boolean);
   return (
     <figure class="chart">
@@ -133,7 +133,7 @@ export function BurnChart(props: Props) {
               <path d="M0 5H4M6 5H10" stroke={SPENT} stroke-width="2" />
             </svg>
             projected
-            {estimate > 0 && `, of which ${money(estimate, currency)} is an estimate for hours without figures`}
+            {estimate > 0 && `, of which ${roundMoney(estimate, currency)} is an estimate for hours without figures`}
           </li>
         )}
         {budget !== null && (

@@ -16,7 +16,20 @@ import type {
 } from "../api";
 import { colored } from "../charts/colors";
 import { changeOf, type Compared, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
-import { change, gpuHours, money, moment, percent, ratio, signed, utilizationText } from "../format";
+import {
+  change,
+  counted,
+  gpuHours,
+  isMeasured,
+  knownFigure,
+  moment,
+  NOT_MEASURED,
+  percent,
+  ratio,
+  roundMoney,
+  signed,
+  utilizationText,
+} from "../format";
 import type { Term } from "../glossary";
 import { changed, useRoute, useZone } from "../hooks";
 import { type PartKey, partsOf } from "../identity";
@@ -90,11 +103,12 @@ function Row({ name, children, testId }: { name: ComponentChildren; children: Co
 }
 
 function Spent({ fleet, lastHour, month, budgets }: AnswersData) {
+  const route = useRoute();
   const zone = useZone();
   const { totals, currency } = fleet;
   const isFleet = totals.capacity_gpu_hours !== null;
   const now = lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
-  const cost = money(costOf(totals), currency);
+  const cost = roundMoney(costOf(totals), currency);
   const { hours_complete: known, hours_expected: expected } = month.coverage;
   return (
     <Answer
@@ -110,10 +124,13 @@ function Spent({ fleet, lastHour, month, budgets }: AnswersData) {
     >
       <ul>
         <Row name={now === undefined ? "Now, per hour" : `Per hour, from ${moment(now.start, zone)}`} testId="cost-now">
-          {money(now && costOf(now), currency)}
+          {roundMoney(now && costOf(now), currency)}
         </Row>
-        <Row name="This month so far" testId="cost-month">
-          {money(costOf(month.totals), month.currency)}
+        <Row
+          name={<a href={changed(route, { window: "month", start: "", end: "" })}>This month so far</a>}
+          testId="cost-month"
+        >
+          {roundMoney(costOf(month.totals), month.currency)}
         </Row>
         {known < expected && (
           <Row name="Known of this month">
@@ -126,21 +143,42 @@ function Spent({ fleet, lastHour, month, budgets }: AnswersData) {
   );
 }
 
-/** Which business units exceed their monthly budgets, or are expected to. */
+/** Which business units exceed their monthly budgets, or are expected to, and all budgets. Each leads to its month. */
 function Budgets({ response }: { response: BudgetsResponse | null }) {
-  const route = useRoute();
   if (response === null || response.rows.length === 0) return null;
   const { currency, rows } = response;
   const over = rows.filter(({ status }) => status === "exceeded" || status === "projected");
+  const within = rows.filter((row) => !over.includes(row));
   return (
     <div data-testid="budgets">
       <p class="note">
         {over.length === 0
           ? withinText(rows)
-          : `${overText(over)}, of ${rows.length} business units with a budget this month:`}
+          : `${overText(over)}, of ${counted(rows.length, "business unit")} with a budget this month:`}
       </p>
-      <ul>
-        {over.slice(0, MOST).map(({ business_unit: unit, status, spent_usd, projected_usd, budget_usd }) => (
+      {over.length > 0 && <BudgetRows rows={over.slice(0, MOST)} currency={currency} />}
+      {rows.length > Math.min(over.length, MOST) && (
+        <details>
+          <summary>{over.length === 0 ? "All budgets" : "The other budgets"}</summary>
+          <BudgetRows rows={[...over.slice(MOST), ...within]} currency={currency} />
+        </details>
+      )}
+    </div>
+  );
+}
+
+const BUDGET_TAGS: Partial<Record<BudgetsResponse["rows"][number]["status"], string>> = {
+  exceeded: "exceeded",
+  projected: "will exceed",
+};
+
+function BudgetRows({ rows, currency }: { rows: BudgetsResponse["rows"]; currency: string }) {
+  const route = useRoute();
+  return (
+    <ul>
+      {rows.map(({ business_unit: unit, status, spent_usd, projected_usd, budget_usd }) => {
+        const isSpent = status === "exceeded" || projected_usd === null;
+        return (
           <Row
             key={unit}
             name={
@@ -148,19 +186,18 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
                 <a href={linkTo(route, "unit", unit)}>
                   <Name>{unit}</Name>
                 </a>{" "}
-                <span class={status === "exceeded" ? "tag alarming" : "tag"}>
-                  {status === "exceeded" ? "exceeded" : "will exceed"}
-                </span>
+                {BUDGET_TAGS[status] !== undefined && (
+                  <span class={status === "exceeded" ? "tag alarming" : "tag"}>{BUDGET_TAGS[status]}</span>
+                )}
               </>
             }
           >
-            {money(status === "exceeded" ? spent_usd : projected_usd, currency)}{" "}
-            {status === "exceeded" ? "spent" : "expected"} of {money(budget_usd, currency)}
+            {roundMoney(isSpent ? spent_usd : projected_usd, currency)} {isSpent ? "spent" : "expected"} of{" "}
+            {roundMoney(budget_usd, currency)}
           </Row>
-        ))}
-      </ul>
-      {over.length > MOST && <p class="note">and {over.length - MOST} more</p>}
-    </div>
+        );
+      })}
+    </ul>
   );
 }
 
@@ -182,14 +219,19 @@ function Worked({ fleet }: AnswersData) {
   const route = useRoute();
   const { totals, currency } = fleet;
   const cost = costOf(totals);
-  const waste = money(totals.waste_usd, currency);
+  const effective = knownFigure(totals, "effective_usd");
+  const waste = roundMoney(knownFigure(totals, "waste_usd"), currency);
   const parts = colored(partsOf([totals])).filter((part) => (totals[part.key] ?? 0) > 0);
   return (
     <Answer
       title="How much of it worked"
-      figure={percent(ratio(totals.effective_usd, cost))}
+      figure={percent(ratio(effective, cost))}
       testId="worked"
-      note={`${money(totals.effective_usd, currency)} of the ${money(cost, currency)} spent was effective`}
+      note={
+        isMeasured(totals)
+          ? `${roundMoney(effective, currency)} of the ${roundMoney(cost, currency)} spent was effective`
+          : `unknown: ${NOT_MEASURED}`
+      }
     >
       <div
         class="split"
@@ -226,7 +268,7 @@ function Worked({ fleet }: AnswersData) {
         </Row>
         {(totals.unallocated_usd ?? 0) > 0 && (
           <Row name={<a href={linkTo(route, "nodes")}>Unallocated: which node to remove</a>}>
-            {money(totals.unallocated_usd, currency)}
+            {roundMoney(totals.unallocated_usd, currency)}
           </Row>
         )}
         <Row name="Utilization of measured GPU-hours" testId="utilization">
@@ -269,7 +311,7 @@ function Changed({ fleet, units, before }: AnswersData) {
   const { period, body: earlier } = before;
   const comparison = comparisonOf(fleet.coverage, earlier.fleet.coverage);
   const [now, then] = [costOf(fleet.totals), costOf(earlier.fleet.totals)];
-  const show = (usd: number | null | undefined) => money(usd, currency);
+  const show = (usd: number | null | undefined) => roundMoney(usd, currency);
   const moved = movers(units, earlier.units);
   const difference = changeOf(now, then, comparison) ?? null;
   const { others, notAllocated } = changeRows(difference, moved);
@@ -347,7 +389,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
     <Answer
       isSmall={rows.length === 0}
       title="What to do"
-      figure={money(offer, rows[0]?.currency)}
+      figure={roundMoney(offer, rows[0]?.currency)}
       testId="offer"
       note={rows.length === 0 ? noneText(recommendations.response, zone) : "a month on offer"}
     >
@@ -374,7 +416,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
               <a href={linkTo(route, "savings", "", { kind: "commitment" })}>Then commitments to the rest: up to</a>
             }
           >
-            {money(
+            {roundMoney(
               commitments.reduce((usd, { saving }) => usd + saving.usd, 0),
               commitments[0]?.currency,
             )}
@@ -384,7 +426,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       {rows.length === 0 && unallocated > 0 && (
         <ul data-testid="unallocated">
           <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated</a>}>
-            {money(unallocated, fleet.currency)}
+            {roundMoney(unallocated, fleet.currency)}
           </Row>
         </ul>
       )}
@@ -454,13 +496,13 @@ function Known({ fleet, units, hours }: AnswersData) {
             ) : (
               <>
                 Without a measurement{" "}
-                <WhyLink figure="unmeasured_usd" amount={money(totals.unmeasured_usd, currency)} />
+                <WhyLink figure="unmeasured_usd" amount={roundMoney(totals.unmeasured_usd, currency)} />
               </>
             )
           }
           testId="unmeasured"
         >
-          {money(totals.unmeasured_usd, currency)}
+          {roundMoney(totals.unmeasured_usd, currency)}
         </Row>
         <Row name="Without a price">{gpuHours(unpriced, 0)} GPU-hours</Row>
         {provisional > 0 && <Row name="Prices may still change">{provisional} hours</Row>}

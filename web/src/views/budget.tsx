@@ -11,7 +11,7 @@ import {
   type HoursResponse,
 } from "../api";
 import { BurnChart } from "../charts/burn";
-import { gpuHours, money, moment, percent, ratio } from "../format";
+import { gpuHours, moment, percent, ratio, roundMoney } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Section, Stat } from "../parts";
 import { exactly } from "../route";
@@ -114,7 +114,7 @@ export function budgetNote(forecast: Forecast): string {
       ? share
       : `${share} in the ${gpuHours(known, 0)} of ${gpuHours(known + unknown, 0)} hours known`;
   const over = projected - budget;
-  return `${share}; the projection is ${money(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
+  return `${share}; the projection is ${roundMoney(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
 }
 
 export function Budget({ month }: { month: Month }) {
@@ -132,19 +132,19 @@ export function Budget({ month }: { month: Month }) {
       <dl class="stats">
         <Stat
           name="Spent"
-          value={money(forecast.spent_usd, currency)}
+          value={roundMoney(forecast.spent_usd, currency)}
           note={`until ${moment(forecast.known_until, zone)}`}
           testId="month-spent"
         />
         <Stat
           name="Projected"
-          value={money(projected, currency)}
+          value={roundMoney(projected, currency)}
           note={projected === null ? "too few hours for a projection" : "at the mean rate so far, as in budget alerts"}
           testId="month-projected"
         />
         <Stat
           name="Budget"
-          value={money(budget, currency)}
+          value={roundMoney(budget, currency)}
           note={budget === null ? "no alert rule sets a budget" : budgetNote(forecast)}
           testId="month-budget"
         />

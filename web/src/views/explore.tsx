@@ -13,7 +13,7 @@ import {
 import { useMemo } from "preact/hooks";
 import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
-import { figureColumn, gpuHoursColumn, measuredColumn, moneyColumn, useColumn } from "../columns";
+import { figureColumn, gpuHoursColumn, knownColumn, moneyColumn, useColumn } from "../columns";
 import {
   changeOf,
   type Compared,
@@ -54,6 +54,8 @@ import {
   counted,
   type Figure,
   instant,
+  isUnmeasured,
+  knownFigure,
   moment,
   money,
   percent,
@@ -394,17 +396,17 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
                     ),
                   by: (row) => row.group[by] ?? "",
                 },
-                figureColumn<CostRow>(measure, MEASURES[measure], (row) => row[measure], show),
-                figureColumn<CostRow>("share", "Share", (row) => ratio(row[measure], sum), percent),
+                knownColumn<Measure, CostRow>(measure, MEASURES[measure], show),
                 ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
                 ...[
                   moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
-                  measuredColumn<CostRow>("effective_usd", "Effective", currency),
-                  measuredColumn<CostRow>("waste_usd", "Waste", currency),
+                  moneyColumn<"effective_usd", CostRow>("effective_usd", "Effective", currency),
+                  moneyColumn<"waste_usd", CostRow>("waste_usd", "Waste", currency),
                   moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
                 ].filter(({ key }) => key !== measure),
-                useColumn(),
+                figureColumn<CostRow>("share", "Share", (row) => ratio(knownFigure(row, measure), sum), percent),
                 ...(measure === "allocated_gpu_hours" ? [] : [gpuHoursColumn<CostRow>()]),
+                useColumn(),
                 {
                   key: "exclude",
                   title: "Filter",
@@ -462,18 +464,18 @@ function changeColumns(
   const was = (row: ExploreRow): Figure => {
     if (row.jobs !== undefined) return sumOf(row.jobs.map((job) => was(job) ?? null));
     const old = earlier.get(groupKey(row));
-    return old === undefined ? (comparison === null ? null : 0) : old[measure];
+    return old === undefined ? (comparison === null ? null : 0) : knownFigure(old, measure);
   };
   // For the same number of hours, so that the columns' difference is the change.
   const shown = (row: ExploreRow) => (comparison === null ? was(row) : scaled(was(row), comparison));
-  const difference = (row: ExploreRow) => changeOf(row[measure], was(row), comparison);
+  const difference = (row: ExploreRow) => changeOf(knownFigure(row, measure), was(row), comparison);
   return [
     figureColumn<ExploreRow>("before", "Before", shown, show),
     figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
     figureColumn<ExploreRow>(
       "change_percent",
       "Change %",
-      (row) => relativeChange(row[measure], was(row), comparison),
+      (row) => relativeChange(knownFigure(row, measure), was(row), comparison),
       change,
     ),
   ];
@@ -562,10 +564,15 @@ function totalOf({ rows }: CostsResponse, measure: Measure): Figure {
     if (figure == null) return null;
     sum += figure;
   }
-  return sum;
+  return isUnmeasured(sumsOf(rows), measure) ? null : sum;
 }
 
 function sumsOf(rows: readonly CostRow[]) {
-  const sum = (key: "allocated_gpu_hours" | "unpriced_gpu_hours") => rows.reduce((total, row) => total + row[key], 0);
-  return { allocated_gpu_hours: sum("allocated_gpu_hours"), unpriced_gpu_hours: sum("unpriced_gpu_hours") };
+  const sum = (key: "allocated_gpu_hours" | "unmeasured_gpu_hours" | "unpriced_gpu_hours") =>
+    rows.reduce((total, row) => total + row[key], 0);
+  return {
+    allocated_gpu_hours: sum("allocated_gpu_hours"),
+    unmeasured_gpu_hours: sum("unmeasured_gpu_hours"),
+    unpriced_gpu_hours: sum("unpriced_gpu_hours"),
+  };
 }

@@ -35,6 +35,7 @@ import {
   HOUR,
   roundHours,
   instant,
+  knownFigure,
   money,
   moment,
   percent,
@@ -195,7 +196,7 @@ function Shown(props: Explained & { figure: FigureKey }) {
     <>
       <p>
         {moment(start, zone)} to {moment(end, zone)}:{" "}
-        <strong data-testid="figure-total">{exactMoney(amounts[figure], currency)}</strong>
+        <strong data-testid="figure-total">{exactMoney(knownFigure(amounts, figure), currency)}</strong>
       </p>
       <UnpricedNote totals={total} />
       {figure === "unmeasured_usd" && props.at !== null && hasCauses(props.lines) && (
@@ -256,7 +257,7 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
             <a href={to(row)} aria-current={row.start === at ? "true" : undefined}>
               {grain === "hour" ? moment(row.start, zone) : utcDay(row.start)}
             </a>{" "}
-            <span>{money((row as Amounts)[figure], currency)}</span>
+            <span>{money(knownFigure(row as Amounts, figure), currency)}</span>
           </li>
         ))}
         {others > 0 && (

@@ -1,7 +1,7 @@
 // A business unit's costs by GPU model and node pool.
 
 import type { CostRow } from "../api";
-import { gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
+import { gpuHoursColumn, groupColumn, moneyColumn, unmeasuredColumns, useColumn } from "../columns";
 import { useRoute } from "../hooks";
 import { Table } from "../parts";
 import { linkTo } from "../route";
@@ -17,14 +17,15 @@ export function Hardware({ rows, currency }: { rows: readonly CostRow[]; currenc
       rowKey={(row) => Object.values(row.group).join("\n")}
       columns={[
         groupColumn("gpu_model", "GPU model"),
+        moneyColumn("allocated_usd", "Allocated", currency),
+        moneyColumn("waste_usd", "Waste", currency),
+        ...unmeasuredColumns(rows, currency),
+        gpuHoursColumn(),
+        useColumn(),
         groupColumn("node_pool", "Node pool", (row) =>
           linkTo(route, "nodes", "", { pool: row.group["node_pool"] ?? "" }),
         ),
         groupColumn("capacity_type", "Capacity type"),
-        moneyColumn("allocated_usd", "Allocated", currency),
-        useColumn(),
-        moneyColumn("waste_usd", "Waste", currency),
-        gpuHoursColumn(),
       ]}
     />
   );

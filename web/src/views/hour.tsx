@@ -22,21 +22,23 @@ import {
   HOUR,
   instant,
   isMeasured,
-  money,
+  isUnmeasured,
+  knownFigure,
   moment,
-  percent,
-  ratio,
+  NOT_MEASURED,
   readClock,
   roundHours,
-  utilization,
+  roundMoney,
+  utilizationText,
+  wasteText,
   writeClock,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { figureOf } from "../explain";
 import { joinPriced, lackingHours, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
-import { sumOf } from "../removal";
-import { Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
+import { heldGpuHours, sumOf } from "../removal";
+import { Columns, Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
 import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
@@ -124,10 +126,31 @@ export function Hour() {
       </>
     );
   const start = span === null ? "Latest hour" : moment(span.start, zone);
+  const title = (
+    <>
+      {span !== null && span.count > 1 ? `${start}, ${span.count} hours` : start}
+      {request.response && !request.isLoading && <Without {...request.response} />}
+    </>
+  );
   return (
-    <View title={span !== null && span.count > 1 ? `${start}, ${span.count} hours` : start} request={request}>
+    <View title={title} request={request}>
       {(viewData) => viewData && <Shown {...viewData} />}
     </View>
+  );
+}
+
+/** What the view's amounts lack, as a part of the headline: the clusters of an hour, or the cluster-hours of several. */
+function Without({ start, end, fleet: { coverage }, hours }: ViewData) {
+  const { hours_expected: expected, hours_complete: complete } = coverage;
+  if (complete === expected || complete === 0) return null; // without any figures, the pods' place says why
+  const clusters = lackingHours(hours?.rows ?? []).map(({ cluster }) => cluster);
+  const isNamed = clusters.length > 0 && Date.parse(end) - Date.parse(start) === HOUR;
+  return (
+    <span class="lacking" data-testid="without">
+      {isNamed
+        ? `, without ${clusters.join(", ")}`
+        : `, without ${expected - complete} of ${counted(expected, "cluster-hour")}`}
+    </span>
   );
 }
 
@@ -157,45 +180,55 @@ function Shown(props: ViewData) {
       <Filters />
       {fleet.coverage.hours_complete > 0 && (isFiltered(route) ? <Selected {...props} /> : <Totals fleet={fleet} />)}
       <UnpricedNote totals={isFiltered(route) ? (props.selected ?? {}) : fleet.totals} />
-      {isLacking && <Status {...props} />}
-      {hasCauses(lines.rows) && (
-        <Section title="Why a part is unmeasured">
-          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
-        </Section>
-      )}
-      <Section
-        title="Pods"
-        aside={
-          <DownloadButton
-            path="v1/costs"
-            parameters={{
-              start: props.start,
-              end: props.end,
-              cluster: clusterOf(route),
-              ...filtersOf(route),
-              granularity: "hour",
-              group_by: "business_unit,namespace,workload_kind,workload,pod,node,resource",
-            }}
-            name="pods"
-          />
-        }
-      >
-        {lines.rows.length === 0 ? <Nothing {...props} /> : <Lines rows={lines.rows} areSeveral={step > HOUR} />}
-        {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
-      </Section>
-      <Optional side={props.nodes}>
-        {(nodes) => {
-          const rows = nodesOf(route, nodes?.rows ?? [], lines.rows);
-          return (
-            rows.length > 0 && (
-              <Section title="Nodes">
-                <NodeTable rows={rows} />
+      <Columns
+        left={
+          <>
+            {isLacking && <Status {...props} />}
+            {hasCauses(lines.rows) && (
+              <Section title="Why a part is unmeasured">
+                <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
               </Section>
-            )
-          );
-        }}
-      </Optional>
-      {!isLacking && <Status {...props} />}
+            )}
+            <Section
+              title="Pods"
+              aside={
+                <DownloadButton
+                  path="v1/costs"
+                  parameters={{
+                    start: props.start,
+                    end: props.end,
+                    cluster: clusterOf(route),
+                    ...filtersOf(route),
+                    granularity: "hour",
+                    group_by: "business_unit,namespace,workload_kind,workload,pod,node,resource",
+                  }}
+                  name="pods"
+                />
+              }
+            >
+              {lines.rows.length === 0 ? <Nothing {...props} /> : <Lines rows={lines.rows} areSeveral={step > HOUR} />}
+              {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
+            </Section>
+          </>
+        }
+        right={
+          <>
+            <Optional side={props.nodes}>
+              {(nodes) => {
+                const rows = nodesOf(route, nodes?.rows ?? [], lines.rows);
+                return (
+                  rows.length > 0 && (
+                    <Section title="Nodes">
+                      <NodeTable rows={rows} />
+                    </Section>
+                  )
+                );
+              }}
+            </Optional>
+            {!isLacking && <Status {...props} />}
+          </>
+        }
+      />
       {open && (
         <Why
           line={open}
@@ -339,13 +372,13 @@ function Totals({ fleet }: { fleet: FleetResponse }) {
   const { totals, currency } = fleet;
   return (
     <dl class="stats">
-      <Stat name="Node cost" value={money(totals.node_cost_usd, currency)} testId="node-cost" />
+      <Stat name="Node cost" value={roundMoney(totals.node_cost_usd, currency)} testId="node-cost" />
       {partsOf([totals], PARTS).map((part) => (
         <Stat
           key={part.key}
           name={part.name}
-          value={money(totals[part.key], currency)}
-          note={part.meaning}
+          value={roundMoney(knownFigure(totals, part.key), currency)}
+          note={isUnmeasured(totals, part.key) ? `unknown: ${NOT_MEASURED}` : part.meaning}
           testId={part.key}
         />
       ))}
@@ -358,23 +391,31 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
   const route = useRoute();
   const { totals, currency } = fleet;
   const cluster = clusterOf(route);
-  const of = (usd: number | null) => `of ${money(usd, currency)} in ${cluster ?? "all clusters"}`;
+  const of = (usd: number | null) => `of ${roundMoney(usd, currency)} in ${cluster ?? "all clusters"}`;
   const onNodes = ["unit", "namespace", "workload"].every((key) => route.query[key] === undefined);
   const nodeRows = "response" in nodes ? (nodes.response?.rows ?? []) : [];
   const rows = onNodes ? nodesOf(route, nodeRows, lines.rows) : [];
+  const held = heldGpuHours(rows);
   const whole = sumOf(rows.map((row) => row.node_cost_usd));
-  const measured = selected !== undefined && isMeasured(selected);
   return (
     <dl class="stats" data-testid="selected">
       {rows.length > 0 ? (
         <>
-          <Stat name="Node cost" value={money(whole, currency)} note={of(totals.node_cost_usd)} testId="node-cost" />
+          <Stat
+            name="Node cost"
+            value={roundMoney(whole, currency)}
+            note={of(totals.node_cost_usd)}
+            testId="node-cost"
+          />
           {partsOf(rows, PARTS).map((part) => (
             <Stat
               key={part.key}
               name={part.name}
-              value={money(sumOf(rows.map((row) => row[part.key])), currency)}
-              note={of(totals[part.key])}
+              value={roundMoney(
+                isUnmeasured(held, part.key) ? null : sumOf(rows.map((row) => row[part.key])),
+                currency,
+              )}
+              note={isUnmeasured(held, part.key) ? `unknown: ${NOT_MEASURED}` : of(totals[part.key])}
               testId={part.key}
             />
           ))}
@@ -384,25 +425,29 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
           <>
             <Stat
               name="Allocated"
-              value={money(selected.allocated_usd, currency)}
+              value={roundMoney(selected.allocated_usd, currency)}
               note={of(totals.allocated_usd)}
               testId="allocated_usd"
             />
             <Stat
               name="Effective"
-              value={money(measured ? selected.effective_usd : null, currency)}
-              note={of(totals.effective_usd)}
+              value={roundMoney(knownFigure(selected, "effective_usd"), currency)}
+              note={isMeasured(selected) ? of(totals.effective_usd) : `unknown: ${NOT_MEASURED}`}
               testId="effective_usd"
             />
             <Stat
               name="Waste"
-              value={money(measured ? selected.waste_usd : null, currency)}
-              note={`${percent(measured ? ratio(selected.waste_usd, selected.allocated_usd) : null)} of allocated, ${of(totals.waste_usd)}`}
+              value={roundMoney(knownFigure(selected, "waste_usd"), currency)}
+              note={
+                isMeasured(selected)
+                  ? `${wasteText(selected)} of allocated, ${of(totals.waste_usd)}`
+                  : `unknown: ${NOT_MEASURED}`
+              }
               testId="waste_usd"
             />
             <Stat
               name="Unmeasured"
-              value={money(selected.unmeasured_usd, currency)}
+              value={roundMoney(selected.unmeasured_usd, currency)}
               note={of(totals.unmeasured_usd)}
               testId="unmeasured_usd"
             />
@@ -412,7 +457,7 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
       {selected !== undefined && (
         <Stat
           name="Utilization"
-          value={percent(utilization(selected))}
+          value={utilizationText(selected)}
           note={`of measured GPU-hours; ${roundHours(selected.allocated_gpu_hours)} allocated`}
           testId="utilization"
         />

@@ -1,16 +1,30 @@
 // Tables of an hour: pods, with links to the calculation of each cost, and nodes.
 
+import { useState } from "preact/hooks";
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
-import { capitalized, counted, exactMoney, money, moment, percent, shortNode, unitPrice, utilization } from "../format";
+import {
+  capitalized,
+  counted,
+  exactMoney,
+  isUnmeasured,
+  money,
+  moment,
+  NOT_MEASURED,
+  percent,
+  shortNode,
+  unitPrice,
+  utilization,
+} from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
 import { type Column, Name, Table } from "../parts";
 import { podsOf, type Pod } from "../pods";
+import { heldGpuHours } from "../removal";
 import { lineKey } from "./why";
 import { didNotRun } from "../unmeasured";
 
-/** Narrow screens show the first two next to the name. */
+/** Narrow screens show the first two next to the name. The one that the table was opened with an order of comes first. */
 const AMOUNTS = ["allocated_usd", "waste_usd", "unmeasured_usd", "effective_usd"] as const;
 
 /** Pods, with a row for each; several hours of a pod are below it. */
@@ -33,6 +47,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         </a>
       ),
     by: (line) => line[key],
+    unknown: (line) => (isUnmeasured(line, key) ? NOT_MEASURED : undefined),
   });
   const filter = (key: string, title: string, filtered: string, value: (line: Pod) => string): Column<Pod> =>
     nameColumn(key, title, value, (line) => changed(route, { [filtered]: value(line) }));
@@ -42,6 +57,9 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
     cell: (line) => (line.hours.length > 1 ? counted(line.hours.length, "hour") : moment(line.hour, zone)),
     by: (line) => (line.hours.length > 1 ? line.hours.length : line.hour),
   };
+  const areInClusters = new Set(rows.map(({ cluster }) => cluster)).size > 1;
+  const [opened] = useState(route.query["lines-sort"]?.replace(/^-/, ""));
+  const amounts = [...AMOUNTS.filter((key) => key === opened), ...AMOUNTS.filter((key) => key !== opened)];
   const hasUnmeasured = rows.some((line) => line.unmeasured_usd !== 0);
   return (
     <Table<Pod>
@@ -58,27 +76,33 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
       within={(line) => (line.hours.length > 1 ? line.hours.flatMap((entry) => podsOf([entry])) : [])}
       columns={[
         nameColumn("pod", "Pod", (line: Pod) => line.pod),
+        ...amounts.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
         ...(areSeveral ? [hour] : []),
-        ...AMOUNTS.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
         {
           key: "node",
-          title: "Node",
+          title: areInClusters ? "Node, cluster" : "Node",
           cell: (line) => (
-            <a href={changed(route, { node: line.node })} title={line.node}>
-              <Name>{shortNode(line.node)}</Name>
-            </a>
+            <>
+              <a href={changed(route, { node: line.node })} title={line.node}>
+                <Name>{shortNode(line.node)}</Name>
+              </a>
+              {areInClusters && (
+                <div class="note">
+                  <Name>{line.cluster}</Name>
+                </div>
+              )}
+            </>
           ),
-          by: (line) => line.node,
+          by: (line) => `${line.cluster} ${line.node}`,
         },
-        ...clusterColumns<Pod>(rows as readonly Pod[], (line) => line.cluster),
         gpuHoursColumn<Pod>(),
         {
           key: "units",
           title: "Requested",
           cell: (line) => (
-            <span class="soft" title={line.resource}>
+            <span title={line.resource}>
               {line.units} × {line.resource.replace(/^[^/]+\//, "")}
             </span>
           ),
@@ -130,13 +154,13 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
       name="nodes"
       caption="Nodes by cost"
       sort="-node_cost_usd"
-      rows={rows}
+      rows={rows.map((row) => ({ ...row, ...heldGpuHours([row]) }))}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
       columns={[
         nodeColumn(route),
         moneyColumn("node_cost_usd", "Node cost", currency),
         ...partsOf(rows, PARTS).map((part) =>
-          moneyColumn<keyof NodeRow & typeof part.key, NodeRow>(part.key, capitalized(part.name), currency),
+          moneyColumn<typeof part.key, NodeRow>(part.key, capitalized(part.name), currency),
         ),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),

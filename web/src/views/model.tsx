@@ -154,7 +154,7 @@ function Shown(props: ViewData) {
       return (
         <NoConsumers>
           No requests of this consumer were counted in this period{filtered}. Select another period, or see{" "}
-          <a href={linkTo(route, "models", "", { by: "consumer" })}>all consumers</a>.
+          <a href={linkTo(route, "models")}>all consumers</a>.
         </NoConsumers>
       );
     return (

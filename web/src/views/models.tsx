@@ -3,45 +3,58 @@
 
 import type { ComponentChildren } from "preact";
 import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
-import { figureColumn, measuredColumn, moneyColumn } from "../columns";
+import { figureColumn, moneyColumn } from "../columns";
 import { type Filter, filterQuery, filtersIn } from "../explore";
 import {
   counted,
   isMeasured,
-  isRepresentative,
-  money,
-  percent,
-  ratio,
+  knownFigure,
+  NOT_MEASURED,
+  roundMoney,
   tokenCount,
   tokenRate,
   unitPrice,
+  wasteText,
 } from "../format";
-import { changed, useFetch, useRoute } from "../hooks";
+import { useFetch, useRoute } from "../hooks";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
-import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
+import {
+  type Column,
+  Columns,
+  DownloadButton,
+  Empty,
+  Help,
+  Name,
+  Section,
+  Stat,
+  Table,
+  UnpricedNote,
+  View,
+} from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { Filters } from "./filters";
 
-/** What the table's rows are. */
+/** What the tables' rows are. */
 const GROUPS = { model: "Model", consumer: "Consumer" } as const;
 type Group = keyof typeof GROUPS;
 
-const groupOf = ({ query }: Route): Group => (query["by"] === "consumer" ? "consumer" : "model");
-
 interface ViewData {
-  by: Group;
   whole: InferenceResponse;
-  groups: InferenceResponse;
+  models: InferenceResponse;
+  consumers: InferenceResponse;
 }
 
 async function fetchModels(route: Route): Promise<ViewData> {
   const filters = { cluster: route.query["cluster"], ...modelFiltersOf(filtersIn(route)) };
-  // The first response resolves the period, so that the second one matches even if an hour ends meanwhile.
+  // The first response resolves the period, so that the others match even if an hour ends meanwhile.
   const whole = await fetchJson("v1/inference", { ...periodOf(route), ...filters, granularity: "total" });
   const { start, end } = whole;
-  const by = groupOf(route);
-  const groups = await fetchAll("v1/inference", { start, end, ...filters, granularity: "total", group_by: by });
-  return { by, whole, groups };
+  const [models, consumers] = await Promise.all(
+    (["model", "consumer"] as const).map((group) =>
+      fetchAll("v1/inference", { start, end, ...filters, granularity: "total", group_by: group }),
+    ) as [Promise<InferenceResponse>, Promise<InferenceResponse>],
+  );
+  return { whole, models, consumers };
 }
 
 /** The names of a dimension in the period. */
@@ -61,7 +74,7 @@ export async function fetchNames(route: Route, dimension: string): Promise<strin
 export function Models() {
   const route = useRoute();
   const filters = filtersIn(route);
-  const key = JSON.stringify([groupOf(route), periodOf(route), route.query["cluster"], filters]);
+  const key = JSON.stringify([periodOf(route), route.query["cluster"], filters]);
   const request = useFetch(key, () => fetchModels(route));
   const controls = (
     <Filters filters={filters} dimensions={MODEL_DIMENSIONS} namesOf={(dimension) => fetchNames(route, dimension)} />
@@ -73,17 +86,14 @@ export function Models() {
   );
 }
 
-function Shown({ by, whole, groups }: ViewData) {
+function Shown({ whole, models, consumers }: ViewData) {
   const route = useRoute();
   const [total] = whole.rows;
-  const { currency, start, end } = whole;
   if (whole.hours_with_servers === 0) return <NoServers />;
-  const filters = filtersIn(route);
-  const named = groups.rows.filter(({ group }) => group[by] !== null);
   if (total === undefined) {
     return (
       <Empty>
-        {filters.length > 0
+        {filtersIn(route).length > 0
           ? "Nothing matches these filters in this period. Remove a filter, or select another period."
           : "No inference server was seen in this period. Select another period."}
       </Empty>
@@ -91,56 +101,61 @@ function Shown({ by, whole, groups }: ViewData) {
   }
   return (
     <>
-      <ModelStats row={total} currency={currency} />
-      <Section
-        title={`Costs by ${by}`}
-        aside={
-          <DownloadButton
-            path="v1/inference"
-            parameters={{
-              start,
-              end,
-              cluster: route.query["cluster"],
-              ...modelFiltersOf(filters),
-              granularity: "total",
-              group_by: by,
-              sort: route.query["models-sort"] ?? "-allocated_usd",
-            }}
-            name={`${by}s`}
-          />
+      <ModelStats row={total} currency={whole.currency} />
+      <Columns
+        left={<Groups by="model" response={models} />}
+        right={
+          consumers.rows.every(({ group }) => group["consumer"] === null) ? (
+            <Section title="Costs by consumer">
+              <NoConsumers>Who used the models of this period is unknown.</NoConsumers>
+            </Section>
+          ) : (
+            <Groups by="consumer" response={consumers} />
+          )
         }
-      >
-        <nav class="filters" aria-label="Dimensions">
-          {Object.entries(GROUPS).map(([key, title]) => (
-            <a
-              key={key}
-              class="filter"
-              href={changed(route, { by: key === "model" ? "" : key, "models-sort": "" })}
-              aria-current={by === key ? "page" : undefined}
-            >
-              {title}
-            </a>
-          ))}
-        </nav>
-        <p class="note">
-          {counted(named.length, by)}. Inference servers were seen in{" "}
-          {counted(whole.hours_with_servers, "cluster-hour")}; {whole.coverage.hours_complete} of{" "}
-          {whole.coverage.hours_expected} cluster-hours are complete.
-        </p>
-        {by === "consumer" && named.length === 0 ? (
-          <NoConsumers>Who used the models of this period is unknown.</NoConsumers>
-        ) : (
-          <Table<ModelRow>
-            name="models"
-            caption={`Costs by ${by}. Open one to see it over time`}
-            sort="-allocated_usd"
-            rows={groups.rows}
-            rowKey={(row) => row.group[by] ?? ""}
-            columns={[groupColumn(route, by), ...modelColumns(currency)]}
-          />
-        )}
-      </Section>
+      />
     </>
+  );
+}
+
+/** A table of models or consumers. */
+function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
+  const route = useRoute();
+  const { start, end, currency, rows, coverage } = response;
+  const named = rows.filter(({ group }) => group[by] !== null);
+  return (
+    <Section
+      title={`Costs by ${by}`}
+      aside={
+        <DownloadButton
+          path="v1/inference"
+          parameters={{
+            start,
+            end,
+            cluster: route.query["cluster"],
+            ...modelFiltersOf(filtersIn(route)),
+            granularity: "total",
+            group_by: by,
+            sort: route.query[`${by}s-sort`] ?? "-allocated_usd",
+          }}
+          name={`${by}s`}
+        />
+      }
+    >
+      <p class="note">
+        {counted(named.length, by)}. Inference servers were seen in{" "}
+        {counted(response.hours_with_servers, "cluster-hour")}; {coverage.hours_complete} of {coverage.hours_expected}{" "}
+        cluster-hours are complete.
+      </p>
+      <Table<ModelRow>
+        name={`${by}s`}
+        caption={`Costs by ${by}. Open one to see it over time`}
+        sort="-allocated_usd"
+        rows={rows}
+        rowKey={(row) => row.group[by] ?? ""}
+        columns={[groupColumn(route, by), ...modelColumns(currency)]}
+      />
+    </Section>
   );
 }
 
@@ -182,8 +197,8 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
     figureColumn<ModelRow>(key, title, (row) => row[key], tokenCount);
   return [
     moneyColumn("allocated_usd", "Cost", currency),
-    measuredColumn<ModelRow>("effective_usd", "Serving", currency),
-    measuredColumn<ModelRow>("waste_usd", "Waiting", currency),
+    moneyColumn("effective_usd", "Serving", currency),
+    moneyColumn("waste_usd", "Waiting", currency),
     moneyColumn("unmeasured_usd", "Unmeasured", currency),
     moneyColumn("unknown_tokens_usd", "Tokens unknown", currency),
     price("usd_per_million_tokens", "Per 1M tokens"),
@@ -212,25 +227,21 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
           }
           testId="per-million"
         />
-        <Stat name="Cost" value={money(row.allocated_usd, currency)} note="of the servers' GPUs" testId="cost" />
+        <Stat name="Cost" value={roundMoney(row.allocated_usd, currency)} note="of the servers' GPUs" testId="cost" />
         <Stat
           name="Serving"
-          value={money(isMeasured(row) ? row.effective_usd : null, currency)}
+          value={roundMoney(knownFigure(row, "effective_usd"), currency)}
           note={<Help term="cost of serving, cost of waiting" />}
           testId="serving"
         />
         <Stat
           name="Waiting"
-          value={money(isMeasured(row) ? row.waste_usd : null, currency)}
-          note={
-            isRepresentative(row)
-              ? `${percent(ratio(row.waste_usd, row.allocated_usd))} of the cost`
-              : "unknown: utilization was not measured"
-          }
+          value={roundMoney(knownFigure(row, "waste_usd"), currency)}
+          note={isMeasured(row) ? `${wasteText(row)} of the cost` : `unknown: ${NOT_MEASURED}`}
           testId="waiting"
         />
         {(row.unmeasured_usd ?? 0) > 0 && (
-          <Stat name="Unmeasured" value={money(row.unmeasured_usd, currency)} testId="unmeasured" />
+          <Stat name="Unmeasured" value={roundMoney(row.unmeasured_usd, currency)} testId="unmeasured" />
         )}
         <Stat
           name="Prompt tokens"
@@ -257,7 +268,7 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
       <UnpricedNote totals={row} />
       {unknown > 0 && (
         <p class="note unpriced" data-testid="unknown-tokens">
-          Tokens are unknown for {money(unknown, currency)} of the cost. Costs per token leave this part out.{" "}
+          Tokens are unknown for {roundMoney(unknown, currency)} of the cost. Costs per token leave this part out.{" "}
           <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" /> says which counters are
           missing.
         </p>
@@ -271,21 +282,23 @@ export function NoConsumers({ children }: { children: ComponentChildren }) {
   return (
     <div class="empty" data-testid="no-consumers">
       <p>{children}</p>
-      <p>To know the consumers of the hours that follow:</p>
-      <ol>
-        <li>
-          Name what counts them in the settings: <code>inference.consumer_label</code> is the label of the servers'
-          counters that names who sent a request, and <code>inference.gateway</code> a gateway that counts instead.
-        </li>
-        <li>
-          Add the names to business units as <code>consumers</code>, and run{" "}
-          <code class="command">gpucost settings push</code>. A name of no business unit is a consumer of its own.
-        </li>
-      </ol>
-      <p>
-        The section <em>One server, several business units</em> of the documentation (
-        <code>docs/explanation/inference.md</code>) lists the servers and gateways that can, and explains the split.
-      </p>
+      <details>
+        <summary>How to know the consumers of the hours that follow</summary>
+        <ol>
+          <li>
+            Name what counts them in the settings: <code>inference.consumer_label</code> is the label of the servers'
+            counters that names who sent a request, and <code>inference.gateway</code> a gateway that counts instead.
+          </li>
+          <li>
+            Add the names to business units as <code>consumers</code>, and run{" "}
+            <code class="command">gpucost settings push</code>. A name of no business unit is a consumer of its own.
+          </li>
+        </ol>
+        <p>
+          The section <em>One server, several business units</em> of the documentation (
+          <code>docs/explanation/inference.md</code>) lists the servers and gateways that can, and explains the split.
+        </p>
+      </details>
     </div>
   );
 }

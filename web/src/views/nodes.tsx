@@ -19,18 +19,21 @@ import {
   counted,
   dateOf,
   DAY,
+  type Figure,
   HOUR,
   instant,
+  knownFigure,
   measuredShare,
   money,
   moment,
   percent,
   roundHours,
+  roundMoney,
   shortNode,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
-import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn } from "../columns";
+import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn, unmeasuredColumns } from "../columns";
 import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
 import { stepsFor } from "../next-step";
 import {
@@ -211,24 +214,24 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
       <dl class="stats">
         <Stat
           name="Node cost"
-          value={money(cost, currency)}
-          note={`${money(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
+          value={roundMoney(cost, currency)}
+          note={`${roundMoney(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
           testId="node-cost"
         />
         <Stat
           name="Utilization"
           value={percent(utilizationOf(rows))}
-          note={`of measured GPU-hours; ${roundHours(heldGpuHours(rows))} of ${hours("capacity_gpu_hours")} allocated`}
+          note={`of measured GPU-hours; ${roundHours(heldGpuHours(rows).allocated_gpu_hours)} of ${hours("capacity_gpu_hours")} allocated`}
           testId="node-utilization"
         />
         <Stat
           name="Unallocated"
-          value={money(usd("unallocated_usd"), currency)}
+          value={roundMoney(usd("unallocated_usd"), currency)}
           note={hours("unallocated_gpu_hours")}
         />
         <Stat
           name="Stranded"
-          value={money(usd("stranded_usd"), currency)}
+          value={roundMoney(usd("stranded_usd"), currency)}
           note={hours("stranded_gpu_hours")}
           testId="node-stranded"
         />
@@ -239,7 +242,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
                 ? "Hours without pods, a month"
                 : "Saved a month without it"
             }
-            value={money(savedWithout(removal), currency)}
+            value={roundMoney(savedWithout(removal), currency)}
             note={
               <>
                 {removal.emptyHours === 0
@@ -307,8 +310,8 @@ function Recommended(props: { recommendations: ViewData["recommendations"]; clus
   if (row === undefined) return null;
   return (
     <a href={linkTo(route, "savings", "", { kind: row.kind })} data-testid="removal-recommendation">
-      Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {money(row.saving.usd, row.currency)} a
-      month
+      Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {roundMoney(row.saving.usd, row.currency)}{" "}
+      a month
     </a>
   );
 }
@@ -318,11 +321,13 @@ interface Pool {
   cluster: string;
   nodes: number;
   capacity: number | null;
-  allocated: number | null;
+  allocated_gpu_hours: number | null;
+  unmeasured_gpu_hours: number | null;
   unallocated: number | null;
   stranded: number | null;
   cost: number | null;
-  waste: number | null;
+  waste_usd: number | null;
+  unmeasured_usd: number | null;
 }
 
 function Pools({ rows }: { rows: readonly NodeRow[] }) {
@@ -340,11 +345,12 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
     cluster: poolRows[0]?.cluster ?? "",
     nodes: new Set(poolRows.map((row) => `${row.cluster}/${row.node}`)).size,
     capacity: sumOf(poolRows.map((row) => row.capacity_gpu_hours)),
-    allocated: heldGpuHours(poolRows),
+    ...heldGpuHours(poolRows),
     unallocated: sumOf(poolRows.map((row) => row.unallocated_gpu_hours)),
     stranded: sumOf(poolRows.map((row) => row.stranded_gpu_hours)),
     cost: sumOf(poolRows.map((row) => row.node_cost_usd)),
-    waste: sumOf(poolRows.map((row) => row.waste_usd)),
+    waste_usd: sumOf(poolRows.map((row) => row.waste_usd)),
+    unmeasured_usd: sumOf(poolRows.map((row) => row.unmeasured_usd)),
   }));
   return (
     <Table
@@ -361,10 +367,11 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
           (pool: Pool) => linkTo(route, "nodes", "", { pool: pool.name, cluster: pool.cluster }),
         ),
         moneyColumn("cost", "Node cost", currency),
-        moneyColumn("waste", "Waste", currency),
+        moneyColumn("waste_usd", "Waste", currency),
+        ...unmeasuredColumns(sums, currency),
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         figureColumn("capacity", "Capacity GPU-hours", (pool: Pool) => pool.capacity, roundHours),
-        figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated, roundHours),
+        figureColumn("allocated", "Allocated GPU-hours", (pool: Pool) => pool.allocated_gpu_hours, roundHours),
         figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, roundHours),
         figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, roundHours),
         ...clusterColumns(sums, (pool) => pool.cluster),
@@ -382,6 +389,7 @@ function Removals({ rows, recommendations }: ViewData) {
   if (first === undefined)
     return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
   const { now, pools } = removalGroups(removals);
+  const monthly = (usd: Figure) => roundMoney(usd, currency);
   const link = (node: NodeRow) => (
     <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
       <Name>{shortNode(node.node)}</Name>
@@ -396,7 +404,7 @@ function Removals({ rows, recommendations }: ViewData) {
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
                 {link(node)} in node pool <Name>{node.node_pool}</Name> saves{" "}
-                <strong>{money(monthlyUsd, currency)}</strong> a month
+                <strong>{roundMoney(monthlyUsd, currency)}</strong> a month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
                 pods. <Recommended recommendations={recommendations} cluster={node.cluster} pool={node.node_pool} />
               </li>
@@ -417,7 +425,7 @@ function Removals({ rows, recommendations }: ViewData) {
                 <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
                   <Name>{name}</Name>
                 </a>
-                : up to <strong>{money(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
+                : up to <strong>{roundMoney(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
                 {nodes === 1 ? "one of its nodes had no pods" : `${nodes} of its nodes had no pods`}.{" "}
                 <Recommended recommendations={recommendations} cluster={cluster} pool={name} />
               </li>
@@ -429,7 +437,7 @@ function Removals({ rows, recommendations }: ViewData) {
       {now.length + pools.length === 0 && (
         <p data-testid="remove-none">
           Every node of the last hour had pods in every hour. The largest cost of unallocated GPUs is on{" "}
-          {link(first.node)}: <strong>{money(first.unallocatedUsd, currency)}</strong> in this period, at{" "}
+          {link(first.node)}: <strong>{roundMoney(first.unallocatedUsd, currency)}</strong> in this period, at{" "}
           {percent(first.heldShare)} of its GPUs held.
         </p>
       )}
@@ -449,8 +457,9 @@ function Removals({ rows, recommendations }: ViewData) {
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
-          moneyColumn("emptyMonthlyUsd", "Cost without pods per month", currency),
-          moneyColumn("monthlyUsd", "Node cost per month", currency),
+          figureColumn("emptyMonthlyUsd", "Without pods per month", (row: Removal) => row.emptyMonthlyUsd, monthly),
+          figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
+          moneyColumn("unallocatedUsd", "Unallocated", currency),
           {
             key: "empty",
             title: "Hours without pods",
@@ -468,7 +477,6 @@ function Removals({ rows, recommendations }: ViewData) {
             by: ({ lastHeld }) => lastHeld ?? "",
           },
           figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
-          moneyColumn("unallocatedUsd", "Unallocated", currency),
           nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
           ...clusterColumns(removals, ({ node }) => node.cluster),
           nameColumn("type", "Instance", ({ node }: Removal) =>
@@ -625,8 +633,8 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
       <>
         <strong>{when}</strong> <Name>{holder.pod}</Name> in <Name>{holder.namespace}</Name> (
         <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)}{" "}
-        utilization, {money(holder.allocated_usd, row?.currency)} allocated, {money(holder.waste_usd, row?.currency)}{" "}
-        wasted
+        utilization, {money(holder.allocated_usd, row?.currency)} allocated,{" "}
+        {money(knownFigure(holder, "waste_usd"), row?.currency)} wasted
         {holder.unmeasured_gpu_hours > 1e-9 && `, ${money(holder.unmeasured_usd, row?.currency)} unmeasured`}
       </>
     );

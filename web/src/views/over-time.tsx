@@ -4,7 +4,7 @@ import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { axisMoney, capitalized, type Figure, instant, money, moment, percent, utcDay } from "../format";
+import { axisMoney, capitalized, type Figure, instant, knownParts, money, moment, percent, utcDay } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { Section, Table } from "../parts";
@@ -29,7 +29,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
-  const rows = align(buckets, fleet.rows);
+  const rows = align(buckets, fleet.rows.map(knownParts));
   const parts = colored(partsOf([fleet.totals])).map((part) =>
     part.key === "stranded_usd" || part.key === "unallocated_usd" ? { ...part, href: linkTo(route, "nodes") } : part,
   );
@@ -46,7 +46,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         rows={rows}
         coverage={coverage}
         parts={parts}
-        totals={fleet.totals}
+        totals={knownParts(fleet.totals)}
         whole={fleet.totals.node_cost_usd ?? fleet.totals.allocated_usd}
         show={(figure) => money(figure, fleet.currency)}
         axis={(figure) => axisMoney(figure, fleet.currency)}

@@ -12,7 +12,7 @@ import {
   type Settled,
 } from "../api";
 import { fetchEarlier } from "../compare";
-import { HOUR, money, percent, ratio, utilizationText } from "../format";
+import { HOUR, roundMoney, utilizationText, wasteText } from "../format";
 import { useFetch, useRoute } from "../hooks";
 import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
@@ -183,13 +183,13 @@ function Worst({ units, worst }: ViewData) {
   const row = units.rows[0];
   if (row === undefined || !row.waste_usd) return null;
   const workload = "response" in worst ? worst.response?.rows[0] : undefined;
-  const usd = (amount: number | null) => money(amount, units.currency);
+  const usd = (amount: number | null) => roundMoney(amount, units.currency);
   return (
     <p data-testid="worst">
       <a href={linkTo(route, "unit", unitOf(row))}>
         <Name>{unitOf(row)}</Name>
       </a>{" "}
-      wastes most: {usd(row.waste_usd)}, {percent(ratio(row.waste_usd, row.allocated_usd))} of its allocated cost.
+      wastes most: {usd(row.waste_usd)}, {wasteText(row)} of its allocated cost.
       {workload !== undefined && (
         <>
           {" "}

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
-import { money, moment, type Zone } from "../format";
+import { moment, roundMoney, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
 import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview } from "../savings";
@@ -105,13 +105,14 @@ export function reviewedAt({ reviews }: Pick<RecommendationsResponse, "reviews">
 
 /** Formats savings. Negative savings are costs, for example of more GPUs. */
 export function saved(usd: number, currency: string): string {
-  return usd < 0 ? `costs ${money(-usd, currency)}` : money(usd, currency);
+  return usd < 0 ? `costs ${roundMoney(-usd, currency)}` : roundMoney(usd, currency);
 }
 
 /** Formats the bounds of savings, or of costs, from the smaller to the larger amount. */
 export function savedRange(low: number, high: number, currency: string): string {
   const [from, to] = high < 0 ? [-high, -low] : [low, high];
-  const amounts = from === to ? money(from, currency) : `${money(from, currency)} to ${money(to, currency)}`;
+  const amounts =
+    from === to ? roundMoney(from, currency) : `${roundMoney(from, currency)} to ${roundMoney(to, currency)}`;
   return high < 0 ? `costs ${amounts}` : amounts;
 }
 

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
-import { gpuHours, money, moment, percent } from "../format";
+import { gpuHours, moment, percent, roundMoney } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Help, Name, Section, Stat, View } from "../parts";
 import { exactly, linkTo } from "../route";
@@ -74,7 +74,7 @@ function Shown({ all, open }: ViewData) {
       <dl class="stats">
         <Stat
           name="On offer"
-          value={money(isKnown ? savings.usd : null, currency)}
+          value={roundMoney(isKnown ? savings.usd : null, currency)}
           note={
             isKnown
               ? `a month, from ${plural(onOffer(rows).length, "saving")}`
@@ -84,7 +84,7 @@ function Shown({ all, open }: ViewData) {
         />
         <Stat
           name="Verified"
-          value={money(verified, currency)}
+          value={roundMoney(verified, currency)}
           note={
             verified === null ? "No saving is measured yet. It takes a week." : "a month, measured after the change"
           }
@@ -92,7 +92,7 @@ function Shown({ all, open }: ViewData) {
         />
         <Stat
           name="Cost of added GPUs"
-          value={money(isKnown ? costs.usd : null, currency)}
+          value={roundMoney(isKnown ? costs.usd : null, currency)}
           note="a month, where work waits for GPUs"
           testId="added"
         />
@@ -173,7 +173,7 @@ function Part(props: { title: string; meaning: string; rows: readonly Recommenda
     <>
       <h3 class="part">{title}</h3>
       {meaning !== "" && <p class="note">{meaning}</p>}
-      <ul class="cards" data-testid="savings">
+      <ul class="cards paired" data-testid="savings">
         {grouped(rows).map((group) =>
           group.length === 1 ? (
             group.map((row) => <Card key={row.id} row={row} hasState={hasState} />)

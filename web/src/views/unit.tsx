@@ -27,11 +27,15 @@ import {
   instant,
   isMeasured,
   isRepresentative,
+  knownFigure,
+  knownParts,
   measuredShare,
   money,
+  NOT_MEASURED,
   percent,
   ratio,
   roundHours,
+  roundMoney,
   utilization,
 } from "../format";
 import { changed, go, useFetch, useHasModels, useRoute, useZone } from "../hooks";
@@ -187,7 +191,7 @@ function Shown(props: ViewData) {
   }
   const recommended = "response" in props.recommendations ? props.recommendations.response : null;
   const why = (figure: keyof typeof total & FigureKey) => (
-    <WhyLink figure={figure} amount={money(total[figure], currency)} scope={{ unit: route.name }} />
+    <WhyLink figure={figure} amount={roundMoney(total[figure], currency)} scope={{ unit: route.name }} />
   );
   return (
     <Columns
@@ -197,7 +201,7 @@ function Shown(props: ViewData) {
           <dl class="stats">
             <Stat
               name="Allocated"
-              value={money(total.allocated_usd, currency)}
+              value={roundMoney(total.allocated_usd, currency)}
               note={
                 <>
                   {comparison?.isExact === false && "about "}
@@ -208,18 +212,22 @@ function Shown(props: ViewData) {
             />
             <Stat
               name="Effective"
-              value={money(isMeasured(total) ? total.effective_usd : null, currency)}
+              value={roundMoney(knownFigure(total, "effective_usd"), currency)}
               note={
-                <>
-                  {isMeasured(total) && !isRepresentative(total) && "of the measured part only "}
-                  {why("effective_usd")}
-                </>
+                isMeasured(total) ? (
+                  <>
+                    {!isRepresentative(total) && "of the measured part only "}
+                    {why("effective_usd")}
+                  </>
+                ) : (
+                  `unknown: ${NOT_MEASURED}`
+                )
               }
               testId="effective"
             />
             <Stat
               name="Waste"
-              value={money(isMeasured(total) ? total.waste_usd : null, currency)}
+              value={roundMoney(knownFigure(total, "waste_usd"), currency)}
               note={
                 isRepresentative(total) ? (
                   <>
@@ -228,12 +236,12 @@ function Shown(props: ViewData) {
                 ) : isMeasured(total) ? (
                   <>of the measured part only {why("waste_usd")}</>
                 ) : (
-                  "unknown: utilization was not measured"
+                  `unknown: ${NOT_MEASURED}`
                 )
               }
               testId="waste"
             />
-            <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
+            <Stat name="Unmeasured" value={roundMoney(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
             <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
             <Stat
               name="Utilization"
@@ -318,7 +326,7 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(whole.start, whole.end, grain);
-  const list = align(buckets, byTime.rows);
+  const list = align(buckets, byTime.rows.map(knownParts));
   const coverage = completeShare(buckets, hours?.rows ?? null, list, isWhole(whole.coverage));
   // In hours with data, a missing row means that the unit held nothing: a zero, not a gap.
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
@@ -331,7 +339,7 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
         rows={rows}
         coverage={coverage}
         parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3)))}
-        totals={total ?? nothing}
+        totals={total === undefined ? nothing : knownParts(total)}
         whole={total === undefined ? 0 : total.allocated_usd}
         show={(figure) => money(figure, whole.currency)}
         axis={(figure) => axisMoney(figure, whole.currency)}

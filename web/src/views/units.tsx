@@ -1,9 +1,9 @@
 // Business units by waste, compared with an earlier period.
 
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
-import { figureColumn, groupColumn, gpuHoursColumn, measuredColumn, moneyColumn } from "../columns";
+import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
 import { type Compared, comparisonOf, relativeChange } from "../compare";
-import { change, type Figure, isMeasured, isRepresentative, ratio, UNKNOWN, wasteText } from "../format";
+import { change, type Figure, isMeasured, isRepresentative, knownFigure, ratio, UNKNOWN, wasteText } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
@@ -39,7 +39,7 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
     return align(buckets, series.get(unitOf(row)) ?? [])
       .map((bucket, index) => {
         if (bucket === undefined) return coverage[index] === 1 ? 0 : null;
-        return isMeasured(bucket) ? bucket.waste_usd : null; // unmeasured waste is unknown, not zero
+        return knownFigure(bucket, "waste_usd") ?? null;
       })
       .filter((_, index) => buckets.starts.length < 3 || cutOf(buckets, index) === null);
   };
@@ -53,7 +53,7 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
       rowKey={unitOf}
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
-        measuredColumn("waste_usd", "Waste", currency),
+        moneyColumn("waste_usd", "Waste", currency),
         {
           key: "share",
           title: "Waste %",
@@ -62,16 +62,16 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
           by: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
         },
         figureColumn("change", "Waste change", against, change),
+        moneyColumn("allocated_usd", "Allocated", currency),
+        moneyColumn("effective_usd", "Effective", currency),
+        moneyColumn("unmeasured_usd", "Unmeasured", currency),
+        gpuHoursColumn(),
         {
           key: "trend",
           title: "Waste trend",
           cell: (row) =>
             isMeasured(row) ? <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} /> : UNKNOWN,
         },
-        moneyColumn("allocated_usd", "Allocated", currency),
-        measuredColumn("effective_usd", "Effective", currency),
-        moneyColumn("unmeasured_usd", "Unmeasured", currency),
-        gpuHoursColumn(),
       ]}
     />
   );

@@ -85,8 +85,7 @@ export function Why(props: {
           .
         </li>
         <li>
-          <strong>Waste:</strong> {usd(line.allocated_usd)} − {usd(line.effective_usd)} − {usd(line.unmeasured_usd)} ={" "}
-          <b>{usd(line.waste_usd)}</b>.
+          <strong>Waste:</strong> {answerOf("waste_usd", line)}
         </li>
         {line.shared_from !== "" && (
           <li>

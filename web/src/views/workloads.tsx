@@ -1,8 +1,8 @@
 // A business unit's workloads with allocated and effective costs.
 
 import type { CostRow, CostsResponse, HoursResponse, RecommendationsResponse } from "../api";
-import { figureColumn, gpuHoursColumn, linkToPods, measuredColumn, useColumn } from "../columns";
-import { isMeasured, money } from "../format";
+import { figureColumn, gpuHoursColumn, linkToPods, moneyColumn, unmeasuredColumns, useColumn } from "../columns";
+import { isMeasured, knownFigure, money, NOT_MEASURED, roundMoney } from "../format";
 import { useRoute } from "../hooks";
 import { Name, Table } from "../parts";
 import { linkTo } from "../route";
@@ -34,8 +34,9 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
   const perMonth = (row: CostRow) => {
     const single = several ? 0 : whole.coverage.hours_complete;
     const hours = complete?.get(row.group["cluster"] ?? "") ?? single;
-    return monthlyWaste(row.waste_usd, hours * pricedShare(row));
+    return monthlyWaste(knownFigure(row, "waste_usd"), hours * pricedShare(row));
   };
+  const unmeasured = (row: CostRow) => (isMeasured(row) ? undefined : NOT_MEASURED);
   const subjectOf = ({ group }: CostRow) => ({
     cluster: group["cluster"] ?? "",
     namespace: group["namespace"] ?? "",
@@ -78,7 +79,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           isFigure: true,
           cell: (row) => (
             <>
-              {money(isMeasured(row) ? row.waste_usd : null, currency)}{" "}
+              {money(row.waste_usd, currency)}{" "}
               <WhyLink
                 figure="waste_usd"
                 amount={`${row.group["workload"] ?? ""}: ${money(row.waste_usd, currency)}`}
@@ -91,8 +92,27 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
               />
             </>
           ),
-          by: (row) => (isMeasured(row) ? row.waste_usd : null),
+          by: (row) => knownFigure(row, "waste_usd"),
+          unknown: unmeasured,
         },
+        {
+          ...figureColumn("monthly", "Waste per month", perMonth, (usd) => roundMoney(usd, currency)),
+          unknown: unmeasured,
+        },
+        {
+          key: "allocated_usd",
+          title: "Allocated",
+          isFigure: true,
+          cell: (row) => (
+            <a href={why(row.group)} title="How this cost was calculated">
+              {money(row.allocated_usd, currency)}
+            </a>
+          ),
+          by: (row) => row.allocated_usd,
+        },
+        moneyColumn("effective_usd", "Effective", currency),
+        ...unmeasuredColumns(rows, currency),
+        gpuHoursColumn(),
         useColumn(),
         {
           key: "recommendation",
@@ -109,20 +129,6 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           },
           by: (row) => recommendationOf(row)?.saving.usd ?? null,
         },
-        figureColumn("monthly", "Waste per month", perMonth, (usd) => money(usd, currency)),
-        {
-          key: "allocated_usd",
-          title: "Allocated",
-          isFigure: true,
-          cell: (row) => (
-            <a href={why(row.group)} title="How this cost was calculated">
-              {money(row.allocated_usd, currency)}
-            </a>
-          ),
-          by: (row) => row.allocated_usd,
-        },
-        measuredColumn("effective_usd", "Effective", currency),
-        gpuHoursColumn(),
       ]}
     />
   );
