@@ -24,13 +24,14 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Literal, Self
 
+from msgspec import Struct
+
 CounterKind = Literal["prompt", "generated", "cached", "requests"]
 """What a counter counts: prompt tokens (with the cached ones), generated tokens, prompt tokens from a cache, requests.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MeanOfCounters:
+class MeanOfCounters(Struct, frozen=True):
     """A mean: the increase of one counter divided by that of another."""
 
     total: str
