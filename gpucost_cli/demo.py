@@ -172,7 +172,9 @@ def _started(
                 workers=WORKERS,
             )
         )
-        stack.notice = "The demo is starting: it simulates its clusters and computes the first hours. These appear in a minute."
+        stack.notice = (
+            "The demo is starting: it simulates its clusters and computes the first hours. These appear in a minute."
+        )
         steps.update(starting, completed=1.0)
         simulation.result()
         steps.update(simulating, completed=1.0)
