@@ -27,6 +27,10 @@ _PodName = tuple[str, str]
 """Namespace and name."""
 _Workload = tuple[str, str, str]
 """Namespace, kind and name."""
+_pod_of = attrgetter("namespace", "pod")
+_workload_of = attrgetter("namespace", "workload_kind", "workload")
+_part_of_key = attrgetter("business_unit", "namespace", "workload_kind", "workload", "gpu_model")
+"""Fields of a line with which a `ModelKey` begins."""
 
 
 class TokenWeights(Struct, frozen=True):
@@ -92,9 +96,9 @@ def costs_by_model(
     if not served_by_pod:
         return []
     groups, other_lines = _groups(lines, served_by_pod)
-    other_costs: dict[ModelKey, list[Costs]] = {}
+    other_costs: dict[tuple[str, ...], list[Costs]] = {}
     for line in other_lines:
-        other_costs.setdefault(_key(line, "", ""), []).append(line.costs())
+        other_costs.setdefault(_part_of_key(line), []).append(line.costs())
     sides = [_side(group, rules) for group in groups]
     split_models = _models_on_both_sides(groups, sides)
     rows: dict[tuple[ModelKey, bool, bool], list[ModelHour]] = {}
@@ -102,7 +106,7 @@ def costs_by_model(
         for hour in _group_rows(group, rules, side, split_models, unit_of_consumer):
             rows.setdefault((hour.key, hour.prompt_tokens is not None, hour.requests is not None), []).append(hour)
     of_servers = (_total(rows[key]) for key in sorted(rows))
-    others = (ModelHour(key, Costs.total(costs)) for key, costs in other_costs.items())
+    others = (ModelHour(ModelKey._make((*key, "", "", "")), Costs.total(costs)) for key, costs in other_costs.items())
     return sorted([*of_servers, *others], key=attrgetter("key"))
 
 
@@ -133,23 +137,22 @@ def _groups(
     lines: Sequence[Line], served_by_pod: Mapping[_PodName, Sequence[ServedTokens]]
 ) -> tuple[list[_Group], list[Line]]:
     """Return the groups of lines that share tokens, and the lines without an inference server."""
+    pods, workloads = [*map(_pod_of, lines)], [*map(_workload_of, lines)]
     workload_of_server: dict[tuple[str, ...], _Workload] = {
-        pod: (line.namespace, line.workload_kind, line.workload)
-        for line in lines
-        if (pod := (line.namespace, line.pod)) in served_by_pod
+        pod: workload for pod, workload in zip(pods, workloads, strict=True) if pod in served_by_pod
     }
     workloads_of_servers = {*workload_of_server.values()}
     sharing: set[_Workload] = set()
     members: list[tuple[Line, _PodName | _Workload]] = []
     other_lines: list[Line] = []
-    for line in lines:
-        if (pod := (line.namespace, line.pod)) in workload_of_server:
+    for line, pod, workload in zip(lines, pods, workloads, strict=True):
+        if pod in workload_of_server:
             members.append((line, pod))
         # The workers of a LeaderWorkerSet's group are a StatefulSet with the name of the group's leader pod
         # (kubernetes-sigs/lws 0.10 pkg/controllers/pod_controller.go).
         elif line.workload_kind == "StatefulSet" and (line.namespace, line.workload) in workload_of_server:
             members.append((line, (line.namespace, line.workload)))
-        elif (workload := (line.namespace, line.workload_kind, line.workload)) in workloads_of_servers:
+        elif workload in workloads_of_servers:
             sharing.add(workload)
             members.append((line, workload))
         else:
@@ -160,7 +163,7 @@ def _groups(
         workload_of_group = workload_of_server.get(server)
         group = groups.setdefault(workload_of_group if workload_of_group in sharing else server, _Group([], []))
         group.lines.append(line)
-        pod = line.namespace, line.pod
+        pod = _pod_of(line)
         if pod in served_by_pod and pod not in added:
             added.add(pod)
             group.served.extend(served_by_pod[pod])
@@ -270,9 +273,7 @@ def _split_costs(line: Line, weights: Sequence[Fraction | int]) -> list[Costs]:
 
 
 def _key(line: Line, server: str, model: str, consumer: str = "") -> ModelKey:
-    return ModelKey(
-        line.business_unit, line.namespace, line.workload_kind, line.workload, line.gpu_model, server, model, consumer
-    )
+    return ModelKey._make((*_part_of_key(line), server, model, consumer))
 
 
 def _total(hours: Sequence[ModelHour]) -> ModelHour:
