@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.shown import percent
 from tests.browser.simulated_fleet import ADDRESS, Fleet, large, written
 from tests.browser.tabs import Tabs, settled
 
@@ -67,17 +69,17 @@ def test_heat_map_of_200_units_over_35_days_is_paged(visit: Callable[..., Page])
     for _ in range(19):
         page.keyboard.press("ArrowDown")
     expect(readout).to_contain_text("unit-019")
-    expect(readout).to_contain_text(f"{100 * fleet.use(19, 3):.1f}% of 1.00 GPU-hours used")
+    expect(readout).to_contain_text(f"{percent(Decimal(str(fleet.use(19, 3))))} of 1.00 GPU-hours used")
     page.keyboard.press("ArrowDown")
     expect(heat_map_page).to_contain_text("21 to 40 of 200")
     expect(readout).to_contain_text("unit-020")
-    expect(readout).to_contain_text(f"{100 * fleet.use(20, 3):.1f}% of 1.00 GPU-hours used")
+    expect(readout).to_contain_text(f"{percent(Decimal(str(fleet.use(20, 3))))} of 1.00 GPU-hours used")
     page.keyboard.press("ArrowUp")
     expect(readout).to_contain_text("unit-019")
     page.keyboard.press("PageDown")
     expect(readout).to_contain_text("unit-039")
     page.keyboard.press("End")
-    expect(readout).to_contain_text(f"{100 * fleet.use(39, fleet.hours - 1):.1f}% of 1.00 GPU-hours used")
+    expect(readout).to_contain_text(f"{percent(Decimal(str(fleet.use(39, fleet.hours - 1))))} of 1.00 GPU-hours used")
     assert page.evaluate("window.longest") < 1000, "the longest pause in milliseconds, on a busy machine"
     address = page.url.replace("page=2", "page=99")
     page.goto("about:blank")
