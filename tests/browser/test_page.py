@@ -495,7 +495,7 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
             row["Hours without pods"],
             row["Unallocated"],
             row["Node cost per month"],
-            row["Without pods per month"],
+            row["Empty per month"],
         )
         for row in shown
     }.items() <= expected.items()

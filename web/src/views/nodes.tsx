@@ -450,14 +450,14 @@ function Removals({ rows, recommendations }: ViewData) {
       </p>
       <Table
         name="removals"
-        caption="Nodes of the last hour: those without pods first, then by the cost of hours without pods"
+        caption="Nodes of the last hour: those without pods first. Empty: the cost of hours without pods"
         sort=""
         most={10}
         rows={removals}
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
-          figureColumn("emptyMonthlyUsd", "Without pods per month", (row: Removal) => row.emptyMonthlyUsd, monthly),
+          figureColumn("emptyMonthlyUsd", "Empty per month", (row: Removal) => row.emptyMonthlyUsd, monthly),
           figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
           moneyColumn("unallocatedUsd", "Unallocated", currency),
           {
