@@ -33,7 +33,7 @@ RULES_FAULTS = tuple(
 ) + tuple(
     Fault(f"inference rules: {mistake}", MODELS, original, faulty, MODEL_TESTS)
     for mistake, original, faulty in (
-        ('two jobs that scrape a server count twice', 'max without ({COPY_LABELS}) (rate({counter}[5m]))', 'rate({counter}[5m])'),
+        ('two jobs that scrape a server count twice', 'max without ({copies}) (', '('),
         ('both sides of a split count prompts', '("prompt", decode_counts_prompts), ', ''),
         ('prompts of a prefill server alone are lost', ' and on (namespace, model) {processing})"', ')"'),
         ('requests count on both sides', 'return f"{self._recorded(REQUESTS)} unless {self._counted_twice(REQUESTS, True)}"', 'return self._recorded(REQUESTS)'),

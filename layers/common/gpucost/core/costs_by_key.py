@@ -24,14 +24,14 @@ class CostsByKey(Mapping[Key, Costs]):
     """
 
     def __init__(self, keys: Iterable[Key] = (), columns: Columns = ()) -> None:
-        self._loaded: tuple[tuple[Key, ...], Columns] | None = tuple(keys), columns or [()] * len(Costs.names())
+        self._loaded: tuple[tuple[Key, ...], Columns] = tuple(keys), columns or [()] * len(Costs.names())
         self._load: Callable[[], CostsByKey[Key]] | None = None
 
     @classmethod
     def deferred(cls, load: Callable[[], "CostsByKey[Key]"]) -> "CostsByKey[Key]":
         """Return a table that is loaded on first use."""
         table: CostsByKey[Key] = cls()
-        table._loaded, table._load = None, load
+        table._load = load
         return table
 
     @classmethod
@@ -43,7 +43,7 @@ class CostsByKey(Mapping[Key, Costs]):
     def _content(self) -> tuple[tuple[Key, ...], Columns]:
         if self._load is not None:
             self._loaded, self._load = self._load()._content, None
-        return self._loaded or ((), [()] * len(Costs.names()))
+        return self._loaded
 
     @property
     def _keys(self) -> tuple[Key, ...]:

@@ -174,12 +174,17 @@ def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
 
 def overlapping_keys(times: Mapping[Key, IntervalMs], tolerance_ms: int) -> frozenset[Key]:
     """Return the keys of the times that overlap with another one for longer than a tolerance."""
+    by_start = sorted(times.items(), key=lambda key_and_time: key_and_time[1])
+    long_times = [(key, time) for key, time in by_start if time.length > tolerance_ms]
+    if not long_times:
+        return frozenset()
     keys: set[Key] = set()
-    latest: tuple[int, Key] | None = None
-    for key, time in sorted(times.items(), key=lambda key_and_time: key_and_time[1]):
-        if time.length > tolerance_ms:
-            if latest is not None and latest[0] - time.start > tolerance_ms:
-                keys |= {key, latest[1]}
-            if latest is None or time.end > latest[0]:
-                latest = time.end, key
+    last_key, last = long_times[0]
+    # A time that overlaps earlier ones overlaps the one of them that ends last. The others of them overlap that one,
+    # too, and so are in the result already.
+    for key, time in long_times[1:]:
+        if last.end - time.start > tolerance_ms:
+            keys |= {key, last_key}
+        if time.end > last.end:
+            last_key, last = key, time
     return frozenset(keys)

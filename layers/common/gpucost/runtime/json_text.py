@@ -49,10 +49,11 @@ def row_writer(writers: Mapping[str, Callable[[Any], str]], *, indent: int | Non
         writers: functions that write each attribute's values, such as `fixed_point_text` or those of `value_writer`.
         indent: spaces before each attribute, two more than before the record; None for a single line.
     """
-    template, values_of, functions = _row_template(tuple(writers)), attrgetter(*writers), tuple(writers.values())
-    if indent is not None:
-        line = "\n" + " " * indent
-        template = f"{{{line}{template[1:-1].replace(', ', f',{line}')}{line[:-2]}}}"
+    template, values_of, functions = (
+        _row_template(tuple(writers), indent),
+        attrgetter(*writers),
+        tuple(writers.values()),
+    )
     return lambda record: template % tuple(map(call, functions, values_of(record)))
 
 
@@ -62,9 +63,13 @@ def value_writer(kind: Any) -> Callable[[Any], str]:
 
 
 @lru_cache(maxsize=256)
-def _row_template(names: tuple[str, ...]) -> str:
+def _row_template(names: tuple[str, ...], indent: int | None = None) -> str:
     """The JSON text of a row with these names, with `%s` for each value."""
-    return "{" + ", ".join([_json_string(name).replace("%", "%%") + ": %s" for name in names]) + "}"
+    fields = [_json_string(name).replace("%", "%%") + ": %s" for name in names]
+    if indent is None:
+        return f"{{{', '.join(fields)}}}"
+    line = "\n" + " " * indent
+    return f"{{{line}{f',{line}'.join(fields)}{line[:-2]}}}"
 
 
 _json_string = json.encoder.encode_basestring_ascii

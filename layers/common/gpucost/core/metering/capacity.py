@@ -105,10 +105,7 @@ def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> li
 def present_by_piece(
     window: IntervalMs, times: Sequence[IntervalMs], *cuts: Iterable[IntervalMs]
 ) -> Iterator[tuple[IntervalMs, list[int]]]:
-    """Cut a window as `cut_at_interval_edges`, and yield each piece with the indexes of the times that contain it.
-
-    If the caller removes an index from a piece's list, it is not in later ones.
-    """
+    """Cut a window as `cut_at_interval_edges`, and yield each piece with the indexes of the times that contain it."""
     waiting = sorted(range(len(times)), key=lambda index: times[index].start, reverse=True)
     present: list[int] = []
     for piece in cut_at_interval_edges(window, times, *cuts):

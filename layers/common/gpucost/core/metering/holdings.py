@@ -263,25 +263,34 @@ def _trim_handovers(holdings: list[PodUsage]) -> list[PodUsage]:
         if holding.share.source == FRACTION:
             continue  # fractions of a GPU may add up to more than it, and are then scaled down
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(index)
+    trimmed = [*holdings]
     for indexes in on_node.values():
-        if any(holdings[index].last_sample_ms < holdings[index].held.end for index in indexes):
-            _trim_handovers_of_node(holdings, indexes)
-    return [holding for holding in holdings if holding.held.length]
+        of_node = [holdings[index] for index in indexes]
+        for index, end in _ends_at_handovers(of_node).items():
+            holding = of_node[index]
+            cut = IntervalMs(holding.held.start, end)
+            trimmed[indexes[index]] = replace(holding, held=cut, running=holding.running.overlap(cut))
+    return [holding for holding in trimmed if holding.held.length]
 
 
-def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) -> None:
-    uncertain = [index for index in indexes if holdings[index].last_sample_ms < holdings[index].held.end]
-    first = min(holdings[index].last_sample_ms for index in uncertain)
-    last = max(holdings[index].held.end for index in uncertain)
-    on_node = [holdings[index] for index in indexes]
-    for piece, present in present_by_piece(IntervalMs(first, last), [holding.held for holding in on_node]):
-        for position in sorted(present, key=lambda position: on_node[position].last_sample_ms):
-            holding = on_node[position]
-            if not is_overcommitted(holding.node, [on_node[other] for other in present]):
+def _ends_at_handovers(holdings: Sequence[PodUsage]) -> dict[int, int]:
+    """When the holdings of a node end that its GPUs' next pods cut short, by index."""
+    uncertain = [holding for holding in holdings if holding.last_sample_ms < holding.held.end]
+    if not uncertain:
+        return {}
+    window = IntervalMs(
+        min(holding.last_sample_ms for holding in uncertain), max(holding.held.end for holding in uncertain)
+    )
+    ends: dict[int, int] = {}
+    for piece, present in present_by_piece(window, [holding.held for holding in holdings]):
+        remaining = [index for index in present if index not in ends]
+        for index in sorted(remaining, key=lambda index: holdings[index].last_sample_ms):
+            if not is_overcommitted(holdings[index].node, [holdings[other] for other in remaining]):
                 break
             # Only a successor ends a holding: pods that the same scrape shows existed together. An excess without a
             # successor is a contradiction and remains visible.
-            if any(on_node[other].first_sample_ms > holding.last_sample_ms for other in present if other != position):
-                cut = IntervalMs(holding.held.start, piece.start)
-                holdings[indexes[position]] = replace(holding, held=cut, running=holding.running.overlap(cut))
-                present.remove(position)
+            last_sample = holdings[index].last_sample_ms
+            if any(holdings[other].first_sample_ms > last_sample for other in remaining if other != index):
+                ends[index] = piece.start
+                remaining.remove(index)
+    return ends

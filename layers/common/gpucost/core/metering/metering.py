@@ -251,25 +251,25 @@ def _node_lifecycle(
             start = present.start  # pods were scheduled to it, so it advertised GPUs by then
         time = IntervalMs(start, times[index].end).overlap(present)
         if time.length:
-            devices_then = [device for device in series_of_node if _has_samples_within(device, time)]
-            node_then = describe_node(
+            node = describe_node(
                 observed,
                 state.labels,
-                devices_then,
+                [device for device in series_of_node if _has_samples_within(device, time)],
                 state.capacity,
                 state.allocatable,
                 gpus_by_instance_type,
                 has_vgpus=has_vgpus,
             )
-            states.append((time, node_then))
-    is_unchanged = (
-        len(observed.states) == len(states) == 1
-        and devices_then == series_of_node
-        and node_then.labels == observed.labels
-        and node_then.allocatable == node_then.capacity
-    )
-    if is_unchanged:  # nearly all nodes
-        return NodeLifecycle(node_then, present, tuple(states))
+            states.append((time, node))
+    if len(observed.states) == len(states) == 1:
+        ((time, node),) = states
+        # Nearly all nodes. The description of the whole hour would have the same labels, capacity and devices.
+        if (
+            node.labels == observed.labels
+            and node.allocatable == node.capacity
+            and all(_has_samples_within(device, time) for device in series_of_node)
+        ):
+            return NodeLifecycle(node, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
     node = describe_node(
         observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type, has_vgpus=has_vgpus

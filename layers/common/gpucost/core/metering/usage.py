@@ -63,7 +63,10 @@ class PodUsage:
         used_gpu_ms: Fraction,
         used_beyond_allocation_gpu_ms: Fraction = Fraction(0),
     ) -> None:
-        """Record the measured use; what is used beyond what is held does not count as effective."""
+        """Record the measured use; what is used beyond what is held does not count as effective.
+
+        Only what it holds then counts as held, so shares are scaled and limited before.
+        """
         self.utilization_source = source
         self.utilization = utilization
         self.observed_ms = observed_ms

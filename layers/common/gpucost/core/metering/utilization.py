@@ -402,6 +402,7 @@ class UtilizationResolver:
     def _is_shared(self, index: int, devices: Sequence[DeviceHour]) -> bool:
         """Whether other pods may hold a device at the same time; holding it in succession is not sharing."""
         holding = self._holdings[index]
+        # Only devices of shared resources have several replicas; the first condition saves the search for others.
         if is_shared_resource(holding) and any(replicas_per_device(holding, device) > 1 for device in devices):
             return True
         return any(
