@@ -20,6 +20,8 @@ MAX_EDGE_GAP_MS = 300_000
 MAX_COUNT = Decimal(10**15)
 """A larger increase in one hour is not plausible, and a counter above it is no longer exact."""
 MAX_NOTES = 20
+_pod_of_series = attrgetter("namespace", "pod")
+_pod_of_holding = attrgetter("pod.namespace", "pod.pod")
 _COUNTER_OF_PROCESS = attrgetter("server", "model", "consumer", "kind", "instance", "other_labels")
 """What copies of a series have in common."""
 _PodName = tuple[str, str]
@@ -40,11 +42,10 @@ def served_tokens(
     """
     by_pod: dict[_PodName, list[CounterSeries]] = {}
     for series in counters.series:
-        by_pod.setdefault((series.namespace, series.pod), []).append(series)
+        by_pod.setdefault(_pod_of_series(series), []).append(series)
     lifetimes: dict[_PodName, list[IntervalMs]] = {}
     for holding in holdings:
-        pod = holding.pod
-        name = pod.namespace, pod.pod
+        name = _pod_of_holding(holding)
         if name in by_pod:
             lifetimes.setdefault(name, []).append(holding.held)
     served: list[ServedTokens] = []
@@ -76,7 +77,7 @@ def _gateway_tokens(counters: ServerCounters, window: IntervalMs, notes: list[st
     """
     by_pod: dict[_PodName, list[CounterSeries]] = {}
     for series in counters.of_gateways:
-        by_pod.setdefault((series.namespace, series.pod), []).append(series)
+        by_pod.setdefault(_pod_of_series(series), []).append(series)
     passed: list[ServedTokens] = []
     for name, of_pod in sorted(by_pod.items()):
         times = [time for series in of_pod for time, _ in series.samples or ()]
