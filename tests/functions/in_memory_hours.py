@@ -10,6 +10,7 @@ from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Coverage, Line, ModelHour, NodeHour, Status
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
+from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
@@ -94,6 +95,10 @@ class InMemoryHours:
         ]  # fmt: skip
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+        """The nodes below have no pods."""
+        return []
+
+    def holders_of(self, manifest: Manifest) -> list[Holder]:
         """The nodes below have no pods."""
         return []
 
