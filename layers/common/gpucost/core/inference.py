@@ -97,8 +97,8 @@ def costs_by_model(
         return []
     groups, other_lines = _groups(lines, served_by_pod)
     other_costs: dict[tuple[str, ...], list[Costs]] = {}
-    for line in other_lines:
-        other_costs.setdefault(_part_of_key(line), []).append(line.costs())
+    for key, costs in zip(map(_part_of_key, other_lines), map(Line.costs, other_lines), strict=True):
+        other_costs.setdefault(key, []).append(costs)
     sides = [_side(group, rules) for group in groups]
     split_models = _models_on_both_sides(groups, sides)
     rows: dict[tuple[ModelKey, bool, bool], list[ModelHour]] = {}
@@ -138,8 +138,9 @@ def _groups(
 ) -> tuple[list[_Group], list[Line]]:
     """Return the groups of lines that share tokens, and the lines without an inference server."""
     pods, workloads = [*map(_pod_of, lines)], [*map(_workload_of, lines)]
+    workload_of_pod = dict(zip(pods, workloads, strict=True))
     workload_of_server: dict[tuple[str, ...], _Workload] = {
-        pod: workload for pod, workload in zip(pods, workloads, strict=True) if pod in served_by_pod
+        pod: workload_of_pod[pod] for pod in served_by_pod if pod in workload_of_pod
     }
     workloads_of_servers = {*workload_of_server.values()}
     sharing: set[_Workload] = set()

@@ -21,6 +21,7 @@ MAX_COUNT = Decimal(10**15)
 """A larger increase in one hour is not plausible, and a counter above it is no longer exact."""
 MAX_NOTES = 20
 _pod_of_series = attrgetter("namespace", "pod")
+_served_key_of_series = attrgetter("server", "model", "consumer")
 _pod_of_holding = attrgetter("pod.namespace", "pod.pod")
 _COUNTER_OF_PROCESS = attrgetter("server", "model", "consumer", "kind", "instance", "other_labels")
 """What copies of a series have in common."""
@@ -130,11 +131,14 @@ class _PodCounters:
                     return None
                 continue  # of a process that ended before the hour, or began after it
             has_samples = True
-            increases = [increase for series in group if (increase := self._increase(series)) is not None]
-            if not increases:
+            for series in group:
+                increase = self._increase(series)
+                if increase is not None:
+                    break
+            else:
                 return None
-            kinds = counts.setdefault((first.server, first.model, first.consumer), {})
-            kinds[first.kind] = kinds.get(first.kind, 0) + increases[0]
+            kinds = counts.setdefault(_served_key_of_series(first), {})
+            kinds[first.kind] = kinds.get(first.kind, 0) + increase
         if not has_samples:
             self.reason = "its counters have no samples in the hour"
             return None
