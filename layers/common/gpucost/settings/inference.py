@@ -11,9 +11,9 @@ from gpucost.core.inference import InferenceRules, TokenWeights
 from gpucost.core.metering.inference_servers import (
     GATEWAYS,
     INFERENCE_SERVERS,
-    CounterKind,
     InferenceServer,
     MeanOfCounters,
+    counters_by_kind,
     latency_metrics,
     load_metrics,
     metrics_of_servers,
@@ -24,16 +24,6 @@ from gpucost.settings.section import Name, Section, Slug, duplicates, matching_p
 MetricName = Annotated[str, matching_pattern(r"[a-zA-Z_:][a-zA-Z0-9_:]*", "a Prometheus metric's name")]
 Weight = Annotated[Decimal, Field(ge=0, le=1000)]
 _DEFAULTS = InferenceRules()
-
-
-def counters_by_kind(
-    prompt: str | None, generated: str | None, cached: str | None, requests: str | None
-) -> dict[CounterKind, str]:
-    """The counters that are named."""
-    metrics: dict[CounterKind, str | None] = {
-        "prompt": prompt, "generated": generated, "cached": cached, "requests": requests,
-    }  # fmt: skip
-    return {kind: metric for kind, metric in metrics.items() if metric is not None}
 
 
 class TokenWeightSettings(Section):
@@ -84,10 +74,9 @@ class InferenceServerSettings(Section):
 
     def server(self) -> InferenceServer:
         """The server for the catalog."""
-        counters = counters_by_kind(self.prompt_tokens, self.generated_tokens, self.cached_tokens, self.requests)
         return InferenceServer(
             self.name,
-            MappingProxyType(counters),
+            counters_by_kind(self.prompt_tokens, self.generated_tokens, self.cached_tokens, self.requests),
             self.model_label or "",
             self.request_latency or "",
             queue_time=MeanOfCounters.of_histogram(self.queue_time) if self.queue_time else None,

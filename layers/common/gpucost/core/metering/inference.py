@@ -23,7 +23,7 @@ MAX_NOTES = 20
 _pod_of_series = attrgetter("namespace", "pod")
 _served_key_of_series = attrgetter("server", "model", "consumer")
 _pod_of_holding = attrgetter("pod.namespace", "pod.pod")
-_COUNTER_OF_PROCESS = attrgetter("server", "model", "consumer", "kind", "instance", "other_labels")
+_counter_of_process = attrgetter("server", "model", "consumer", "kind", "instance", "other_labels")
 """What copies of a series have in common."""
 _PodName = tuple[str, str]
 _ServedKey = tuple[str, str, str]
@@ -118,7 +118,7 @@ class _PodCounters:
         """Return the increase of each kind by server, model and consumer; None if any is unknown."""
         copies: dict[tuple[object, ...], list[CounterSeries]] = {}
         for series in self._series:  # several jobs, or replicas of Prometheus, may scrape the same process
-            copies.setdefault(_COUNTER_OF_PROCESS(series), []).append(series)
+            copies.setdefault(_counter_of_process(series), []).append(series)
         counts: dict[_ServedKey, dict[CounterKind, Fraction | int]] = {}
         has_samples = False
         for group in copies.values():

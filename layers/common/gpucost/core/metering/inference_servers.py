@@ -74,14 +74,20 @@ class InferenceServer:
         return next((kind for kind, name in self.counters.items() if name == metric), None)
 
 
-def _counters(**counters: str) -> Mapping[CounterKind, str]:
-    return MappingProxyType(counters)  # type: ignore[arg-type]
+def counters_by_kind(
+    prompt: str | None = None, generated: str | None = None, cached: str | None = None, requests: str | None = None
+) -> Mapping[CounterKind, str]:
+    """The metrics that are named, by what they count."""
+    metrics: dict[CounterKind, str | None] = {
+        "prompt": prompt, "generated": generated, "cached": cached, "requests": requests,
+    }  # fmt: skip
+    return MappingProxyType({kind: metric for kind, metric in metrics.items() if metric is not None})
 
 
 INFERENCE_SERVERS = (
     InferenceServer(
         "vllm",
-        _counters(
+        counters_by_kind(
             prompt="vllm:prompt_tokens_total",
             generated="vllm:generation_tokens_total",
             # Not prefix_cache_hits: vLLM counts a request there each time that it is considered for a batch.
@@ -95,7 +101,7 @@ INFERENCE_SERVERS = (
     ),
     InferenceServer(
         "sglang",
-        _counters(
+        counters_by_kind(
             prompt="sglang:prompt_tokens_total",
             generated="sglang:generation_tokens_total",
             cached="sglang:cached_tokens_total",
@@ -110,7 +116,7 @@ INFERENCE_SERVERS = (
     ),
     InferenceServer(
         "tgi",
-        _counters(
+        counters_by_kind(
             prompt="tgi_request_input_length_sum",
             generated="tgi_request_generated_tokens_sum",
             requests="tgi_request_success",
@@ -121,14 +127,16 @@ INFERENCE_SERVERS = (
     ),
     InferenceServer(
         "nim",
-        _counters(prompt="prompt_tokens_total", generated="generation_tokens_total", requests="request_success_total"),
+        counters_by_kind(
+            prompt="prompt_tokens_total", generated="generation_tokens_total", requests="request_success_total"
+        ),
         "model_name",
         latency="e2e_request_latency_seconds",
         batch_size="num_requests_running",
     ),
     InferenceServer(
         "triton",
-        _counters(requests="nv_inference_request_success"),
+        counters_by_kind(requests="nv_inference_request_success"),
         "model",
         queue_time=MeanOfCounters(
             "nv_inference_queue_duration_us", "nv_inference_request_success", unit=Decimal("0.000001")
@@ -138,7 +146,7 @@ INFERENCE_SERVERS = (
     # Its counters increase when a request ends.
     InferenceServer(
         "trtllm",
-        _counters(
+        counters_by_kind(
             prompt="trtllm_prompt_tokens_total",
             generated="trtllm_generation_tokens_total",
             cached="trtllm_prompt_cached_tokens_total",
@@ -151,7 +159,7 @@ INFERENCE_SERVERS = (
     ),
     InferenceServer(
         "dynamo",
-        _counters(
+        counters_by_kind(
             prompt="dynamo_frontend_input_sequence_tokens_sum",
             generated="dynamo_frontend_output_sequence_tokens_sum",
             cached="dynamo_frontend_cached_tokens_sum",
@@ -171,7 +179,7 @@ GATEWAYS = (
     # Without it, it is `default-flow` (pkg/epp/metadata/consts.go).
     InferenceServer(
         "llm-d-router",
-        _counters(
+        counters_by_kind(
             prompt="llm_d_epp_request_input_tokens_sum",
             generated="llm_d_epp_request_output_tokens_sum",
             cached="llm_d_epp_request_cached_tokens_sum",
@@ -185,7 +193,7 @@ GATEWAYS = (
     # no label of a tenant; `model_name` is the model as the client named it, before it is rewritten.
     InferenceServer(
         "inference-extension",
-        _counters(
+        counters_by_kind(
             prompt="inference_objective_input_tokens_sum",
             generated="inference_objective_output_tokens_sum",
             cached="inference_objective_prompt_cached_tokens_sum",

@@ -20,7 +20,7 @@ _SCRAPE_LABELS = frozenset(
 COPY_LABELS = ", ".join(sorted(_SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
 """For `max without`: labels in which the copies of a process' series differ. Other processes have another instance."""
 _PodName = tuple[str, str]
-_POD_OF_SERIES = attrgetter("namespace", "pod")
+_pod_of_series = attrgetter("namespace", "pod")
 
 
 class CounterTable:
@@ -54,7 +54,7 @@ class CounterTable:
                     self._series.append(self._counter(metric, labels, increase))
         if self.partial:
             self._series = [series for series in self._series if (series.namespace, series.pod) not in self.partial]
-        self.has_unnamed_pods = not all(map(all, {*self.partial, *map(_POD_OF_SERIES, self._series)}))
+        self.has_unnamed_pods = not all(map(all, {*self.partial, *map(_pod_of_series, self._series)}))
         self.partial = {name for name in self.partial if all(name)}
 
     def add_raw_samples(self, series: Iterable[Series]) -> None:
