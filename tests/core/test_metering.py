@@ -1,5 +1,6 @@
 """Metering: coverage, notes, and effects of settings and missing labels."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -316,20 +317,48 @@ def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) 
     assert (measured.utilization_source, measured.utilization) == ("pod", Fraction(1, 2))
 
 
+def held_seconds(sampled: Mapping[str, range], gpus: int) -> dict[str, int]:
+    """Seconds that each pod held a GPU of a node, by the seconds of the pods' samples."""
+    pods = tuple(
+        replace(pod(), pod=name, uid=name, held_samples=samples, running_samples=samples)
+        for name, seconds in sampled.items()
+        if (samples := {"k": tuple(START + 1000 * second for second in seconds)})
+    )
+    usage = meter(replace(observation(nodes=(node(units=gpus),)), pods=pods), MeteringRules())
+    return {holding.pod.pod: holding.held.length // 1000 for holding in usage.pods}
+
+
 def test_holding_ends_with_a_later_successor_and_not_with_a_pod_of_the_same_scrape() -> None:
     """Pods of a node with one GPU. In the same scrape, both existed: they contradict each other, and nothing ends."""
 
     def held(first: int, second: int) -> list[int]:
-        """Seconds that each pod held the GPU, with the last sample of one and the first of the other, in seconds."""
-        times = {"a": range(0, first + 1, 60), "b": range(second, 3600, 60)}
-        pods = tuple(
-            replace(pod(), pod=name, uid=name, held_samples=samples, running_samples=samples)
-            for name, seconds in times.items()
-            if (samples := {"k": tuple(START + 1000 * second for second in seconds)})
-        )
-        usage = meter(replace(observation(nodes=(node(units=1),)), pods=pods), MeteringRules())
-        return [holding.held.length // 1000 for holding in usage.pods]
+        """Seconds of each pod, with the last sample of one and the first of the other, in seconds."""
+        return [*held_seconds({"a": range(0, first + 1, 60), "b": range(second, 3600, 60)}, gpus=1).values()]
 
     assert held(600, 630) == [630, 2970], "within the interval after the last sample"
     assert held(600, 660) == [660, 2940]
     assert held(600, 600) == [660, 3000], "in the same scrape"
+
+
+def test_each_successor_ends_one_holding_for_good() -> None:
+    """Two GPUs change hands one after the other, between two scrapes."""
+    sampled = {
+        "a": range(0, 601, 60), "b": range(0, 601, 60), "c": range(630, 3600, 60), "d": range(640, 3600, 60),
+    }  # fmt: skip
+    assert held_seconds(sampled, gpus=2) == {"a": 630, "b": 640, "c": 2970, "d": 2960}
+
+
+def test_model_of_devices_that_were_sampled_before_the_node_advertised_gpus_is_known() -> None:
+    """Its only state is not the whole hour."""
+    plain = node(2, {})
+    late = replace(plain, states=(replace(plain.states[0], sample_times={"k": minutes(30, 120)}),))
+    early = device()._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(0, 20)))
+    usage = meter(replace(observation(devices=(early,), nodes=(late,)), pods=()), MeteringRules())
+    assert [each.node.gpu_model for each in usage.nodes or ()] == ["NVIDIA-H100"]
+
+
+def test_node_is_described_by_its_latest_labels() -> None:
+    """Labels may appear when what the node advertises no longer changes."""
+    labeled = replace(node(2, {}), labels={"label_nvidia_com_gpu_product": "NVIDIA-A100"})
+    usage = meter(replace(observation(nodes=(labeled,)), pods=()), MeteringRules())
+    assert [each.node.gpu_model for each in usage.nodes or ()] == ["NVIDIA-A100"]

@@ -264,11 +264,7 @@ def _node_lifecycle(
     if len(observed.states) == len(states) == 1:
         ((time, node),) = states
         # Nearly all nodes. The description of the whole hour would have the same labels, capacity and devices.
-        if (
-            node.labels == observed.labels
-            and node.allocatable == node.capacity
-            and all(_has_samples_within(device, time) for device in series_of_node)
-        ):
+        if node.labels == observed.labels and all(_has_samples_within(device, time) for device in series_of_node):
             return NodeLifecycle(node, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
     node = describe_node(
