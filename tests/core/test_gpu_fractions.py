@@ -140,3 +140,8 @@ def test_merging_keeps_the_gpu_time_of_each_pod(
     lines = merge_pieces(limited)
     assert len(lines) == len({piece.pod.pod for piece in limited})
     assert sum(line.gpu_ms for line in lines) == sum(piece.gpu_ms for piece in limited)
+
+
+def test_share_of_a_node_depends_on_the_slices_per_gpu() -> None:
+    node = GpuNode("n", gpu_model="NVIDIA-A100-SXM4-80GB", physical_gpus=None, capacity={GPU: Decimal(7)})
+    assert [node.share(GPU, slices).gpus_per_unit for slices in (7, None, 7)] == [Fraction(1, 7), 1, Fraction(1, 7)]

@@ -340,7 +340,7 @@ def test_holding_ends_with_a_later_successor_and_not_with_a_pod_of_the_same_scra
     assert held(600, 600) == [660, 3000], "in the same scrape"
 
 
-def test_each_successor_ends_one_holding_for_good() -> None:
+def test_each_successor_ends_a_single_holding_for_good() -> None:
     """Two GPUs change hands one after the other, between two scrapes."""
     sampled = {
         "a": range(0, 601, 60), "b": range(0, 601, 60), "c": range(630, 3600, 60), "d": range(640, 3600, 60),
@@ -348,7 +348,7 @@ def test_each_successor_ends_one_holding_for_good() -> None:
     assert held_seconds(sampled, gpus=2) == {"a": 630, "b": 640, "c": 2970, "d": 2960}
 
 
-def test_model_of_devices_that_were_sampled_before_the_node_advertised_gpus_is_known() -> None:
+def test_devices_sampled_before_the_node_advertised_gpus_have_a_model() -> None:
     """Its only state is not the whole hour."""
     plain = node(2, {})
     late = replace(plain, states=(replace(plain.states[0], sample_times={"k": minutes(30, 120)}),))

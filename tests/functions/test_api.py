@@ -142,7 +142,8 @@ def test_nodes_report_cost_and_price_source(ask: Ask) -> None:
         ("unused-savings-plan", "sp-1", "cur", 3),
     ]
     assert answer["rows"][1]["unpriced_capacity_gpu_hours"] == 2
-    assert answer["rows"][1]["allocated_usd"] is None
+    parts_without_price = [f"{part}_usd" for part in ("allocated", "effective", "waste", "unmeasured")]
+    assert [answer["rows"][1][name] for name in parts_without_price] == [None] * 4
     assert answer["rows"][2]["capacity_gpu_hours"] is None
     refused = ask("/v1/nodes", {"start": "2026-11-17T00:00:00Z", "end": "2026-11-20T00:00:00Z"})
     assert refused.status == 400

@@ -293,6 +293,21 @@ test("grouped Jobs are one group of the chart, as in the table, without others w
   expect(chart.rows).toEqual([{ "train-*": 6, "a,b": 5, [OTHERS]: 1 }]);
 });
 
+test("an amount that follows from utilization is unknown for a group without a measurement", () => {
+  const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-18T01:00:00Z", "hour");
+  const row = (name: string, unmeasured_gpu_hours: number) =>
+    ({
+      start: "2026-11-18T00:00:00Z",
+      group: { team: name },
+      allocated_gpu_hours: 2,
+      unmeasured_gpu_hours,
+      waste_usd: 0,
+    }) as unknown as CostRow;
+  const groups = [row("a", 2), row("b", 0)];
+  const question = { ...questionOf(at({ measure: "waste_usd" })), by: "team" };
+  expect(chartRows(question, buckets, ["a", "b"], groups, groups).totals).toEqual({ a: null, b: 0, [OTHERS]: 0 });
+});
+
 test("a group without any known figure has no total", () => {
   const buckets = bucketsOf("2026-11-18T00:00:00Z", "2026-11-18T02:00:00Z", "hour");
   const row = (hour: number, name: string, energy_kwh: number | null) =>
