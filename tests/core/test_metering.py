@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
+from gpucost.core.metering.observations import DeviceSeries, NodeObservation, NodeState, Observation
 from tests.core.single_node_cluster import ALWAYS, HOUR, MINUTE, START, device, minutes, node, observation, pod
 
 
@@ -362,3 +362,13 @@ def test_node_is_described_by_its_latest_labels() -> None:
     labeled = replace(node(2, {}), labels={"label_nvidia_com_gpu_product": "NVIDIA-A100"})
     usage = meter(replace(observation(nodes=(labeled,)), pods=()), MeteringRules())
     assert [each.node.gpu_model for each in usage.nodes or ()] == ["NVIDIA-A100"]
+
+
+def test_model_of_a_neuron_node_does_not_depend_on_running_pods() -> None:
+    """Its exporter has series only while a runtime uses the cores; recommendations group nodes by model."""
+    state = NodeState(None, {"aws_amazon_com_neuron": Decimal(2)}, {}, {})
+    neuron = replace(node(), states=(state,))
+    used = device()._replace(model="NeuronCore", vendor="neuron")
+    for devices in [(), (used,)]:
+        usage = meter(replace(observation(devices=devices, nodes=(neuron,)), pods=()), MeteringRules())
+        assert [each.node.gpu_model for each in usage.nodes or ()] == ["NeuronCore"]

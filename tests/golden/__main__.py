@@ -2,6 +2,7 @@
 
 python -m tests.golden record [NAME ...]                # inputs and answers, again
 python -m tests.golden record --inputs-only [NAME ...]  # Prometheus' answers to today's queries; answers must stay
+python -m tests.golden record --answers-only [NAME ...] # our answers to the recorded inputs; prints what changed
 python -m tests.golden check [NAME ...] [--texts]       # compare; --texts: sentences for people, too
 """
 
@@ -22,7 +23,9 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="record again")
-    record.add_argument("--inputs-only", action="store_true", help="keep the recorded answers, and check them")
+    kept = record.add_mutually_exclusive_group()
+    kept.add_argument("--inputs-only", action="store_true", help="keep the recorded answers, and check them")
+    kept.add_argument("--answers-only", action="store_true", help="keep the recorded inputs, and print what changed")
     check = commands.add_parser("check", help="compare with what is recorded")
     check.add_argument("--texts", action="store_true", help="compare sentences for people, too")
     check.add_argument("--root", type=Path, default=adapter.REPOSITORY, help="a copy of the repository to check")
@@ -46,7 +49,9 @@ def main() -> int:
                 print(f"{name}: {step}", flush=True)
 
         began = time.monotonic()
-        if options.command == "record":
+        if options.command == "record" and options.answers_only:
+            changes = recording.record_answers(name, dynamodb, log=log)
+        elif options.command == "record":
             changes = recording.record(name, dynamodb, inputs_only=options.inputs_only, log=log)
         else:
             changes = recording.check(name, dynamodb, root=options.root, texts=options.texts, log=log)
@@ -56,8 +61,8 @@ def main() -> int:
     verb = "recorded" if options.command == "record" else "checked"
     with adapter.running_dynamodb() as dynamodb, ThreadPoolExecutor(options.jobs) as pool:
         for name, (seconds, changes) in zip(names, pool.map(run, names), strict=True):
-            failed |= bool(changes)
-            print(recording.report(changes, getattr(options, "most", 40)), end="")
+            failed |= bool(changes) and not getattr(options, "answers_only", False)
+            print(recording.report(changes, getattr(options, "most", 1000)), end="")
             print(f"{name}: {verb} in {seconds:.0f} s, {len(changes)} differences", flush=True)
     return int(failed)
 

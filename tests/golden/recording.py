@@ -18,10 +18,31 @@ def check(
     name: str, dynamodb: str, *, root: Path = adapter.REPOSITORY, texts: bool = False, log: Log = lambda _: None
 ) -> list[Difference]:
     """The differences between a scenario's answers and the recorded ones."""
+    played, unknown = _replayed(name, dynamodb, root, log)
+    return unknown + _compared(name, played, texts=texts)
+
+
+def record_answers(name: str, dynamodb: str, *, log: Log = lambda _: None) -> list[Difference]:
+    """Record the answers to the recorded inputs again. Returns the differences from the former answers.
+
+    Raises:
+        RuntimeError: a query is not recorded.
+    """
+    played, unknown = _replayed(name, dynamodb, adapter.REPOSITORY, log)
+    if unknown:
+        raise RuntimeError(f"{name}: queries are not recorded; record it whole: {unknown[0].actual}")
+    changes = _compared(name, played, texts=True)
+    answers, texts = _parts(played)
+    fixtures.write(f"{name}.answers", answers)
+    fixtures.write(f"{name}.texts", texts)
+    return changes
+
+
+def _replayed(name: str, dynamodb: str, root: Path, log: Log) -> tuple[Played, list[Difference]]:
+    """Play a scenario with the recorded Prometheus; also returns the queries that are not recorded."""
     metrics = Metrics(fixtures.read(f"{name}.prometheus", exact=False))
     played = Player(_inputs(name), metrics, dynamodb, root).play(log)
-    unknown = [Difference("Prometheus", "a recorded query", key) for key in dict.fromkeys(metrics.missing)]
-    return unknown + _compared(name, played, texts=texts)
+    return played, [Difference("Prometheus", "a recorded query", key) for key in dict.fromkeys(metrics.missing)]
 
 
 def record(name: str, dynamodb: str, *, inputs_only: bool = False, log: Log = lambda _: None) -> list[Difference]:

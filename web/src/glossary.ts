@@ -37,6 +37,8 @@ export const GLOSSARY = {
   doctor: "gpucost doctor: checks which metrics and labels a Prometheus has, and says what to change.",
   review: "The nightly run of all recommendation rules on one cluster's look-back.",
   evidence: "The hours, coverage and utilization from which a recommendation was computed.",
+  "cash savings":
+    "The part of a saving by which the AWS bill falls: 0 on committed capacity. It is not known if prices come from a bill, which may contain commitments, or if a change frees fewer GPUs than a node has: those save cash when their node is removed.",
   "risk, confidence":
     "Two levels (low, medium, high) of a recommendation: how much could break, and how sure the saving is.",
 } as const;

@@ -78,7 +78,7 @@ export function savedWithout({ hours, emptyHours, monthlyUsd, emptyMonthlyUsd }:
 export interface PoolWithoutPods {
   cluster: string;
   name: string;
-  nodes: number;
+  nodes: readonly NodeRow[];
   /** Monthly cost of the hours without pods; null if a price is unknown. */
   emptyMonthlyUsd: number | null;
 }
@@ -99,7 +99,7 @@ export function removalGroups(removals: readonly Removal[]): { now: Removal[]; p
       .map((nodes) => ({
         cluster: nodes[0]?.node.cluster ?? "",
         name: nodes[0]?.node.node_pool ?? "",
-        nodes: nodes.length,
+        nodes: nodes.map(({ node }) => node),
         emptyMonthlyUsd: sumOf(nodes.map(({ emptyMonthlyUsd }) => emptyMonthlyUsd)),
       }))
       .sort((left, right) => (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0)),

@@ -21,6 +21,12 @@ export function hoursReviewed({ reviews }: Pick<RecommendationsResponse, "review
   return Math.max(0, ...reviews.map((review) => review.hours_known));
 }
 
+/** The reviews that had too few hours for recommendations, while others had enough: totals leave their clusters out. */
+export function reviewsWithoutEnough({ reviews }: Pick<RecommendationsResponse, "reviews">) {
+  const lacking = reviews.filter((review) => review.hours_known < HOURS_NEEDED);
+  return lacking.length < reviews.length ? lacking : [];
+}
+
 /** The time of day of reviews, in milliseconds: 04:10 UTC. */
 const REVIEWED = (4 * 60 + 10) * 60_000;
 
@@ -42,6 +48,15 @@ export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "par
     ({ state, kind, part_of, saving }) =>
       state === "open" && kind !== "commitment" && part_of === null && saving.usd > 0,
   );
+}
+
+/** The part of what is on offer that reduces the AWS bill, and the part of which the ledger does not show that. */
+export function cashOnOffer(rows: readonly Recommendation[]): { cash: number; unknown: number } {
+  const savings = onOffer(rows).map(({ saving }) => saving);
+  return {
+    cash: savings.reduce((sum, { cash_usd }) => sum + (cash_usd ?? 0), 0),
+    unknown: savings.reduce((sum, { usd, cash_usd }) => sum + (cash_usd === null ? usd : 0), 0),
+  };
 }
 
 export type Section = "savings" | "commitments" | "costs" | "included";
@@ -177,4 +192,17 @@ export function openFor(
 ): Recommendation | undefined {
   const fits = rows.filter((row) => row.state === "open" && isAbout(row.subject, subject));
   return fits.sort((left, right) => right.saving.usd - left.saving.usd)[0];
+}
+
+/** The open commitment that would cover a node: of its instance type, or of its family (`g5.*`). */
+export function commitmentFor(
+  rows: readonly Recommendation[],
+  node: { cluster: string; instance_type: string },
+): Recommendation | undefined {
+  const covers = (type: string | null) =>
+    type === node.instance_type || (type?.endsWith(".*") && node.instance_type.startsWith(type.slice(0, -1)));
+  return rows.find(
+    ({ kind, state, subject }) =>
+      kind === "commitment" && state === "open" && subject.cluster === node.cluster && covers(subject.instance_type),
+  );
 }

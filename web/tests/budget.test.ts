@@ -53,12 +53,14 @@ test("days are sums of clusters, and only hours of the clusters that the unit us
   const others = ["east", "north"].flatMap((cluster) =>
     (month([], 0, [30]).hours?.rows ?? []).map((row) => ({ ...row, cluster })),
   );
-  const { points, gaps } = burnOf({ ...west, hours: { rows: [...(west.hours?.rows ?? []), ...others] } } as Month);
+  const hours = { rows: [...(west.hours?.rows ?? []), ...others] };
+  const { points, gaps, hoursKnown } = burnOf({ ...west, hours } as Month);
   expect(points.map(({ spent }) => spent)).toEqual([5, 12, 17, 22]);
   expect(gaps.map(({ from, coverage }) => [new Date(from).getUTCDate(), coverage])).toEqual([
     [2, 47 / 48], // of west and east; north's hour 30 is missing too
     [3, 46 / 48],
   ]);
+  expect(hoursKnown).toBe(HOURS - 1.5); // three of west's and east's cluster-hours
 });
 
 test("costs without a price are not zero", () => {
@@ -86,7 +88,7 @@ test("the projection rises at the mean rate, and begins with an estimate for the
 test("a share of the budget without a projection names the hours that it is known for", () => {
   const forecast = { spent_usd: 117, budget_usd: 1000, run_rate_usd: null, currency: "USD", hours_known: 71 };
   const note = (fields: object) => budgetNote({ ...forecast, ...fields } as Month["forecast"]);
-  expect(note({ hours_unknown: 527 })).toBe("12% spent in the 71 of 598 hours known");
+  expect(note({ hours_unknown: 527 })).toBe("12% spent in the 71 of 598 hours known of all clusters");
   expect(note({ hours_unknown: 0 })).toBe("12% spent");
   expect(note({ hours_unknown: 527, run_rate_usd: 900 })).toBe("12% spent; the projection is $100.00 under");
 });

@@ -14,6 +14,8 @@ import {
   strandedReason,
 } from "../src/removal";
 import {
+  cashOnOffer,
+  commitmentFor,
   commandsOf,
   countsText,
   commonFinding,
@@ -54,6 +56,35 @@ test("commitments, costs and included savings are not on offer", () => {
   expect(rows.map(sectionOf)).toEqual(["savings", "commitments", "included", "savings", "costs"]);
   const open = rows.filter(({ state }) => state === "open");
   expect(countsText(open)).toBe("1 saving + 1 commitment + 1 that adds GPUs + 1 included in another");
+});
+
+test("cash on offer is that of the offered savings, and what is not known is named separately", () => {
+  const saving = (usd: number, cash_usd: number | null) => ({ saving: { usd, cash_usd } as Recommendation["saving"] });
+  const rows = [
+    recommendation(saving(10, 10)),
+    recommendation(saving(7, null)),
+    recommendation(saving(5, 0)),
+    recommendation({ ...saving(90, 90), kind: "commitment" }),
+    recommendation({ ...saving(80, null), part_of: "mig-geometry-1" }),
+  ];
+  expect(cashOnOffer(rows)).toEqual({ cash: 10, unknown: 7 });
+});
+
+test("a node's commitment is that of its instance type or family, in its cluster", () => {
+  const about = (cluster: string, instance_type: string, fields: Partial<Recommendation> = {}) =>
+    recommendation({
+      kind: "commitment",
+      subject: { cluster, instance_type } as Recommendation["subject"],
+      ...fields,
+    });
+  const of = (row: Recommendation) => commitmentFor([row], { cluster: "west", instance_type: "g5.xlarge" }) === row;
+  expect(of(about("west", "g5.xlarge"))).toBe(true);
+  expect(of(about("west", "g5.*"))).toBe(true);
+  expect(of(about("west", "g5g.*"))).toBe(false);
+  expect(of(about("west", "g5.x"))).toBe(false);
+  expect(of(about("east", "g5.*"))).toBe(false);
+  expect(of(about("west", "g5.*", { state: "dismissed" }))).toBe(false);
+  expect(of(about("west", "g5.*", { kind: "spot" }))).toBe(false);
 });
 
 test("recommendations that differ only in workload and numbers are a group", () => {
@@ -260,7 +291,8 @@ test("a node without any pod is removed, and the pool of a larger node with pods
   ]);
   const { now, pools } = removalGroups(removalsOf(rows));
   expect(now.map(({ node, monthlyUsd }) => [node.node, monthlyUsd])).toEqual([["empty", 8 * 730]]);
-  expect(pools).toEqual([{ cluster: "west", name: "big", nodes: 1, emptyMonthlyUsd: ((3 * 55) / 8) * 730 }]);
+  expect(pools).toMatchObject([{ cluster: "west", name: "big", emptyMonthlyUsd: ((3 * 55) / 8) * 730 }]);
+  expect(pools[0]?.nodes).toHaveLength(1);
 });
 
 test("a node saves what it costs without pods, and nothing is known of one with pods in every hour", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { RecommendationsResponse } from "../src/api";
-import { nextReview } from "../src/savings";
-import { noneText, savedRange } from "../src/views/recommendations";
+import type { Recommendation, RecommendationsResponse } from "../src/api";
+import { nextReview, reviewsWithoutEnough } from "../src/savings";
+import { cashText, noneText, savedRange } from "../src/views/recommendations";
 
 test.each([
   [4809.52, 5286.65, "$4,810 to $5,287"],
@@ -21,6 +21,25 @@ test("without recommendations, the reason is the missing review, its hours, or t
     "The review of Fri 20 Nov, 04:10 UTC had figures for 53 of the 168 hours that a recommendation needs. The first that can have them runs Wed 25 Nov, 04:10 UTC.",
   );
   expect(text(review(20), review(168))).toMatch(/^No open recommendations after the review of .* runs Sat 21 Nov/);
+});
+
+test("clusters whose review had less than a week are named, if others had more", () => {
+  const reviews = (...hours: number[]) =>
+    reviewsWithoutEnough({
+      reviews: hours.map((hours_known) => ({ hours_known })),
+    } as unknown as RecommendationsResponse).map(({ hours_known }) => hours_known);
+  expect(reviews(66, 720, 168, 167)).toEqual([66, 167]);
+  expect(reviews(66, 53)).toEqual([]);
+  expect(reviews()).toEqual([]);
+});
+
+test.each([
+  [null, "cash not known"],
+  [0, "none in cash"],
+  [12.5, "$12.50 in cash"],
+  [40, "all in cash"],
+])("a saving of 40 of which %s is cash", (cash_usd, shown) => {
+  expect(cashText({ saving: { usd: 40, cash_usd }, currency: "USD" } as Recommendation)).toBe(shown);
 });
 
 test("reviews run every day at 04:10 UTC", () => {

@@ -37,8 +37,8 @@ import { ErrorMessage, Help, Name, Swatch } from "../parts";
 import { linkTo, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
-import { countsText, onOffer } from "../savings";
-import { noneText, saved } from "./recommendations";
+import { cashOnOffer, countsText, onOffer } from "../savings";
+import { noneText, saved, WithoutEnoughHours } from "./recommendations";
 import { unitOf } from "./units";
 
 export interface AnswersData {
@@ -391,7 +391,11 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       title="What to do"
       figure={roundMoney(offer, rows[0]?.currency)}
       testId="offer"
-      note={rows.length === 0 ? noneText(recommendations.response, zone) : "a month on offer"}
+      note={
+        rows.length === 0
+          ? noneText(recommendations.response, zone)
+          : `a month on offer, ${roundMoney(cashOnOffer(rows).cash, rows[0]?.currency)} of it in cash`
+      }
     >
       <ul data-testid="best" class="sentences">
         {best.slice(0, MOST_TO_DO).map((row) => (
@@ -444,6 +448,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
           </>
         )}
       </p>
+      {recommendations.response !== null && <WithoutEnoughHours response={recommendations.response} />}
     </Answer>
   );
 }

@@ -11,7 +11,7 @@ import {
   type HoursResponse,
 } from "../api";
 import { BurnChart } from "../charts/burn";
-import { gpuHours, moment, percent, ratio, roundMoney } from "../format";
+import { gpuHours, HOUR, moment, percent, ratio, roundMoney } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Section, Stat } from "../parts";
 import { exactly } from "../route";
@@ -43,11 +43,13 @@ export async function fetchMonth(unit: string): Promise<Month> {
 interface Burn {
   points: { from: number; at: number; spent: number }[];
   gaps: { from: number; to: number; coverage: number }[];
+  /** Hours so far of which the unit's cost is known, in the clusters that it uses; of several clusters, their mean. */
+  hoursKnown: number;
 }
 
 /** Cumulative spending and gaps of the clusters that the unit uses. A day without data is a gap, not a slope. */
 export function burnOf({ costs, forecast, hours }: Month): Burn {
-  const burn: Burn = { points: [], gaps: [] };
+  const burn: Burn = { points: [], gaps: [], hoursKnown: 0 };
   if (costs === null) return burn;
   const buckets = bucketsOf(costs.start, costs.end, "day");
   const clusters = new Map<string, CostRow[]>();
@@ -65,6 +67,7 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
   rows.forEach((row, index) => {
     const [from, at] = [buckets.starts[index] ?? 0, endOf(buckets, index)];
     const share = (coverage[index] ?? 0) * (row === undefined ? 1 : pricedShare(row));
+    burn.hoursKnown += (share * (at - from)) / HOUR;
     if (share < 1) burn.gaps.push({ from, to: at, coverage: share });
     if (share > 0) burn.points.push({ from, at, spent: (spent += row?.allocated_usd ?? 0) });
   });
@@ -112,7 +115,7 @@ export function budgetNote(forecast: Forecast): string {
   if (projected === null || budget === null)
     return unknown === 0
       ? share
-      : `${share} in the ${gpuHours(known, 0)} of ${gpuHours(known + unknown, 0)} hours known`;
+      : `${share} in the ${gpuHours(known, 0)} of ${gpuHours(known + unknown, 0)} hours known of all clusters`;
   const over = projected - budget;
   return `${share}; the projection is ${roundMoney(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
 }
@@ -122,11 +125,10 @@ export function Budget({ month }: { month: Month }) {
   const { forecast } = month;
   const { currency, budget_usd: budget, run_rate_usd: projected } = forecast;
   const burn = useMemo(() => {
-    const { points, gaps } = burnOf(month);
-    return { points, gaps, ...projectionOf(month.forecast, points) };
+    const spending = burnOf(month);
+    return { ...spending, ...projectionOf(month.forecast, spending.points) };
   }, [month]);
-  const knownHours = forecast.hours_known;
-  const endedHours = knownHours + forecast.hours_unknown;
+  const endedHours = forecast.hours_known + forecast.hours_unknown;
   return (
     <Section title="This month, all clusters">
       <dl class="stats">
@@ -150,8 +152,8 @@ export function Budget({ month }: { month: Month }) {
         />
         <Stat
           name="Coverage"
-          value={percent(ratio(knownHours, endedHours))}
-          note={`${gpuHours(knownHours, 0)} of ${gpuHours(endedHours, 0)} hours known`}
+          value={percent(ratio(burn.hoursKnown, endedHours))}
+          note={`${gpuHours(burn.hoursKnown, 0)} of ${gpuHours(endedHours, 0)} hours known, in the clusters that it uses`}
           testId="month-coverage"
         />
       </dl>

@@ -49,7 +49,7 @@ import {
   utilizationOf,
 } from "../removal";
 import { clusterOf, linkTo, periodOf, type Route } from "../route";
-import { KINDS, openFor } from "../savings";
+import { commitmentFor, KINDS, openFor } from "../savings";
 import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
 import { CellSwatch, Scale } from "../charts/scale";
 
@@ -248,7 +248,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
                 {removal.emptyHours === 0
                   ? "It had pods in every hour. "
                   : `${removal.emptyHours} of ${counted(removal.hours, "hour")} without pods. `}
-                <Recommended recommendations={recommendations} cluster={cluster} pool={pool} />
+                <Recommended recommendations={recommendations} node={newest} />
               </>
             }
             testId="node-removal"
@@ -299,15 +299,27 @@ function NextStep({ rows, fleet }: { rows: readonly NodeRow[]; fleet: readonly N
 }
 
 /** A link to the recommendation for a node pool, if there is one. */
-function Recommended(props: { recommendations: ViewData["recommendations"]; cluster: string; pool: string }) {
+/** What Savings recommends for nodes of a pool. */
+function Recommended(props: {
+  recommendations: ViewData["recommendations"];
+  node: Pick<NodeRow, "cluster" | "node_pool" | "instance_type">;
+}) {
   const route = useRoute();
-  const { recommendations, cluster, pool } = props;
+  const { recommendations, node } = props;
+  const { cluster, node_pool: pool } = node;
   const rows = "response" in recommendations ? (recommendations.response?.rows ?? []) : [];
   const row = openFor(
     rows.filter(({ kind, saving }) => kind === "consolidate" && saving.usd > 0),
     { cluster, node_pool: pool },
   );
-  if (row === undefined) return null;
+  if (row === undefined)
+    return commitmentFor(rows, node) === undefined ? null : (
+      <span data-testid="removal-commitment">
+        Savings recommends a{" "}
+        <a href={linkTo(route, "savings", "", { kind: "commitment" })}>commitment for {node.instance_type}</a>: scale
+        down first, and commit to the nodes that remain.
+      </span>
+    );
   return (
     <a href={linkTo(route, "savings", "", { kind: row.kind })} data-testid="removal-recommendation">
       Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {roundMoney(row.saving.usd, row.currency)}{" "}
@@ -406,7 +418,7 @@ function Removals({ rows, recommendations }: ViewData) {
                 {link(node)} in node pool <Name>{node.node_pool}</Name> saves{" "}
                 <strong>{roundMoney(monthlyUsd, currency)}</strong> a month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
-                pods. <Recommended recommendations={recommendations} cluster={node.cluster} pool={node.node_pool} />
+                pods. <Recommended recommendations={recommendations} node={node} />
               </li>
             ))}
             {now.length > MAX_REMOVALS && (
@@ -426,8 +438,8 @@ function Removals({ rows, recommendations }: ViewData) {
                   <Name>{name}</Name>
                 </a>
                 : up to <strong>{roundMoney(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
-                {nodes === 1 ? "one of its nodes had no pods" : `${nodes} of its nodes had no pods`}.{" "}
-                <Recommended recommendations={recommendations} cluster={cluster} pool={name} />
+                {nodes.length === 1 ? "one of its nodes had no pods" : `${nodes.length} of its nodes had no pods`}.{" "}
+                {nodes[0] && <Recommended recommendations={recommendations} node={nodes[0]} />}
               </li>
             ))}
             {pools.length > MAX_REMOVALS && <li>and {counted(pools.length - MAX_REMOVALS, "other node pool")}</li>}

@@ -5,7 +5,7 @@ import type { Recommendation, RecommendationsResponse } from "../api";
 import { moment, roundMoney, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
-import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview } from "../savings";
+import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview, reviewsWithoutEnough } from "../savings";
 
 const MOST = 5;
 
@@ -93,6 +93,25 @@ export function noneText(response: RecommendationsResponse | null, zone: Zone, n
   return hours < HOURS_NEEDED
     ? `The review of ${moment(reviewed, zone)} had figures for ${hours} of the ${HOURS_NEEDED} hours that a recommendation needs. The first that can have them runs ${moment(firstReview(response, reviewed), zone)}.`
     : `No open recommendations after the review of ${moment(reviewed, zone)}. The next one runs ${next}.`;
+}
+
+/** The clusters that savings leave out, because their review had too few hours; nothing if no review had enough. */
+export function WithoutEnoughHours({ response }: { response: RecommendationsResponse }) {
+  const zone = useZone();
+  return reviewsWithoutEnough(response).map(({ cluster, reviewed_at, hours_known }) => (
+    <p class="note" key={cluster}>
+      Without <Name>{cluster}</Name>: its review of {moment(reviewed_at, zone)} had figures for {hours_known} hours, and
+      recommendations need {HOURS_NEEDED}.
+    </p>
+  ));
+}
+
+/** How much of a saving reduces the AWS bill. */
+export function cashText({ saving, currency }: Pick<Recommendation, "saving" | "currency">): string {
+  const { usd, cash_usd: cash } = saving;
+  if (cash === null) return "cash not known";
+  if (cash === usd) return "all in cash";
+  return cash === 0 ? "none in cash" : `${saved(cash, currency)} in cash`;
 }
 
 /** When the newest review ended. */

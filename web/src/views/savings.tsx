@@ -2,11 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
-import { gpuHours, moment, percent, roundMoney } from "../format";
+import { gpuHours, HOUR, moment, percent, roundMoney } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, Help, Name, Section, Stat, View } from "../parts";
+import { Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import {
+  cashOnOffer,
   commandsOf,
   countsText,
   grouped,
@@ -22,7 +23,7 @@ import {
   STATES,
   verifiedTotal,
 } from "../savings";
-import { noneText, reviewedAt, saved, savedRange } from "./recommendations";
+import { cashText, noneText, reviewedAt, saved, savedRange, WithoutEnoughHours } from "./recommendations";
 
 interface ViewData {
   /** All states, kinds and units. */
@@ -66,6 +67,7 @@ function Shown({ all, open }: ViewData) {
   const { savings, costs } = open.totals;
   const reviewed = reviewedAt(all);
   const verified = verifiedTotal(rows);
+  const { cash, unknown } = cashOnOffer(rows);
   const openRows = rows.filter((row) => row.state === "open");
   // Before a review had enough hours, savings are unknown and not zero.
   const isKnown = all.rows.length > 0 || hoursReviewed(all) >= HOURS_NEEDED;
@@ -82,6 +84,19 @@ function Shown({ all, open }: ViewData) {
           }
           testId="on-offer"
         />
+        {isKnown && (
+          <Stat
+            name="Cash savings"
+            value={roundMoney(cash, currency)}
+            note={
+              <>
+                of it a month{unknown > 0 && `; not known for ${roundMoney(unknown, currency)}`}{" "}
+                <Help term="cash savings" />
+              </>
+            }
+            testId="cash"
+          />
+        )}
         <Stat
           name="Verified"
           value={roundMoney(verified, currency)}
@@ -111,6 +126,7 @@ function Shown({ all, open }: ViewData) {
         On offer counts each saving once. It has no commitments, because what they save depends on the other changes. A
         month has 730 hours. Each recommendation has its risk and confidence <Help term="risk, confidence" />.
       </p>
+      <WithoutEnoughHours response={all} />
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
         <nav class="filters" aria-label="States">
           {[...STATES, { state: "all", name: "All", meaning: "Every state" }].map((entry) => (
@@ -145,7 +161,46 @@ function Shown({ all, open }: ViewData) {
           </p>
         )}
       </Section>
+      <Reviews reviews={all.reviews} />
     </>
+  );
+}
+
+/** When each cluster was reviewed, and with how many hours. */
+function Reviews({ reviews }: Pick<RecommendationsResponse, "reviews">) {
+  const zone = useZone();
+  if (reviews.length === 0) return null;
+  return (
+    <Section title="Reviews">
+      <Table
+        name="reviews"
+        caption="Reviews by cluster"
+        sort="cluster"
+        rows={reviews}
+        rowKey={(review) => review.cluster}
+        columns={[
+          {
+            key: "cluster",
+            title: "Cluster",
+            cell: (review) => <Name>{review.cluster}</Name>,
+            by: (review) => review.cluster,
+          },
+          {
+            key: "reviewed",
+            title: "Reviewed",
+            cell: (review) => moment(review.reviewed_at, zone),
+            by: (review) => review.reviewed_at,
+          },
+          {
+            key: "hours",
+            title: "Hours with figures",
+            isFigure: true,
+            cell: ({ hours_known, start, end }) => `${hours_known} of ${(Date.parse(end) - Date.parse(start)) / HOUR}`,
+            by: (review) => review.hours_known,
+          },
+        ]}
+      />
+    </Section>
   );
 }
 
@@ -218,11 +273,11 @@ function Group({ rows, hasState }: { rows: readonly Recommendation[]; hasState: 
 const MOST_NAMES = 4;
 
 /** A monthly amount; amounts stand in one column. */
-function Amount({ usd, currency }: { usd: number; currency: string }) {
+function Amount({ usd, currency, children }: { usd: number; currency: string; children?: ComponentChildren }) {
   return (
     <p class="amount">
       <strong>{saved(usd, currency)}</strong>
-      <span class="note">a month</span>
+      <span class="note">a month{children}</span>
     </p>
   );
 }
@@ -287,7 +342,8 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
 /** What the recommendation changes: GPUs of a workload, or nodes of a pool, as whole ones. */
 function changeFact(row: Recommendation): [string, string][] {
   const { current_gpus: current, recommended_gpus: after, subject, kind } = row;
-  if (subject.workload !== null) return [["GPUs", `${gpuHours(current, 0)} now, ${gpuHours(after, 0)} after`]];
+  if (subject.workload !== null)
+    return [[kind === "spot" ? "GPUs on demand" : "GPUs", `${gpuHours(current, 0)} now, ${gpuHours(after, 0)} after`]];
   if ("nodes" in row.evidence.facts) return []; // of the same period as the summary
   const name = kind === "commitment" || kind === "spot" ? "Nodes on demand" : "Nodes";
   return [[name, `${Math.ceil(current - 0.005)} now, ${Math.ceil(after - 0.005)} after, in the newest day`]];
@@ -303,7 +359,7 @@ function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
     ["Effort", row.effort],
     ...changeFact(row),
     ["Range", `${savedRange(saving.low_usd, saving.high_usd, currency)} a month`],
-    ["Cash savings", saving.cash_usd === null ? "not known from the ledger" : saved(saving.cash_usd, currency)],
+    ["Cash savings", saving.cash_usd === null ? "not known" : saved(saving.cash_usd, currency)],
     ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
     ["Hours", `${evidence.hours_observed} observed, ${evidence.hours_unknown} without figures`],
     [
@@ -316,7 +372,9 @@ function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
   ];
   return (
     <li class="item">
-      <Amount usd={saving.usd} currency={currency} />
+      <Amount usd={saving.usd} currency={currency}>
+        {row.kind !== "commitment" && saving.usd > 0 && `, ${cashText(row)}`}
+      </Amount>
       <div>
         <h4>
           {hasState && <span class={`state ${row.state}`}>{row.state}</span>} <Name>{row.summary}</Name>

@@ -66,6 +66,14 @@ def test_commitment_to_the_floor_saves_the_cost_difference_of_the_fleet() -> Non
     assert float(recommendation.saving.usd) == pytest.approx((before - after) / HOURS * 730, rel=1e-4)
     assert recommendation.evidence.facts["utilization of the commitment"] == "99.7%"
     assert recommendation.recommended_gpus == recommendation.current_gpus - 2
+    assert "nodes without pods" not in recommendation.evidence.facts
+
+
+def test_commitment_names_steady_nodes_that_no_pod_needs() -> None:
+    """Of four nodes, 2 are without pods for 12 hours a day, and 3 instead of none for 4 of 720 hours: 1 + 12 / 720."""
+    (recommendation,) = recommended([load(min_nodes=4)], g5_xlarge=0.9)
+    assert "Commit to 4 g5.xlarge nodes" in recommendation.summary
+    assert recommendation.evidence.facts["nodes without pods"] == "1.02 of 4, on average: scale down before you commit"
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,7 @@ class Accelerator:
     reports_idle_devices: bool = True
     """Whether devices that no process uses have series."""
     model: str = ""
-    """The model where neither labels nor series name it."""
-    series_model: str = ""
-    """The model of every series, where its labels do not name one."""
+    """The model where the labels of nodes and series do not name one."""
     metric_prefixes: tuple[str, ...] = field(default=())
     """Prefixes of the exporter's metrics, in lower case."""
 
@@ -137,7 +135,7 @@ NEURON = Accelerator(
     ),
     labels=DeviceLabels(("neuroncore",), "neuroncore-"),
     reports_idle_devices=False,
-    series_model="NeuronCore",
+    model="NeuronCore",
     metric_prefixes=("neuron", "execution_"),
 )  # fmt: skip
 AMD = Accelerator(
@@ -197,7 +195,6 @@ GAUDI = Accelerator(
     labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
     model="Intel-Gaudi",
-    series_model="Intel-Gaudi",
     metric_prefixes=("habanalabs_",),
 )
 INTEL_GPU = Accelerator(

@@ -214,7 +214,7 @@ class DeviceTable:
             if pod_labels is None
             else (labels.get(pod_labels[0], ""), labels.get(pod_labels[1], "")),
             device.profile,
-            device.model or accelerator.series_model,
+            device.model or accelerator.model,
             accelerator.vendor,
         )
 

@@ -32,6 +32,8 @@ _NOT_VISIBLE = (
     "the settings' rates."
 )
 _MIN_MONTHLY_SAVING_USD = 1.0
+_MIN_NODES_WITHOUT_PODS = 0.05
+"""On average. Less is a node that started or ended."""
 _DAY = 24
 _PRICE_STEPS = 1000
 """Savings Plans are bought in thousandths of a dollar per hour."""
@@ -141,6 +143,7 @@ def _recommend_scope(
                 "utilization of the commitment": f"{used_share:.1%}",
                 "steady": f"{format_count(_steady_amount(gpus, priced_hours))} GPUs",
                 "GPUs" if is_family else "nodes": amount_range,
+                **_nodes_without_pods(all_pools, priced_hours),
             },
         ),
         "medium",
@@ -152,6 +155,18 @@ def _recommend_scope(
         round_cents(max(0.0, after)),
         round_cents(sum(pool.cost_usd[index] for pool in all_pools for index in priced_hours) / len(priced_hours)),
     )
+
+
+def _nodes_without_pods(pools: Sequence[PoolHourlySeries], indexes: Sequence[int]) -> dict[str, str]:
+    """A fact about nodes that are there all the time and that no pod needs; empty if all nodes hold pods."""
+    nodes = sum(pool.node_counts[index] for pool in pools for index in indexes) / len(indexes)
+    without_pods = nodes - sum(pool.busy_nodes[index] for pool in pools for index in indexes) / len(indexes)
+    if without_pods < _MIN_NODES_WITHOUT_PODS:
+        return {}
+    return {
+        "nodes without pods": f"{format_count(without_pods)} of {format_count(nodes)}, on average: scale down before "
+        "you commit"
+    }
 
 
 def _at_indexes(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
