@@ -1,13 +1,15 @@
 """The pure core on a fixed hour: metering, exact splits and lines, without Prometheus, ledger or network.
 
 Every GPU held all hour by a pod of its own and used to some part, eight on a node; or pods that take turns on the GPUs
-of one node. Instructions are counted by the interpreter, and so repeat on every machine with the same Python.
+of one node, by request or by claim. Instructions are counted by the interpreter, and so repeat on every machine with
+the same Python.
 """
 
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import FrameType
@@ -19,13 +21,16 @@ from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
+    ClaimedDevice,
     ContainerRequest,
     DeviceSeries,
     NodeObservation,
     NodeState,
     Observation,
+    OfferedDevice,
     PodObservation,
 )
 from gpucost.pipeline.attribute import attribution_rules
@@ -93,6 +98,23 @@ def turns(pods: int, units: int) -> Observation:
                        collects_nodes=True, collects_capacity=True)  # fmt: skip
 
 
+def turns_by_claim(pods: int, units: int) -> Observation:
+    """The hour of `turns`, with a ResourceClaim of each pod for its GPU, which the node offers in ResourceSlices."""
+    by_request = turns(pods, units)
+    observations: list[PodObservation] = []
+    devices: list[DeviceSeries] = []
+    for i, (pod, device) in enumerate(zip(by_request.pods, by_request.devices, strict=True)):
+        claim, name = f"claim-{i}", f"gpu-{i % PODS_PER_NODE}"
+        claimed = ClaimedDevice(claim, "node", device.uuid, "", name, DRA_GPU_DRIVER)
+        request = ContainerRequest("", "container", DRA_GPU_DRIVER, Decimal(1))
+        observations.append(replace(pod, requests=(request,), claimed_device=claimed))
+        devices.append(device._replace(resource_claim=claim, claimed_name=name, dra_driver=DRA_GPU_DRIVER))
+    (node,) = by_request.nodes
+    offered = tuple(OfferedDevice("node", f"gpu-{gpu}", None) for gpu in range(PODS_PER_NODE))
+    return replace(by_request, pods=tuple(observations), devices=tuple(devices), nodes=(replace(node, states=()),),
+                   offered_devices=offered)  # fmt: skip
+
+
 def hour_of(pods: int, units: int, *, by_label: bool = False, shared: int = 0) -> Callable[[], HourRecord]:
     """A function that attributes the hour from scratch.
 
@@ -106,9 +128,10 @@ def hour_of(pods: int, units: int, *, by_label: bool = False, shared: int = 0) -
     return _attributing(observation(pods, units), settings)
 
 
-def hour_of_turns(pods: int, units: int) -> Callable[[], HourRecord]:
+def hour_of_turns(pods: int, units: int, *, by_claim: bool = False) -> Callable[[], HourRecord]:
     """A function that attributes an hour of pods that take turns from scratch."""
-    return _attributing(turns(pods, units), settings_for("http://127.0.0.1:9", units))
+    observed = turns_by_claim(pods, units) if by_claim else turns(pods, units)
+    return _attributing(observed, settings_for("http://127.0.0.1:9", units))
 
 
 def _attributing(observed: Observation, settings: CoreSettings) -> Callable[[], HourRecord]:

@@ -69,6 +69,7 @@ def figures(quick: bool) -> list[Figure]:
     for subject, make_run, sizes in (
         ("pods", partial(hour_of, units=200), pods),
         ("pods that take turns on a node", partial(hour_of_turns, units=20), (64, 256, 1_024)),
+        ("pods that take turns by claim", partial(hour_of_turns, units=20, by_claim=True), (64, 256, 1_024)),
         ("pods, with a shared unit", partial(hour_of, units=20, shared=1), (100, 1_000, 4_000)),
         ("business units by pod label", lambda units: hour_of(1_000, units, by_label=True), (20, 200, 500)),
     ):

@@ -17,7 +17,11 @@ PAGE_FOLDER = Path(__file__).parent / "page"
 CONTAINER = Container()
 APP = build_app(CONTAINER.api_services, PAGE_FOLDER)
 if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
-    CONTAINER.api_services.reports()  # the snapshot holds the client that the first request would otherwise make
+    from gpucost.settings_document import SettingsDocument
+
+    # The snapshot holds the client and the model of the settings that the first request would otherwise make.
+    CONTAINER.api_services.reports()
+    SettingsDocument.model_rebuild()
 
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")

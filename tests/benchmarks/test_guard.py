@@ -58,9 +58,10 @@ def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -
     assert by_label <= 0.02
 
 
-def test_instructions_grow_linearly_with_pods_that_take_turns() -> None:
+@pytest.mark.parametrize("by_claim", [False, True], ids=["requests", "claims"])
+def test_instructions_grow_linearly_with_pods_that_take_turns(*, by_claim: bool) -> None:
     """Each pod more takes as many instructions; the samples of the node's devices are the same for all."""
-    of_64, of_128, of_256 = (instructions(hour_of_turns(pods, UNITS)) for pods in (64, 128, 256))
+    of_64, of_128, of_256 = (instructions(hour_of_turns(pods, UNITS, by_claim=by_claim)) for pods in (64, 128, 256))
     assert of_256 - of_128 <= 2**1.15 * (of_128 - of_64)
 
 

@@ -35,7 +35,7 @@ FUNCTIONS = (
 )  # fmt: skip
 MODULES = {
     "DispatchFunction": 285,
-    "AttributeFunction": 375,
+    "AttributeFunction": 290,
     "AlertFunction": 285,
     "ApiFunction": 570,
     "PricesFunction": 285,

@@ -51,13 +51,17 @@ def test_changed_parameter_replaces_the_version() -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_created"), [("snap-start", True), ("on-demand", False)])
-def test_snapshot_contains_the_dynamodb_client(kind: str, *, is_created: bool) -> None:
+def test_snapshot_contains_the_dynamodb_client_and_the_model_of_settings(kind: str, *, is_created: bool) -> None:
     folders = [str(REPOSITORY / "functions" / "api"), str(REPOSITORY / "layers" / "common")]
-    script = f"import sys; sys.path[:0] = {folders!r}; import app, json; print(json.dumps('boto3' in sys.modules))"
+    script = (
+        f"import sys; sys.path[:0] = {folders!r}; import app, json; "
+        "from gpucost.settings_document import SettingsDocument; "
+        "print(json.dumps(['boto3' in sys.modules, SettingsDocument.__pydantic_complete__]))"
+    )
     environment = {
         "AWS_LAMBDA_INITIALIZATION_TYPE": kind, "GPUCOST_TABLE": "t", "AWS_DEFAULT_REGION": "eu-central-1",
         "POWERTOOLS_SERVICE_NAME": "api", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost", "PATH": os.environ["PATH"],
         "HOME": str(Path(sys.executable).parent),
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert json.loads(done.stdout) is is_created
+    assert json.loads(done.stdout) == [is_created, is_created]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings.documents import _UniqueKeyLoader
+from gpucost.settings.yaml_documents import _UniqueKeyLoader
 from gpucost.settings_document import parse_settings
 from gpucost_devstack.template import REPOSITORY
 

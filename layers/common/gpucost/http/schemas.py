@@ -67,7 +67,8 @@ _AMOUNT_EXAMPLES: Mapping[str, list[Any]] = {
 class ResponseModel(BaseModel):
     """Base of all response models. Undeclared fields are errors."""
 
-    model_config = ConfigDict(extra="forbid")
+    # A process that starts for one request needs the models of one route.
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     def __init_subclass__(
         cls,

@@ -74,7 +74,8 @@ Day = Annotated[Instant, AfterValidator(_check_full_day)]
 class Message(BaseModel):
     """Base of all messages. Unknown fields and unknown versions are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Each function reads few of the messages, so the others need no validators.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ScheduledTick(Message):
@@ -211,7 +212,7 @@ def _convert_go_time(time: object) -> object:
 class ExternalAlert(BaseModel):
     """One alert of AMP's alert manager. Other fields are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     status: Literal["firing", "resolved"]
     labels: dict[str, str] = Field(default_factory=dict)
@@ -222,7 +223,7 @@ class ExternalAlert(BaseModel):
 class ExternalAlerts(BaseModel):
     """A notification of AMP's alert manager: Alertmanager's webhook payload with a kind."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["amp-alerts"] = "amp-alerts"
     alerts: tuple[ExternalAlert, ...]
@@ -236,14 +237,14 @@ class ExternalAlerts(BaseModel):
 class AttributeInput(BaseModel):
     """Input of the attribute function: one of these messages, distinguished by `kind`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     message: Annotated[HoursDue | HoursToRestate, Field(discriminator="kind")]
 
 
 class AlertInput(BaseModel):
     """Input of the alert function: one of these messages, distinguished by `kind`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     message: Annotated[HourPublished | AlertTick | ExternalAlerts, Field(discriminator="kind")]
 
 

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
@@ -18,53 +16,8 @@ from gpucost.settings.section import Section
 
 Document = TypeVar("Document", bound=Section)
 
-_MAX_SHOWN_CHARACTERS = 60
+MAX_SHOWN_CHARACTERS = 60
 """Characters of a key or value that are shown in an error message."""
-_YAML_HINTS = {
-    r"'\t'": "indent with spaces, not with tabs",
-    "undefined alias": "put text that begins with a special character in quotes",
-    "cannot start any token": "put text that begins with a special character in quotes",
-    "mapping values are not allowed": "begin all keys of a section in the same column, put a space after every "
-    "colon, and text that contains ': ' in quotes",
-    "could not find expected ':'": "put a colon and a space after every key",
-    "got '<scalar>'": "close every quotation mark, also in the lines before",
-    "expected ',' or": "close every { and [, and put text that begins with a special character in quotes",
-    "expected the node content": "close every { and [, and begin the entries of a list in lines of their own",
-    "unexpected end of stream": "close every quotation mark",
-    "expected alphabetic or numeric character": "put text that begins with a special character in quotes",
-    "found another document": "settings are one document, so remove the line ---",
-    "expected <block end>": "indent all keys of a section, and all entries of a list, by the same number of spaces",
-}
-"""What to do about a problem that PyYAML reports, by a part of its message."""
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys, of which YAML would silently use the last.
-
-    `CSafeLoader` would be ten times faster, but deeply nested documents crash the process.
-    """
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, AttributeError) as error:  # a date such as 2026-02-30, or a number of 5,000 digits
-            kind, value = node.tag.rpartition(":")[2], str(node.value)[:_MAX_SHOWN_CHARACTERS]
-            problem = f"{value!r} is not a valid {kind}; correct it, or put it in quotes if it is text"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=deep)
-            if not isinstance(key, Hashable):
-                break  # the base class raises the error
-            if key in seen:
-                problem = f"key {str(key)[:_MAX_SHOWN_CHARACTERS]!r} appears twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
 
 
 def parse_document(text: str, model: type[Document], name: str = "settings") -> Document:
@@ -88,13 +41,11 @@ def load_document(text: str, name: str) -> Any:
         SettingsError: the text is neither.
     """
     try:
-        return _parse_yaml_or_json(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split()).removeprefix("but ")
-        hint = next((f"; {hint}" for part, hint in _YAML_HINTS.items() if part in problem), "")
-        raise SettingsError(f"{name} are not valid YAML or JSON{line}: {problem}{hint}") from error
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys)  # a hundred times faster than YAML
+    except ValueError:
+        from gpucost.settings.yaml_documents import load_yaml  # functions read JSON only
+
+        return load_yaml(text, name)
     except RecursionError as error:
         raise SettingsError(f"{name} are nested too deeply") from error
 
@@ -128,21 +79,13 @@ def validate_document(document: Any, model: type[Document], text: str, name: str
     return parsed
 
 
-def _parse_yaml_or_json(text: str) -> Any:
-    """Parse JSON, which is a hundred times faster; YAML and invalid JSON are parsed as YAML."""
-    try:
-        return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
-    except ValueError:
-        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
-
-
 def yaml_to_json(text: str) -> str | None:
     """Convert a YAML settings document to JSON; None if it is JSON already or cannot be converted."""
     try:
         json.loads(text)
     except ValueError:
         try:
-            return json.dumps(_parse_yaml_or_json(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
+            return json.dumps(load_document(text, "settings"), default=_iso, ensure_ascii=False, separators=(",", ":"))
         except (TypeError, ValueError):
             return None
     return None
@@ -180,7 +123,7 @@ def _number_message(finding: ErrorDetails, kind: str = "a number") -> str:
     entry = finding["input"]
     if not isinstance(entry, str):
         return f"must be {kind}"
-    return f"must be {kind} without units, signs or separators, but is {entry[:_MAX_SHOWN_CHARACTERS]!r}"
+    return f"must be {kind} without units, signs or separators, but is {entry[:MAX_SHOWN_CHARACTERS]!r}"
 
 
 def _whole_number_message(finding: ErrorDetails) -> str:
@@ -190,7 +133,7 @@ def _whole_number_message(finding: ErrorDetails) -> str:
 def _list_message(finding: ErrorDetails) -> str:
     entry = finding["input"]
     if isinstance(entry, str) and entry.isprintable() and not re.search(r"[\[\]{},]", entry):
-        return f"must be a list. Write [{entry[:_MAX_SHOWN_CHARACTERS]}]"
+        return f"must be a list. Write [{entry[:MAX_SHOWN_CHARACTERS]}]"
     return _section_message(finding, "a list")
 
 
@@ -201,7 +144,7 @@ def _section_message(finding: ErrorDetails, kind: str = "a mapping") -> str:
 
 def _range_message(finding: ErrorDetails) -> str:
     limit = finding["msg"].replace("Input should be", "must be")
-    return f"{limit}, but is {str(finding['input'])[:_MAX_SHOWN_CHARACTERS]}"
+    return f"{limit}, but is {str(finding['input'])[:MAX_SHOWN_CHARACTERS]}"
 
 
 def _length_message(finding: ErrorDetails) -> str:
@@ -246,10 +189,12 @@ _MESSAGES_BY_ERROR_TYPE: Mapping[str, str | Callable[[ErrorDetails], str]] = {
 
 def _error_messages(error: ValidationError, model: type[Section], text: str) -> Iterator[str]:
     """Yield a message for each error. Misspelled keys come first, because they often cause a second error."""
+    from gpucost.settings.yaml_documents import DocumentLines
+
     errors = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
     sections = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
     errors = [details for details in errors if details["type"] != "too_short" or details["loc"] not in sections]
-    lines = _Lines(text)
+    lines = DocumentLines(text)
     messages: dict[str, int | None] = {}
     for details in errors:
         path = [part for index, part in enumerate(details["loc"]) if not _is_tag(details["loc"], index, model)]
@@ -257,33 +202,6 @@ def _error_messages(error: ValidationError, model: type[Section], text: str) -> 
         messages.setdefault(message, lines.line_of([*path, *_keys_below(_key(path), message)]))
     for message, line in messages.items():
         yield message if line is None else f"{message} (line {line})"
-
-
-class _Lines:
-    """Finds the lines of keys in a document of several lines."""
-
-    def __init__(self, text: str) -> None:
-        self._root: yaml.Node | None = None
-        if "\n" in text.strip():
-            with suppress(yaml.YAMLError, RecursionError):  # JSON may contain escapes that YAML refuses
-                self._root = yaml.compose(text, Loader=yaml.SafeLoader)
-
-    def line_of(self, path: list[int | str]) -> int | None:
-        """The line of the key at a path, or of the innermost section that the document has; None if unknown."""
-        node, line = self._root, None
-        for part in path:
-            if isinstance(node, yaml.MappingNode):
-                key_and_value = next((pair for pair in node.value if pair[0].value == str(part)), None)
-                if key_and_value is None:
-                    break
-                key, node = key_and_value
-                line = key.start_mark.line + 1
-            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-                node = node.value[part]
-                line = node.start_mark.line + 1
-            else:
-                break
-        return line
 
 
 def _key(path: list[int | str]) -> str:
@@ -324,7 +242,7 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
         *first_tags, last_tag = tags
         verb = "must be" if finding["type"] == "union_tag_invalid" else "is required:"
         wrong = finding["ctx"].get("tag")
-        value = "" if wrong is None else f", but is {wrong[:_MAX_SHOWN_CHARACTERS]!r}"
+        value = "" if wrong is None else f", but is {wrong[:MAX_SHOWN_CHARACTERS]!r}"
         return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}{value}"
     message = _MESSAGES_BY_ERROR_TYPE.get(finding["type"])
     if message is None:
@@ -332,7 +250,7 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
     elif not isinstance(message, str):
         message = message(finding)
     if finding["type"] == "literal_error" and isinstance(finding["input"], str):
-        message += f", but is {finding['input'][:_MAX_SHOWN_CHARACTERS]!r}"
+        message += f", but is {finding['input'][:MAX_SHOWN_CHARACTERS]!r}"
     if not where:
         return message
     return f"{where}.{message}" if _keys_below("", message) else f"{where}: {message}"

@@ -85,7 +85,8 @@ ExternalId = Annotated[
 class Section(BaseModel):
     """Base class of all sections. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Most sections are validated only as a part of the document, so they need no validators of their own.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     former_names: ClassVar[Mapping[str, str]] = {}
     """Current names of keys by their former names, which are read until the next release."""
     misplaced_keys: ClassVar[Mapping[str, str]] = {}

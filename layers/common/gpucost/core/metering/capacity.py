@@ -69,22 +69,23 @@ def split_node_time(
     """
     physical = _physical_or_max_advertised_gpus(lifecycle, advertised, slices_per_gpu)
     usage = NodeUsage(lifecycle.node, lifecycle.present, total_gpu_ms=physical * lifecycle.present.length)
-    cuts = [
-        [current.time for current in advertised],
+    for piece, (present_holdings, states, outages, disputes) in present_by_piece(
+        lifecycle.present,
+        [holding.held for holding in holdings],
+        [state.time for state in advertised],
         unobserved,
         [dispute.time for dispute in disputed],
-    ]
-    for piece, present in present_by_piece(lifecycle.present, [holding.held for holding in holdings], *cuts):
-        held_gpus = sum((holdings[index].gpus for index in present), ZERO)
-        current = next((current for current in advertised if current.time.contains(piece.start)), None)
-        is_unobserved = any(gap.contains(piece.start) for gap in unobserved)
-        disputed_gpus = [
-            physical if dispute.gpus is None else dispute.gpus
-            for dispute in disputed
-            if dispute.time.contains(piece.start)
-        ]
+    ):
+        held_gpus = sum((holdings[index].gpus for index in present_holdings), ZERO)
+        disputed_gpus = [disputed[index].gpus for index in disputes]
         unallocated = _add_piece(
-            usage, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved
+            usage,
+            piece.length,
+            physical,
+            held_gpus,
+            sum((physical if gpus is None else gpus for gpus in disputed_gpus), ZERO),
+            advertised[states[0]] if states else None,
+            is_unobserved=bool(outages),
         )
         if free is not None and unallocated:
             free.append(FreeGpus(piece, unallocated))
@@ -103,16 +104,27 @@ def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> li
 
 
 def present_by_piece(
-    window: IntervalMs, times: Sequence[IntervalMs], *cuts: Iterable[IntervalMs]
-) -> Iterator[tuple[IntervalMs, list[int]]]:
-    """Cut a window as `cut_at_interval_edges`, and yield each piece with the indexes of the times that contain it."""
-    waiting = sorted(range(len(times)), key=lambda index: times[index].start, reverse=True)
+    window: IntervalMs, *groups: Sequence[IntervalMs]
+) -> Iterator[tuple[IntervalMs, tuple[list[int], ...]]]:
+    """Cut a window as `cut_at_interval_edges`, and yield each piece with the intervals of each group that contain it.
+
+    The intervals are given by their indexes, in order.
+    """
+    pieces = cut_at_interval_edges(window, *groups)
+    starts = [piece.start for piece in pieces]
+    present_by_group = [_present_at(starts, intervals) for intervals in groups]
+    return zip(pieces, zip(*present_by_group, strict=True), strict=True)
+
+
+def _present_at(times: Iterable[int], intervals: Sequence[IntervalMs]) -> Iterator[list[int]]:
+    """Yield the indexes of the intervals that contain each of the times, which are in order."""
+    waiting = sorted(range(len(intervals)), key=lambda index: intervals[index].start, reverse=True)
     present: list[int] = []
-    for piece in cut_at_interval_edges(window, times, *cuts):
-        while waiting and times[waiting[-1]].start <= piece.start:
+    for time in times:
+        while waiting and intervals[waiting[-1]].start <= time:
             present.append(waiting.pop())
-        present = sorted(index for index in present if times[index].end > piece.start)
-        yield piece, present
+        present = sorted(index for index in present if intervals[index].end > time)
+        yield present
 
 
 def _add_piece(

@@ -1,5 +1,6 @@
 """GPUs that a DRA driver offers: those that claims can have, and how the pods that use one claim share it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -7,7 +8,7 @@ from typing import NamedTuple
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.capacity import AdvertisedGpus, cut_at_interval_edges
+from gpucost.core.metering.capacity import AdvertisedGpus, present_by_piece
 from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_models import profile_share
 from gpucost.core.metering.gpu_shares import FRACTION, GpuNode, GpuShare
@@ -87,10 +88,12 @@ def _gpus_in_slices(
 ) -> list[AdvertisedGpus]:
     """Return the GPUs of a node that claims hold, or that devices in its ResourceSlices let claims have."""
     gpus = []
-    times = [[time.time for time in offered], [holding.held for holding in held]]
-    for piece in cut_at_interval_edges(lifecycle.present, *times):
-        names = {device.name for device in offered if device.time.contains(piece.start)}
-        held_names = {name for holding, name in _named(held) if holding.held.contains(piece.start)}
+    named = _named(held)
+    for piece, (offered_now, named_now) in present_by_piece(
+        lifecycle.present, [device.time for device in offered], [holding.held for holding, _ in named]
+    ):
+        names = {offered[index].name for index in offered_now}
+        held_names = {named[index][1] for index in named_now}
         if names:
             partitions = _partitions_by_gpu(names)
             whole = {name for name in names | held_names if partition_of(name) is None}
@@ -140,8 +143,8 @@ def _gpus_of_exporter(
         if partition_of(name) and holding.pod.claimed_device and holding.pod.claimed_device.uuid not in layouts
     ]
     advertised = []
-    for piece in cut_at_interval_edges(reported, [holding.held for holding, _ in dynamic]):
-        partitions = _partitions_by_gpu(name for holding, name in dynamic if holding.held.contains(piece.start))
+    for piece, (present,) in present_by_piece(reported, [holding.held for holding, _ in dynamic]):
+        partitions = _partitions_by_gpu(dynamic[index][1] for index in present)
         usable = (_held_or_claimable(node, of_gpu, None, is_offered_whole=True) for of_gpu in partitions.values())
         total = (gpus - len(partitions) + sum(usable, Fraction(0))) * node.gpu_fraction
         advertised.append(AdvertisedGpus(piece, total, total))
@@ -196,10 +199,8 @@ def share_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
             on_gpu.setdefault(key, []).append(holding)
     pieces: dict[int, list[PodUsage]] = {}
     for holders in on_gpu.values():
-        for holder in holders if len(holders) > 1 else ():
-            divided = list(_pieces(holder, holders))
-            if any(piece.share is not holder.share for piece in divided):
-                pieces[id(holder)] = divided
+        if len(holders) > 1:
+            pieces |= _pieces_of_holders(holders)
     return [piece for holding in holdings for piece in pieces.get(id(holding), [holding])] if pieces else holdings
 
 
@@ -208,17 +209,30 @@ def _gpu_of(device: ClaimedDevice) -> str:
     return partition.gpu if partition else device.name or device.uuid
 
 
-def _pieces(holding: PodUsage, holders: Sequence[PodUsage]) -> Iterable[PodUsage]:
-    others = [other for other in holders if other.held.overlap(holding.held).length]
-    for time in cut_at_interval_edges(holding.held, [other.held for other in others]):
-        present = [other for other in others if other.held.contains(time.start)]
-        count = sum(_claim_of(other) == _claim_of(holding) for other in present)
-        share, scale = holding.share, _scale(present)
-        if count > 1:
-            share = GpuShare(share.gpus_per_unit * scale / count, "sharing", count)
-        elif scale != 1:
-            share = GpuShare(share.gpus_per_unit * scale, share.source, share.replicas)
-        yield holding.during(time, share)
+def _pieces_of_holders(holders: Sequence[PodUsage]) -> dict[int, list[PodUsage]]:
+    """Return the pieces of those holders of a GPU whose share changes, by the id of the holding."""
+    hull = IntervalMs(min(holder.held.start for holder in holders), max(holder.held.end for holder in holders))
+    shares: list[list[tuple[IntervalMs, GpuShare]]] = [[] for _ in holders]
+    for time, (indexes,) in present_by_piece(hull, [holder.held for holder in holders]):
+        if not indexes:
+            continue
+        present = [holders[index] for index in indexes]
+        pods_of_claim, scale = Counter(map(_claim_of, present)), _scale(present)
+        for index, holder in zip(indexes, present, strict=True):
+            shares[index].append((time, _share_of_piece(holder, pods_of_claim[_claim_of(holder)], scale)))
+    return {
+        id(holder): [holder.during(time, share) for time, share in of_holder]
+        for holder, of_holder in zip(holders, shares, strict=True)
+        if any(share is not holder.share for _, share in of_holder)
+    }
+
+
+def _share_of_piece(holder: PodUsage, count: int, scale: Fraction) -> GpuShare:
+    """Return a holder's share while it is one of `count` pods with its claim, and shares of its GPU are scaled."""
+    share = holder.share
+    if count > 1:
+        return GpuShare(share.gpus_per_unit * scale / count, "sharing", count)
+    return share if scale == 1 else GpuShare(share.gpus_per_unit * scale, share.source, share.replicas)
 
 
 def _claim_of(holding: PodUsage) -> tuple[str, ClaimedDevice | None]:

@@ -212,7 +212,7 @@ def _attribute(
     node: NodeEnergy,
 ) -> None:
     held_by = [(held, holder) for holder in holders for held in holder.times]
-    for piece, indexes in present_by_piece(time, [held for held, _ in held_by], unknown_holders):
+    for piece, (indexes, unknown) in present_by_piece(time, [held for held, _ in held_by], unknown_holders):
         joules, measured_ms = energy.during(piece)
         if not measured_ms:
             continue
@@ -220,7 +220,7 @@ def _attribute(
         node.measured_gpu_ms += measured_ms
         present = [held_by[index][1] for index in indexes]
         held_gpus = sum((holder.gpus for holder in present), ZERO)
-        if held_gpus < 1 and any(unknown.contains(piece.start) for unknown in unknown_holders):
+        if held_gpus < 1 and unknown:
             continue  # another pod may hold the rest of the GPU
         for holder in present:
             holder.holding.add_energy(joules * holder.gpus / held_gpus, holder.gpus * measured_ms)

@@ -215,7 +215,7 @@ def _limit(
             min(holdings[index].held.start for index in indexes), max(holdings[index].held.end for index in indexes)
         )
         factors: _Factors = []
-        for time, present in present_by_piece(hull, [holdings[index].held for index in indexes]):
+        for time, (present,) in present_by_piece(hull, [holdings[index].held for index in indexes]):
             held = sum((held_of[indexes[position]] for position in present), _ZERO)
             if held > gpus:
                 factors.append((time, gpus / held))

@@ -282,7 +282,7 @@ def _ends_at_handovers(holdings: Sequence[PodUsage]) -> dict[int, int]:
         min(holding.last_sample_ms for holding in uncertain), max(holding.held.end for holding in uncertain)
     )
     ends: dict[int, int] = {}
-    for piece, present in present_by_piece(window, [holding.held for holding in holdings]):
+    for piece, (present,) in present_by_piece(window, [holding.held for holding in holdings]):
         remaining = [index for index in present if index not in ends]
         for index in sorted(remaining, key=lambda index: holdings[index].last_sample_ms):
             if not is_overcommitted(holdings[index].node, [holdings[other] for other in remaining]):

@@ -95,7 +95,7 @@ AssetCosts = Annotated[
 
 
 class _OpenCostModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
 
 class AllocationProperties(_OpenCostModel):
