@@ -19,9 +19,9 @@ APP = build_app(CONTAINER.api_services, PAGE_FOLDER)
 if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
     from gpucost.settings_document import SettingsDocument
 
-    # The snapshot holds the client and the model of the settings that the first request would otherwise make.
-    CONTAINER.api_services.reports()
-    SettingsDocument.model_rebuild()
+    # Do what the first request would otherwise do, so that the snapshot contains the result.
+    CONTAINER.api_services.reports()  # creates the DynamoDB client
+    SettingsDocument.model_rebuild()  # builds the validators that `Section` defers
 
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")

@@ -216,7 +216,7 @@ FAULTS = (
     Fault("MIG partitions that contradict each other are scaled down to their GPU", f"{PACKAGE}/core/metering/claims.py", "return gpu / total if is_possible else Fraction(1)", "return gpu / total", PARTITION_TESTS),
     Fault("partitions that are not created for claims make room for others", f"{PACKAGE}/core/metering/claims.py", "                static.add(device.uuid)", "                pass", PARTITION_TESTS),
     Fault("partitions in ResourceSlices add up to more GPUs", f"{PACKAGE}/core/metering/claims.py", "            whole = {name for name in names | held_names if partition_of(name) is None}", "            whole = names | held_names", PARTITION_TESTS),
-    Fault("devices count as offered before they are in ResourceSlices", f"{PACKAGE}/core/metering/claims.py", "names = {offered[index].name for index in offered_now}", "names = {device.name for device in offered}", PARTITION_TESTS),
+    Fault("devices count as offered before they are in ResourceSlices", f"{PACKAGE}/core/metering/claims.py", "names = {offered[index].name for index in offered_indexes}", "names = {device.name for device in offered}", PARTITION_TESTS),
     Fault("a claim that exporter and collector report counts twice", f"{PACKAGE}/sources/prometheus/resource_slices.py", "if not in_exporters.isdisjoint(", "if False and not in_exporters.isdisjoint(", PARTITION_TESTS),
     Fault("replicas of a collector of claims double the holdings", f"{PACKAGE}/sources/prometheus/resource_slices.py", "{labels.get(collector.uid, '')}/", "{scrape_target(labels)}/", PARTITION_TESTS),
     Fault("a claim's name is lost when its hour is restated", f"{PACKAGE}/storage/usage_documents.py", "        **_claims(usage.pods),\n", "", PARTITION_TESTS),

@@ -277,7 +277,8 @@ function Amount({ usd, currency, children }: { usd: number; currency: string; ch
   return (
     <p class="amount">
       <strong>{saved(usd, currency)}</strong>
-      <span class="note">a month{children}</span>
+      <span class="note">a month</span>
+      {children}
     </p>
   );
 }
@@ -373,7 +374,7 @@ function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
   return (
     <li class="item">
       <Amount usd={saving.usd} currency={currency}>
-        {row.kind !== "commitment" && saving.usd > 0 && `, ${cashText(row)}`}
+        {row.kind !== "commitment" && saving.usd > 0 && <span class="note">{cashText(row)}</span>}
       </Amount>
       <div>
         <h4>

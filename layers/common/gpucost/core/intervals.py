@@ -39,6 +39,11 @@ class IntervalMs(Struct, frozen=True, order=True):
         return self.start <= time < self.end
 
 
+def enclosing_interval(intervals: Sequence[IntervalMs]) -> IntervalMs:
+    """Return the shortest interval that contains all of these, at least one."""
+    return IntervalMs(min(interval.start for interval in intervals), max(interval.end for interval in intervals))
+
+
 @dataclass(frozen=True)
 class Scrapes:
     """The times of one process's successful scrapes, in sorted milliseconds."""

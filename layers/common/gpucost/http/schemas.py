@@ -67,7 +67,7 @@ _AMOUNT_EXAMPLES: Mapping[str, list[Any]] = {
 class ResponseModel(BaseModel):
     """Base of all response models. Undeclared fields are errors."""
 
-    # A process that starts for one request needs the models of one route.
+    # Validators are built at first use: a process that starts for one request needs the models of one route.
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     def __init_subclass__(

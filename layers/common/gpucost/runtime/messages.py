@@ -71,11 +71,15 @@ Hour = Annotated[Instant, AfterValidator(_check_full_hour)]
 Day = Annotated[Instant, AfterValidator(_check_full_day)]
 
 
-class Message(BaseModel):
+class _DeferredModel(BaseModel):
+    # Validators are built at first use, because each function reads or sends only a few kinds of message.
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+
+class Message(_DeferredModel):
     """Base of all messages. Unknown fields and unknown versions are refused."""
 
-    # Each function reads few of the messages, so the others need no validators.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class ScheduledTick(Message):
@@ -209,10 +213,8 @@ def _convert_go_time(time: object) -> object:
     return f"{match[1]}T{match[2]}{match[3] or ''}Z" if match else time
 
 
-class ExternalAlert(BaseModel):
+class ExternalAlert(_DeferredModel):
     """One alert of AMP's alert manager. Other fields are ignored."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     status: Literal["firing", "resolved"]
     labels: dict[str, str] = Field(default_factory=dict)
@@ -220,10 +222,8 @@ class ExternalAlert(BaseModel):
     starts_at: Annotated[AwareDatetime, BeforeValidator(_convert_go_time)] = Field(alias="startsAt")
 
 
-class ExternalAlerts(BaseModel):
+class ExternalAlerts(_DeferredModel):
     """A notification of AMP's alert manager: Alertmanager's webhook payload with a kind."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["amp-alerts"] = "amp-alerts"
     alerts: tuple[ExternalAlert, ...]
@@ -234,17 +234,17 @@ class ExternalAlerts(BaseModel):
         return "amp-" + "-".join(sorted({alert.labels.get("alertname", "alert") for alert in self.alerts}))[:100]
 
 
-class AttributeInput(BaseModel):
+class AttributeInput(_DeferredModel):
     """Input of the attribute function: one of these messages, distinguished by `kind`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid")
     message: Annotated[HoursDue | HoursToRestate, Field(discriminator="kind")]
 
 
-class AlertInput(BaseModel):
+class AlertInput(_DeferredModel):
     """Input of the alert function: one of these messages, distinguished by `kind`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid")
     message: Annotated[HourPublished | AlertTick | ExternalAlerts, Field(discriminator="kind")]
 
 

@@ -12,12 +12,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings.section import Section
+from gpucost.settings.section import MAX_SHOWN_CHARACTERS, Section
 
 Document = TypeVar("Document", bound=Section)
-
-MAX_SHOWN_CHARACTERS = 60
-"""Characters of a key or value that are shown in an error message."""
 
 
 def parse_document(text: str, model: type[Document], name: str = "settings") -> Document:
@@ -43,7 +40,8 @@ def load_document(text: str, name: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_reject_duplicate_keys)  # a hundred times faster than YAML
     except ValueError:
-        from gpucost.settings.yaml_documents import load_yaml  # functions read JSON only
+        # Invalid JSON, also with duplicate keys, is parsed as YAML, whose errors name the line.
+        from gpucost.settings.yaml_documents import load_yaml  # cold starts rarely need it
 
         return load_yaml(text, name)
     except RecursionError as error:
@@ -80,7 +78,11 @@ def validate_document(document: Any, model: type[Document], text: str, name: str
 
 
 def yaml_to_json(text: str) -> str | None:
-    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be converted."""
+    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be written as JSON.
+
+    Raises:
+        SettingsError: the text is neither YAML nor JSON.
+    """
     try:
         json.loads(text)
     except ValueError:
@@ -189,7 +191,7 @@ _MESSAGES_BY_ERROR_TYPE: Mapping[str, str | Callable[[ErrorDetails], str]] = {
 
 def _error_messages(error: ValidationError, model: type[Section], text: str) -> Iterator[str]:
     """Yield a message for each error. Misspelled keys come first, because they often cause a second error."""
-    from gpucost.settings.yaml_documents import DocumentLines
+    from gpucost.settings.yaml_documents import DocumentLines  # it finds lines in JSON, too
 
     errors = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
     sections = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}

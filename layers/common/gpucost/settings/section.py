@@ -82,10 +82,14 @@ ExternalId = Annotated[
 """The external id that the trust policy of a role in another account may require (confused deputy problem)."""
 
 
+MAX_SHOWN_CHARACTERS = 60
+"""Characters of a key or value that are shown in an error message."""
+
+
 class Section(BaseModel):
     """Base class of all sections. Unknown keys are errors."""
 
-    # Most sections are validated only as a part of the document, so they need no validators of their own.
+    # Validators are built at first use: most sections are validated only as a part of the document.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     former_names: ClassVar[Mapping[str, str]] = {}
     """Current names of keys by their former names, which are read until the next release."""

@@ -1,6 +1,7 @@
 """Reads YAML, with error messages in terms of the document, and finds the lines of keys.
 
-Stored settings are JSON, so functions import neither this module nor PyYAML.
+Imported only when needed, because PyYAML slows cold starts. Functions usually read the JSON form of the settings. They
+need this module for documents that are stored without it, and for the lines in error messages.
 """
 
 from collections.abc import Hashable
@@ -10,7 +11,7 @@ from typing import Any
 import yaml
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings.documents import MAX_SHOWN_CHARACTERS
+from gpucost.settings.section import MAX_SHOWN_CHARACTERS
 
 _YAML_HINTS = {
     r"'\t'": "indent with spaces, not with tabs",

@@ -69,23 +69,20 @@ def split_node_time(
     """
     physical = _physical_or_max_advertised_gpus(lifecycle, advertised, slices_per_gpu)
     usage = NodeUsage(lifecycle.node, lifecycle.present, total_gpu_ms=physical * lifecycle.present.length)
-    for piece, (present_holdings, states, outages, disputes) in present_by_piece(
+    for piece, (held_indexes, advertised_indexes, unobserved_indexes, disputed_indexes) in present_by_piece(
         lifecycle.present,
         [holding.held for holding in holdings],
         [state.time for state in advertised],
         unobserved,
         [dispute.time for dispute in disputed],
     ):
-        held_gpus = sum((holdings[index].gpus for index in present_holdings), ZERO)
-        disputed_gpus = [disputed[index].gpus for index in disputes]
+        held_gpus = sum((holdings[index].gpus for index in held_indexes), ZERO)
+        disputed_or_none = (disputed[index].gpus for index in disputed_indexes)
+        disputed_gpus = sum((physical if gpus is None else gpus for gpus in disputed_or_none), ZERO)
+        current = advertised[advertised_indexes[0]] if advertised_indexes else None
+        is_unobserved = bool(unobserved_indexes)
         unallocated = _add_piece(
-            usage,
-            piece.length,
-            physical,
-            held_gpus,
-            sum((physical if gpus is None else gpus for gpus in disputed_gpus), ZERO),
-            advertised[states[0]] if states else None,
-            is_unobserved=bool(outages),
+            usage, piece.length, physical, held_gpus, disputed_gpus, current, is_unobserved=is_unobserved
         )
         if free is not None and unallocated:
             free.append(FreeGpus(piece, unallocated))
@@ -106,9 +103,9 @@ def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> li
 def present_by_piece(
     window: IntervalMs, *groups: Sequence[IntervalMs]
 ) -> Iterator[tuple[IntervalMs, tuple[list[int], ...]]]:
-    """Cut a window as `cut_at_interval_edges`, and yield each piece with the intervals of each group that contain it.
+    """Cut a window at the edges of all groups of intervals, and return which intervals contain each piece.
 
-    The intervals are given by their indexes, in order.
+    Each piece comes with a list for each group: the ascending indexes of the intervals that contain it.
     """
     pieces = cut_at_interval_edges(window, *groups)
     starts = [piece.start for piece in pieces]
@@ -117,7 +114,7 @@ def present_by_piece(
 
 
 def _present_at(times: Iterable[int], intervals: Sequence[IntervalMs]) -> Iterator[list[int]]:
-    """Yield the indexes of the intervals that contain each of the times, which are in order."""
+    """For each time, in ascending order, yield the ascending indexes of the intervals that contain it."""
     waiting = sorted(range(len(intervals)), key=lambda index: intervals[index].start, reverse=True)
     present: list[int] = []
     for time in times:

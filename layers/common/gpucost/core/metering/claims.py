@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from gpucost.core.hour_record import UtilizationSource
-from gpucost.core.intervals import IntervalMs
+from gpucost.core.intervals import IntervalMs, enclosing_interval
 from gpucost.core.metering.capacity import AdvertisedGpus, present_by_piece
 from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_models import profile_share
@@ -89,11 +89,11 @@ def _gpus_in_slices(
     """Return the GPUs of a node that claims hold, or that devices in its ResourceSlices let claims have."""
     gpus = []
     named = _named(held)
-    for piece, (offered_now, named_now) in present_by_piece(
+    for piece, (offered_indexes, held_indexes) in present_by_piece(
         lifecycle.present, [device.time for device in offered], [holding.held for holding, _ in named]
     ):
-        names = {offered[index].name for index in offered_now}
-        held_names = {named[index][1] for index in named_now}
+        names = {offered[index].name for index in offered_indexes}
+        held_names = {named[index][1] for index in held_indexes}
         if names:
             partitions = _partitions_by_gpu(names)
             whole = {name for name in names | held_names if partition_of(name) is None}
@@ -210,25 +210,36 @@ def _gpu_of(device: ClaimedDevice) -> str:
 
 
 def _pieces_of_holders(holders: Sequence[PodUsage]) -> dict[int, list[PodUsage]]:
-    """Return the pieces of those holders of a GPU whose share changes, by the id of the holding."""
-    hull = IntervalMs(min(holder.held.start for holder in holders), max(holder.held.end for holder in holders))
-    shares: list[list[tuple[IntervalMs, GpuShare]]] = [[] for _ in holders]
-    for time, (indexes,) in present_by_piece(hull, [holder.held for holder in holders]):
-        if not indexes:
+    """Cut the holders of one GPU wherever one starts or ends, and divide the GPU in each piece.
+
+    Holders whose share never changes are left out. Keys are `id(holder)`.
+    """
+    times = [holder.held for holder in holders]
+    pieces: dict[int, list[tuple[IntervalMs, GpuShare]]] = {id(holder): [] for holder in holders}
+    for time, (indexes,) in present_by_piece(enclosing_interval(times), times):
+        if not indexes:  # between two holders
             continue
         present = [holders[index] for index in indexes]
-        pods_of_claim, scale = Counter(map(_claim_of, present)), _scale(present)
-        for index, holder in zip(indexes, present, strict=True):
-            shares[index].append((time, _share_of_piece(holder, pods_of_claim[_claim_of(holder)], scale)))
+        pods_by_claim, scale = Counter(map(_claim_of, present)), _scale(present)
+        for holder in present:
+            pieces[id(holder)].append((time, _share_of_piece(holder, pods_by_claim[_claim_of(holder)], scale)))
     return {
-        id(holder): [holder.during(time, share) for time, share in of_holder]
-        for holder, of_holder in zip(holders, shares, strict=True)
-        if any(share is not holder.share for _, share in of_holder)
+        id(holder): [holder.during(time, share) for time, share in pieces[id(holder)]]
+        for holder in holders
+        if any(share is not holder.share for _, share in pieces[id(holder)])
     }
 
 
 def _share_of_piece(holder: PodUsage, count: int, scale: Fraction) -> GpuShare:
-    """Return a holder's share while it is one of `count` pods with its claim, and shares of its GPU are scaled."""
+    """Return a holder's share while `count` pods, itself included, hold its claim.
+
+    Returns the holder's own share object if nothing changes: the caller compares by identity.
+
+    Args:
+        holder: the holder.
+        count: the number of pods.
+        scale: the factor for all shares of the GPU.
+    """
     share = holder.share
     if count > 1:
         return GpuShare(share.gpus_per_unit * scale / count, "sharing", count)

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from gpucost.core.intervals import IntervalMs, union
+from gpucost.core.intervals import IntervalMs, enclosing_interval, union
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, present_by_piece
 from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
 from gpucost.core.metering.device_use import DeviceHour
@@ -211,11 +211,9 @@ def _limit(
         }
         if sum(held_of.values(), _ZERO) <= gpus:
             continue
-        hull = IntervalMs(
-            min(holdings[index].held.start for index in indexes), max(holdings[index].held.end for index in indexes)
-        )
+        times = [holdings[index].held for index in indexes]
         factors: _Factors = []
-        for time, (present,) in present_by_piece(hull, [holdings[index].held for index in indexes]):
+        for time, (present,) in present_by_piece(enclosing_interval(times), times):
             held = sum((held_of[indexes[position]] for position in present), _ZERO)
             if held > gpus:
                 factors.append((time, gpus / held))
