@@ -186,9 +186,6 @@ function Shown(props: ViewData) {
               )}
             </Section>
             <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} />
-            <Section title="Notes on hours">
-              <Notes rows={rows} />
-            </Section>
           </>
         }
         right={
@@ -196,6 +193,9 @@ function Shown(props: ViewData) {
             <Missing {...props} />
             <Section title="Restatements">
               <Optional side={restatements}>{(list) => <Restatements list={list} />}</Optional>
+            </Section>
+            <Section title="Notes on hours">
+              <Notes rows={rows} />
             </Section>
           </>
         }
@@ -382,7 +382,7 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
             <p class="note">
               No series of the GPU exporter names these pods, or its samples are missing. Amounts count as unmeasured,
               neither effective nor waste. Causes: the exporter does not run on the node, does not map its devices to
-              pods, or its signal does not work for MIG slices. The notes above name the hours.
+              pods, or its signal does not work for MIG slices. The notes on hours name them.
             </p>
             <Table
               name="unmeasured"
