@@ -10,8 +10,8 @@ from tests.browser.tabs import violations
 NARROW, WIDE, PAPER = 360, 3840, 1030
 """Widths in CSS pixels: a small phone, 4K, and landscape A4 without margins."""
 
-LONGEST_LINE = 80 * 20
-"""Widest paragraph on 4K, where a rem has 20 pixels."""
+LONGEST_LINE = 80 * 28.8
+"""Widest paragraph on 4K, where a rem has 28.8 pixels."""
 
 _WATCH_FOCUS = """
 () => {

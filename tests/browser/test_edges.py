@@ -7,8 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
+from gpucost.core.hours import HOUR
 from tests.browser.shown import percent
 from tests.browser.simulated_fleet import ADDRESS, Fleet, large, written
 from tests.browser.tabs import Tabs, settled
@@ -92,6 +93,46 @@ def test_heat_map_of_200_units_over_35_days_is_paged(visit: Callable[..., Page])
     expect(page.locator(".labels li").first).to_have_text("unit-160")
     heat(page).click(position={"x": 2, "y": 2})
     page.wait_for_url(re.compile("#/hour/.*unit=unit-160"))
+
+
+def test_figures_of_the_previous_period_become_an_outline(visit: Callable[..., Page]) -> None:
+    """The heading names the next period at once, so its figures must not be those of the previous one."""
+    page = visit(Fleet(["research"], AUTUMN, 6))
+    settled(page)
+    spent = page.get_by_test_id("cost-period")
+    expect(spent).to_be_visible()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/**", hold)
+    page.evaluate(f"location.hash = '#/overview?start={written(AUTUMN)}&end={written(AUTUMN + 3 * HOUR)}'")
+    expect(page.locator(".stale")).to_have_attribute("aria-busy", "true")
+    expect(spent).to_have_css("opacity", "0")
+    expect(page.locator("h1")).to_contain_text("Loading…")
+    expect(page.locator(".stale .answer").first).to_have_css("opacity", "1")
+    page.unroute("**/v1/**")
+    for route in held:
+        route.fallback()
+    settled(page)
+    expect(spent).to_have_css("opacity", "1")
+
+
+def test_phone_shows_whole_names_and_the_first_rows(visit: Callable[..., Page]) -> None:
+    names = [f"a-business-unit-with-a-very-long-name-{number:03}" for number in range(30)]
+    page = visit(Fleet(names, AUTUMN, 6), viewport={"width": 360, "height": 740})
+    settled(page)
+    rows = page.get_by_test_id("units").locator("tbody tr")
+    expect(rows).to_have_count(10)
+    page.get_by_role("button", name="Show all 30").click()
+    expect(rows).to_have_count(30)
+    labels = page.locator(".labels li")
+    expect(labels).to_have_text(names)
+    for label in labels.all():
+        assert label.evaluate(
+            "(item) => item.scrollHeight <= item.clientHeight && item.scrollWidth <= item.clientWidth"
+        )
 
 
 def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> None:

@@ -503,6 +503,10 @@ def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> 
     assert statuses.count("incomplete") == 1
     assert page.get_by_test_id("hours-restated").inner_text() == str(len(restatements)) == "1"
     totals = site.ask(f"costs?{period}&granularity=total")["totals"]
+    measured = totals["allocated_gpu_hours"] - totals["unmeasured_gpu_hours"]
+    assert page.get_by_test_id("measured").inner_text() == percent(measured, totals["allocated_gpu_hours"])
+    scrapes = site.ask(f"hours?{period}")["coverage"]["utilization"]
+    assert page.get_by_test_id("scrapes").inner_text() == percent(scrapes)
     hours = totals["unpriced_gpu_hours"]
     assert hours > 0
     assert page.get_by_test_id("unpriced-hours").inner_text() == rounded(hours, 2)

@@ -189,7 +189,7 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     movers = visitor.page.get_by_test_id("movers").locator("li")
     rows = [f"{unit} {signed_usd(expected[unit])}" for unit in by_size]
     # The nodes cost the same in both weeks, so that less is unallocated.
-    expect(movers).to_have_text([*rows, f"Not allocated to a pod {signed_usd(-sum(expected.values(), Decimal(0)))}"])
+    expect(movers).to_have_text([*rows, f"Idle {signed_usd(-sum(expected.values(), Decimal(0)))}"])
     assert visitor.clicks == 1
     visitor.click(visitor.page.get_by_role("link", name="All changes"))
     table = dict(
@@ -231,7 +231,8 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
     assert visitor.page.get_by_test_id("unmeasured").inner_text() == round_usd(missing) == "$6.00"
     visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured?"))
     panel = visitor.page.get_by_test_id("figure")
-    cause = f"{usd(missing)}, 3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
+    expect(panel.get_by_test_id("causes").locator(".amount")).to_have_text(usd(missing))
+    cause = "3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
     expect(panel.get_by_test_id("causes")).to_contain_text(cause)
     expect(panel.get_by_test_id("causes")).to_contain_text("Pods: chat-0. The doctor's check: pods of devices.")
     assert visitor.clicks == 1

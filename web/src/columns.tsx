@@ -68,6 +68,17 @@ export function gpuHoursColumn<Row extends CostRow | Line | ModelRow>(): Column<
   return figureColumn<Row>("allocated_gpu_hours", "GPU-hours", (row) => row.allocated_gpu_hours, roundHours);
 }
 
+/** The column with empty cells for the idle cost, to which it does not apply. */
+export function exceptIdle<Row extends CostRow>(column: Column<Row>): Column<Row> {
+  const { by } = column;
+  const isIdle = ({ kind }: Row) => kind === "idle";
+  return {
+    ...column,
+    cell: (row) => !isIdle(row) && column.cell(row),
+    ...(by === undefined ? {} : { by: (row) => (isIdle(row) ? null : by(row)) }),
+  };
+}
+
 /** A column with a name, optionally linked. */
 export function nameColumn<Row>(
   key: string,

@@ -252,6 +252,8 @@ export function stepOf(question: Question, start: string, end: string, selected:
 
 /** Key of all groups that the chart does not name. No name contains this character. */
 export const OTHERS = "\0others";
+/** Key of the idle cost, if it is a row. */
+export const IDLE = "\0idle";
 
 export interface ChartRows {
   /** Figures by group; undefined in a bucket without figures. */
@@ -262,10 +264,10 @@ export interface ChartRows {
   priced: number[];
 }
 
-/** The chart's figures: those of the named groups, and what remains of all rows. Rows of the API belong to the group of
+/** The chart's figures: those of the named groups, the idle cost, and what remains of all rows. Rows of the API belong to the group of
  * their name. */
 export function chartRows(
-  { by, measure }: Question,
+  { by, measure, isIdleSeparate }: Question,
   { starts }: Buckets,
   names: readonly string[],
   groups: readonly CostRow[],
@@ -282,7 +284,7 @@ export function chartRows(
   };
   for (const row of all) {
     const index = at.get(Date.parse(row.start));
-    add(index, OTHERS, row[measure]);
+    add(index, row.kind === "idle" ? IDLE : OTHERS, row[measure]);
     const sums = index === undefined ? undefined : hours[index];
     if (sums === undefined) continue;
     sums.allocated_gpu_hours += row.allocated_gpu_hours;
@@ -296,8 +298,8 @@ export function chartRows(
     add(index, OTHERS, figure == null ? null : -figure);
   }
   // Where there are figures, a group without a row held nothing: a zero, not a gap.
-  for (const row of rows)
-    for (const key of [...names, OTHERS]) if (row !== undefined) row[key] ??= key in row ? null : 0;
+  const keys = [...names, OTHERS, ...(isIdleSeparate ? [IDLE] : [])];
+  for (const row of rows) for (const key of keys) if (row !== undefined) row[key] ??= key in row ? null : 0;
   const totals: Record<string, number | null> = {};
   for (const row of rows)
     for (const [key, figure] of Object.entries(row ?? {}))

@@ -16,10 +16,14 @@ export function money(value: Figure, currency = "USD"): string {
 
 const CENTS = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
 
-/** An amount that stands for itself, such as a headline or an estimate: without cents from 1,000 on. */
-export function roundMoney(value: Figure, currency = "USD"): string {
-  if (value === null || value === undefined || Math.abs(value) < 999.995) return money(value, currency);
-  return number(value, { style: "currency", currency, ...WHOLE });
+/** An amount that stands for itself, such as a headline or an estimate: without cents from 1,000 on, and next to such
+ * an amount. */
+export function roundMoney(value: Figure, currency = "USD", neighbors: readonly Figure[] = []): string {
+  const isRound = [value, ...neighbors].some((amount) => Math.abs(amount ?? 0) >= 999.995);
+  if (value === null || value === undefined || !isRound) return money(value, currency);
+  const isTiny = value !== 0 && Math.abs(value) < 0.5;
+  const text = number(isTiny ? Math.sign(value) : value, { style: "currency", currency, ...WHOLE });
+  return isTiny ? `${value < 0 ? ">" : "<"}${text}` : text;
 }
 
 /** An amount at an axis: "$60k". */

@@ -43,13 +43,18 @@ export function lackingHours(rows: readonly Pick<HourRow, "cluster" | "hour" | "
 
 export interface NoteGroup {
   cluster: string;
+  /** Its text; with "…" in place of names, if they differ. */
   note: string;
+  /** The names in which the notes differ; empty if they do not. */
+  names: string[];
   hours: number;
   /** Milliseconds. */
   first: number;
   last: number;
 }
 
+/** Names of pods with their namespaces, of nodes, and quoted ones, which may differ. */
+const NAMES = /'[^']*'|[\w.-]+\/[\w./-]*\w|(?<=\bnode )[\w.-]*\d[\w.-]*/g;
 /** Numbers that may differ by hour, and not the digits of names such as g5.12xlarge. */
 const NUMBERS = /(?<![\w.])\d+(\.\d+)?(?![\w.]*[A-Za-z])/g;
 const PRICED = /^(\S+) is priced at (.*)$/s;
@@ -59,7 +64,7 @@ function pricedNote(types: ReadonlySet<string>, source: string): string {
   return `${[...types].sort().join(", ")} ${types.size === 1 ? "is" : "are"} priced at ${source}`;
 }
 
-/** An hour's notes, with one for all instance types that have the same price source. */
+/** Notes with one for all instance types that have the same price source. */
 export function joinPriced(notes: readonly string[]): string[] {
   const types = new Map<string, Set<string>>();
   for (const [, type = "", source = ""] of notes.map((note) => PRICED.exec(note) ?? []))
@@ -70,17 +75,19 @@ export function joinPriced(notes: readonly string[]): string[] {
   ];
 }
 
-/** Notes of several hours, one row per cluster and text, most hours first. Numbers in a note may differ by hour. */
+/** Notes of hours, one row per cluster and text, most hours first. Numbers and names in a text may differ. */
 export function noteGroups(rows: readonly Pick<HourRow, "cluster" | "hour" | "notes">[]): NoteGroup[] {
   const groups = new Map<string, NoteGroup>();
   const types = new Map<string, Set<string>>();
+  const names = new Map<string, Set<string>>();
   for (const { cluster, hour, notes } of rows) {
     const at = Date.parse(hour);
     const seen = new Set<string>();
     for (const note of notes) {
       const [, type, source] = PRICED.exec(note) ?? [];
-      const key = `${cluster}\n${source ?? note.replace(NUMBERS, "#")}`;
-      const group = groups.get(key) ?? { cluster, note, hours: 0, first: at, last: at };
+      const key = `${cluster}\n${source ?? note.replace(NAMES, "…").replace(NUMBERS, "#")}`;
+      const group = groups.get(key) ?? { cluster, note, names: [], hours: 0, first: at, last: at };
+      names.set(key, (names.get(key) ?? new Set<string>()).add((note.match(NAMES) ?? []).join(", ")));
       if (type !== undefined && source !== undefined) {
         types.set(key, (types.get(key) ?? new Set<string>()).add(type));
         group.note = pricedNote(types.get(key) ?? new Set(), source);
@@ -91,6 +98,12 @@ export function noteGroups(rows: readonly Pick<HourRow, "cluster" | "hour" | "no
       group.last = Math.max(group.last, at);
       groups.set(key, group);
     }
+  }
+  for (const [key, group] of groups) {
+    const differing = names.get(key) ?? new Set();
+    if (differing.size < 2 || types.has(key)) continue;
+    group.note = group.note.replace(NAMES, "…");
+    group.names = [...differing].sort();
   }
   return [...groups.values()].sort((left, right) => right.hours - left.hours || right.last - left.last);
 }

@@ -126,16 +126,23 @@ let latestServers: { notice: string | undefined; hasModels: Promise<boolean> } |
 
 /** Changes with the color scheme and the pixel ratio, so that canvases are redrawn. */
 export function useAppearance(): string {
-  const query = "(prefers-color-scheme: dark)";
-  const read = () => `${window.matchMedia(query).matches ? "dark" : "light"} ${window.devicePixelRatio}`;
-  const [appearance, setAppearance] = useState(read);
+  return `${useMedia("(prefers-color-scheme: dark)") ? "dark" : "light"} ${window.devicePixelRatio}`;
+}
+
+/** Whether the screen is that of a phone; as in style.css. */
+export function useIsNarrow(): boolean {
+  return useMedia("(max-width: 40rem)");
+}
+
+function useMedia(query: string): boolean {
+  const [matches, setMatches] = useState(() => window.matchMedia(query).matches);
   useEffect(() => {
     const list = window.matchMedia(query);
-    const listen = () => setAppearance(read());
+    const listen = () => setMatches(list.matches);
     list.addEventListener("change", listen);
     return () => list.removeEventListener("change", listen);
   }, []);
-  return appearance;
+  return matches;
 }
 
 /** Redraws before and after printing. */

@@ -6,7 +6,7 @@ import { download, type Parameters, Problem, type Settled, type TablePath } from
 import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
-import { changed, type FetchState, go, useRoute } from "./hooks";
+import { changed, type FetchState, go, useIsNarrow, useRoute } from "./hooks";
 import { clusterOf, linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
 
@@ -33,7 +33,7 @@ export function Columns({ left, right }: { left: ComponentChildren; right: Compo
   );
 }
 
-/** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
+/** Shows a response, its outline or an error. While the next response loads, the previous one becomes an outline. */
 export function Loaded<Body>(props: {
   request: FetchState<Body> & { again: () => void };
   /** The content begins with figures. */
@@ -152,12 +152,10 @@ export function Table<Row>(props: {
   within?: (row: Row) => readonly Row[];
 }) {
   const route = useRoute();
-  const [all, setAll] = useState(false);
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const order = route.query[`${props.name}-sort`] ?? props.sort;
   const rows = sorted(props.rows, props.columns, order);
-  const most = props.most ?? 50;
-  const shown = all ? rows : rows.slice(0, most);
+  const [shown, button] = useFolded(rows, props.most ?? 50);
   const reasons = new Set(shown.flatMap((row) => props.columns.flatMap(({ unknown }) => unknown?.(row) ?? [])));
   return (
     <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
@@ -210,13 +208,28 @@ export function Table<Row>(props: {
           })}
         </tbody>
       </table>
-      {rows.length > most && (
-        <button type="button" onClick={() => setAll(!all)}>
-          {all ? `Show the first ${most}` : `Show all ${rows.length}`}
-        </button>
-      )}
+      {button}
     </div>
   );
+}
+
+/** Rows that a phone shows at first. */
+const MOST_ON_PHONES = 10;
+
+/** The first rows of a long list, and the button that shows all. */
+export function useFolded<Row>(
+  rows: readonly Row[],
+  most: number,
+  mostOnPhones = MOST_ON_PHONES,
+): [readonly Row[], ComponentChildren] {
+  const [all, setAll] = useState(false);
+  const count = useIsNarrow() ? Math.min(most, mostOnPhones) : most;
+  const button = rows.length > count && (
+    <button type="button" onClick={() => setAll(!all)}>
+      {all ? `Show the first ${count}` : `Show all ${rows.length}`}
+    </button>
+  );
+  return [all ? rows : rows.slice(0, count), button];
 }
 
 function Cells<Row>(props: {
@@ -257,6 +270,20 @@ function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], orde
 /** A name, or "none" if it is empty. */
 export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
+}
+
+/** A note on hours. The names in which several notes differ are folded. */
+export function NoteText({ note, names }: { note: string; names: readonly string[] }) {
+  if (names.length === 0) return <>{note}</>;
+  return (
+    <>
+      {note}
+      <details>
+        <summary>{names.length} of these</summary>
+        {names.join("; ")}
+      </details>
+    </>
+  );
 }
 
 /** A mark next to a term. It opens the glossary's sentence, above everything else, so that no table cuts it off. */
@@ -307,7 +334,7 @@ export function View<Body>(props: {
         {props.title}
         <ClusterSuffix />
         {props.request.isLoading && props.request.response !== undefined && (
-          <span class="note busy" role="status">
+          <span class="hidden" role="status">
             Loading…
           </span>
         )}

@@ -5,11 +5,11 @@ import { changeRows, leastKnown } from "../src/views/answers";
 test("the rows of a change add up to it", () => {
   const moved = [50, -30, 20, -7, 4].map((difference) => ({ difference }));
   const total = 100;
-  const { others, notAllocated } = changeRows(total, moved);
+  const { others, idle } = changeRows(total, moved);
   expect(others).toBeCloseTo(-3);
-  expect(50 - 30 + 20 + (others ?? 0) + (notAllocated ?? 0)).toBeCloseTo(total);
-  expect(changeRows(40, moved.slice(0, 3))).toEqual({ others: null, notAllocated: null });
-  expect(changeRows(null, moved).notAllocated).toBeNull();
+  expect(50 - 30 + 20 + (others ?? 0) + (idle ?? 0)).toBeCloseTo(total);
+  expect(changeRows(40, moved.slice(0, 3))).toEqual({ others: null, idle: null });
+  expect(changeRows(null, moved).idle).toBeNull();
 });
 
 const coverage = (hours_complete: number) => ({ hours_complete, hours_expected: 100 }) as Coverage;

@@ -1,6 +1,15 @@
 // Measures that colors are distinguishable: with normal vision, with color blindness, and in black-and-white print.
 import { describe, expect, test } from "vitest";
-import { coverageColor, OUTLINE, PART_COLORS, scaleOf, STATUS_COLORS, useColor } from "../src/charts/colors";
+import {
+  coverageColor,
+  OUTLINE,
+  PART_COLORS,
+  PLATE,
+  PLATE_TEXT,
+  scaleOf,
+  STATUS_COLORS,
+  useColor,
+} from "../src/charts/colors";
 import { PARTS } from "../src/identity";
 import style from "../src/style.css?raw";
 
@@ -165,11 +174,20 @@ test.each([
   for (const [at, value] of contrasts.slice(1).entries())
     expect(value, `${at + 1}%`).toBeGreaterThan(contrasts[at] ?? 0);
   const full = contrasts[100] ?? 0;
+  if (scheme === DARK) expect(contrasts[0]).toBeGreaterThan(3); // WCAG 1.4.11, also for what was never used
   expect(full).toBeGreaterThan(3); // WCAG 1.4.11
   for (const color of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
     expect(onGround(color), color).toBeLessThan(0.6 * full);
   }
   expect(onGround(scheme["missing"] ?? "")).toBeGreaterThan(3);
+});
+
+test("names on cells can be read on any utilization", () => {
+  const [opacity = 0] = (/(\d+)%/.exec(PLATE) ?? []).slice(1).map((percentage) => Number(percentage) / 100);
+  for (const color of [...usesOf(LIGHT), ...usesOf(DARK)]) {
+    const channels = (color.match(/\d+/g) ?? []).map((channel) => Math.round(Number(channel) * (1 - opacity)));
+    expect(contrast(PLATE_TEXT, `rgb(${channels.join(",")})`), color).toBeGreaterThan(7); // WCAG 1.4.6
+  }
 });
 
 test("a utilization has the same hue in both color schemes", () => {

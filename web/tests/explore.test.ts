@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import type { CostRow, Coverage } from "../src/api";
+import { groupColors, IDLE_COLOR, OTHERS_COLOR } from "../src/charts/colors";
+import { exceptIdle, figureColumn } from "../src/columns";
 import {
   changeOf,
   comparisonNote,
@@ -22,6 +24,7 @@ import {
   type Filter,
   filterQuery,
   groupJobs,
+  IDLE,
   limitOf,
   opened,
   OTHERS,
@@ -31,6 +34,7 @@ import {
 } from "../src/explore";
 import { readRoute, type Route } from "../src/route";
 import { bucketsOf } from "../src/series";
+import { colorOf, seriesOf } from "../src/views/explore";
 
 const at = (query: Record<string, string>): Route => ({ view: "explore", name: "", query });
 const filter = (dimension: string, name: string, isExcluded = false): Filter => ({ dimension, name, isExcluded });
@@ -315,4 +319,39 @@ test("a group without any known figure has no total", () => {
   const groups = [row(0, "a", null), row(1, "a", null), row(0, "b", 2), row(1, "b", null)];
   const question = { ...questionOf(at({ measure: "energy_kwh" })), by: "team" };
   expect(chartRows(question, buckets, ["a", "b"], groups, groups).totals).toEqual({ a: null, b: 2, [OTHERS]: null });
+});
+
+test("the idle cost is a group of its own, next to the others", () => {
+  const question = questionOf(at({ by: "namespace", measure: "cost_usd", idle: "separate" }));
+  const start = "2026-11-18T00:00:00Z";
+  const groups = [row({ start, group: { namespace: "a" }, cost_usd: 3 })];
+  const all = [row({ start, cost_usd: 5 }), row({ start, kind: "idle", cost_usd: 7, allocated_gpu_hours: 0 })];
+  const buckets = bucketsOf(start, "2026-11-18T01:00:00Z", "hour");
+  const { rows } = chartRows(question, buckets, ["a"], groups, all);
+  expect(rows).toEqual([{ a: 3, [OTHERS]: 2, [IDLE]: 7 }]);
+  expect(seriesOf(question, ["a"], rows).map(({ name }) => name)).toEqual(["a", "others", "idle"]);
+  expect(seriesOf(question, ["a"], [{ a: 3, [OTHERS]: 0, [IDLE]: 7 }]).map(({ name }) => name)).toEqual(["a", "idle"]);
+});
+
+test.each([true, false])("no two groups of a chart have the same color, with idle cost: %s", (isIdleSeparate) => {
+  const question = { ...questionOf(at({ by: "namespace" })), isIdleSeparate };
+  const names = groupColors(isIdleSeparate).map((_, index) => `n${index}`);
+  const series = seriesOf(question, names, [{ [OTHERS]: 1, ...(isIdleSeparate ? { [IDLE]: 1 } : {}) }]);
+  expect(new Set(series.map(({ color }) => color)).size).toBe(series.length);
+  const color = (name: string, fields: Partial<CostRow> = {}) =>
+    colorOf(
+      question,
+      { names, groupByName: new Map([["job-1", "n1"]]) },
+      row({ group: { namespace: name }, ...fields }),
+    );
+  for (const [index, name] of names.entries()) expect(color(name)).toBe(series[index]?.color);
+  expect(color("job-1")).toBe(color("n1"));
+  expect([color("small"), color("", { kind: "idle" })]).toEqual([OTHERS_COLOR, IDLE_COLOR]);
+});
+
+test("what does not apply to the idle cost is an empty cell, which comes last", () => {
+  const column = exceptIdle(figureColumn<CostRow>("waste_usd", "Waste", ({ waste_usd }) => waste_usd, String));
+  expect(column.cell(row({ waste_usd: 0 }))).toBe("0");
+  expect(column.cell(row({ kind: "idle", waste_usd: 0 }))).toBe(false);
+  expect(column.by?.(row({ kind: "idle", waste_usd: 0 }))).toBeNull();
 });

@@ -145,3 +145,12 @@ test("shares have a decimal where it says something, and only all is 100%", () =
     "113%",
   ]);
 });
+
+test("an amount next to one of a thousand or more has no cents", () => {
+  const neighbors = [1234.5, 12.3];
+  expect(roundMoney(12.3)).toBe("$12.30");
+  expect(roundMoney(12.3, "USD", neighbors)).toBe("$12");
+  expect(roundMoney(-0.2, "USD", neighbors)).toBe(">-$1");
+  expect([0, null].map((usd) => roundMoney(usd, "USD", neighbors))).toEqual(["$0", "–"]);
+  expect(roundMoney(12.3, "USD", [999])).toBe("$12.30");
+});

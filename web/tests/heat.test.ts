@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { CostRow } from "../src/api";
 import { MAX_FIGURES, rowsOfPage } from "../src/pages";
-import { useText } from "../src/views/heat";
+import { rowHeightOf, useText } from "../src/views/heat";
 
 test("a page of the heat map has all units, or a multiple of five that fits", () => {
   expect(rowsOfPage(24, 200)).toBe(200);
@@ -21,4 +21,11 @@ test("a cell's utilization is that of the measured GPU-hours, and the unmeasured
   );
   expect(text(4.6)).toBe("4.60 GPU-hours unmeasured ($8.19), too much for a utilization; $1.23 wasted of the rest");
   expect(text(4.714286)).toBe("4.71 GPU-hours unmeasured ($8.19)");
+});
+
+test("on a phone, a row is as high as the lines of the longest name", () => {
+  const names = ["search", "a-business-unit-with-a-very-long-name"];
+  expect(rowHeightOf(names, false)).toBe(22);
+  expect(rowHeightOf(names.slice(0, 1), true)).toBe(22);
+  expect(rowHeightOf(names, true)).toBe(3 * 17);
 });

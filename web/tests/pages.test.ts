@@ -229,6 +229,22 @@ test("notes of several hours name every instance type, and count each hour once"
   ]);
 });
 
+test("notes that differ in names only are one group with the names", () => {
+  const unknown = (pod: string) => `tokens of pod ${pod} are unknown: its counters of vllm were not scraped`;
+  const groups = noteGroups([
+    hour(2, {
+      notes: [unknown("chat/server-0"), unknown("chat/server-1"), "the number of GPUs of node 'a' is unknown"],
+    }),
+    hour(3, { notes: [unknown("search/server-0"), "the number of GPUs of node 'a' is unknown"] }),
+    hour(4, { notes: ["node ip-10-0-0-1 has no price", "node ip-10-0-0-2 has no price"] }),
+  ]);
+  expect(groups.map(({ note, names, hours }) => [note, names, hours])).toEqual([
+    [unknown("…"), ["chat/server-0", "chat/server-1", "search/server-0"], 2],
+    ["the number of GPUs of node 'a' is unknown", [], 2],
+    ["node … has no price", ["ip-10-0-0-1", "ip-10-0-0-2"], 1],
+  ]);
+});
+
 test("each gap names the doctor's check, and complete hours need none", () => {
   const none = new Map([["west", { unmeasured_gpu_hours: 0, unpriced_gpu_hours: 0 }]]);
   expect(findingsOf([hour(1), hour(2, { coverage: { allocation: 1, utilization: null } })], none)).toEqual([]);

@@ -14,7 +14,9 @@ test("colors are tokens", () => {
 test("sizes of text and radii are tokens", () => {
   const sizes = [...declared("font-size"), ...declared("border-radius")];
   expect(sizes.length).toBeGreaterThan(20);
-  expect(sizes.filter((size) => !/^var\(--(text|radius)[\w-]*\)$/.test(size))).toEqual(["1.25rem"]); // of 4K screens
+  expect(sizes.filter((size) => !/^var\(--(text|radius)[\w-]*\)$/.test(size))).toEqual([
+    "clamp(1.25rem, 0.75vw, 2.5rem)",
+  ]); // of 4K screens
 });
 
 test("spaces are tokens", () => {

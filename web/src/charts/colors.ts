@@ -15,11 +15,18 @@ export const PART_COLORS: Record<PartKey, string> = {
 };
 
 /** Colors of groups, which are no parts of the cost: green and red-brown, which mean used and wasted, come last. */
-export const GROUP_COLORS: readonly string[] = (
+const GROUP_COLORS: readonly string[] = (
   ["host", "unallocated", "stranded", "unmeasured", "residual", "effective", "waste"] as const
 ).map((part) => PART_COLORS[`${part}_usd`]);
 /** Color of the groups that a chart does not name. */
 export const OTHERS_COLOR = PART_COLORS.unobserved_usd;
+/** Color of the idle cost: that of its largest part. */
+export const IDLE_COLOR = PART_COLORS.unallocated_usd;
+
+/** Colors of the groups that a chart names. No two groups have the same. */
+export function groupColors(hasIdle: boolean): readonly string[] {
+  return hasIdle ? GROUP_COLORS.filter((color) => color !== IDLE_COLOR) : GROUP_COLORS;
+}
 
 /** Parts of the node cost with their colors, for a chart. */
 export function colored(parts: readonly Part[]): (Part & { color: string })[] {

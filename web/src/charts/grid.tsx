@@ -132,7 +132,7 @@ export function Grid(props: GridProps) {
       {props.labels && (
         <ol class="labels">
           {props.labels.map((label, row) => (
-            <li key={row} style={{ height: `${rowHeight}px`, lineHeight: `${rowHeight}px` }}>
+            <li key={row} style={{ height: `${rowHeight}px` }}>
               {label}
             </li>
           ))}

@@ -70,7 +70,7 @@ export function StackedChart(props: Props) {
   const [at, setAt] = useState<number | null>(null);
   const appearance = useAppearance();
   const { buckets, rows, parts, zone, wholeName = "total", earlier } = props;
-  const height = Math.round(Math.min(520, Math.max(260, width / 4.5)));
+  const height = Math.round(Math.min(520 * textScale(), Math.max(260, width / 4.5)));
   const most = Math.floor(width / (110 * textScale()));
   const labels = new Map(
     timeTicks(buckets, zone, most).map(({ column, text }) => [(buckets.starts[column] ?? 0) / 1000, text]),

@@ -294,13 +294,13 @@ export function movers(units: CostsResponse, before: CostsResponse): { row: Cost
     .sort((left, right) => Math.abs(right.difference) - Math.abs(left.difference));
 }
 
-/** The rows of the change, which add up to it: the units that changed most, the others, and what no pod held. */
+/** The rows of the change, which add up to it: the units that changed most, the others, and the idle cost. */
 export function changeRows(total: number | null, moved: readonly { difference: number }[]) {
   const sum = (rows: readonly { difference: number }[]) => rows.reduce((all, { difference }) => all + difference, 0);
   const notable = (difference: number) => (Math.abs(difference) >= 0.005 ? difference : null);
   return {
     others: notable(sum(moved.slice(MOST))),
-    notAllocated: total === null ? null : notable(total - sum(moved)),
+    idle: total === null ? null : notable(total - sum(moved)),
   };
 }
 
@@ -311,10 +311,11 @@ function Changed({ fleet, units, before }: AnswersData) {
   const { period, body: earlier } = before;
   const comparison = comparisonOf(fleet.coverage, earlier.fleet.coverage);
   const [now, then] = [costOf(fleet.totals), costOf(earlier.fleet.totals)];
-  const show = (usd: number | null | undefined) => roundMoney(usd, currency);
   const moved = movers(units, earlier.units);
   const difference = changeOf(now, then, comparison) ?? null;
-  const { others, notAllocated } = changeRows(difference, moved);
+  const differences = [difference, ...moved.map((unit) => unit.difference)];
+  const show = (usd: number | null | undefined) => roundMoney(usd, currency, differences);
+  const { others, idle } = changeRows(difference, moved);
   const missing = comparisonNote(fleet.coverage, earlier.fleet.coverage, period.name);
   const hasNodes = fleet.totals.node_cost_usd !== null;
   const all = linkTo(route, "explore", "", {
@@ -350,8 +351,16 @@ function Changed({ fleet, units, before }: AnswersData) {
             </Row>
           ))}
           {others !== null && <Row name="Other business units">{signed(others, show)}</Row>}
-          {notAllocated !== null && (
-            <Row name={<a href={all}>Not allocated to a pod</a>}>{signed(notAllocated, show)}</Row>
+          {idle !== null && (
+            <Row
+              name={
+                <>
+                  <a href={all}>Idle</a> <Help term="idle" />
+                </>
+              }
+            >
+              {signed(idle, show)}
+            </Row>
           )}
           {moved.length === 0 && <Row name="No business unit's cost changed">–</Row>}
         </ul>

@@ -36,11 +36,9 @@ export function Causes({ lines, hours, all = lines }: Props) {
   const areSeveral = new Set(lines.map(({ hour }) => hour)).size > 1;
   return (
     <>
-      <ul class="notes" data-testid="causes">
+      <ul class="cards" data-testid="causes">
         {causesOf(lines, hours, all).map((cause) => (
-          <li key={`${cause.cluster} ${cause.hour} ${cause.cause}`}>
-            <CauseText cause={cause} hasHour={areSeveral} />
-          </li>
+          <CauseItem key={`${cause.cluster} ${cause.hour} ${cause.cause}`} cause={cause} hasHour={areSeveral} />
         ))}
       </ul>
       <p class="note">
@@ -52,16 +50,29 @@ export function Causes({ lines, hours, all = lines }: Props) {
   );
 }
 
-/** The same sentence in every view: the amount, what happened on which nodes, the pods, and the check. */
-export function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
+/** An item of a list, the same in every view: the amount, what happened on which nodes, the pods, and the check. */
+export function CauseItem({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
+  return (
+    <li class="item">
+      <div class="amount">
+        <strong>{money(cause.usd, cause.lines[0]?.currency)}</strong>
+      </div>
+      <div>
+        <CauseText cause={cause} hasHour={hasHour} />
+      </div>
+    </li>
+  );
+}
+
+function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
   const route = useRoute();
   const zone = useZone();
-  const { cluster, nodes, hour, lines, gpuHours, usd } = cause;
+  const { cluster, nodes, hour, lines, gpuHours } = cause;
   const pods = [...new Set(lines.map(({ pod }) => pod))].sort();
   const hours = new Set(lines.map((line) => line.hour)).size;
   return (
     <>
-      <strong>{money(usd, lines[0]?.currency)}</strong>, {roundHours(gpuHours)} GPU-hours
+      {roundHours(gpuHours)} GPU-hours
       {hasHour && (
         <>
           {" "}

@@ -11,9 +11,9 @@ import {
   type Settled,
 } from "../api";
 import { useMemo } from "preact/hooks";
-import { GROUP_COLORS, OTHERS_COLOR } from "../charts/colors";
+import { groupColors, IDLE_COLOR, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
-import { figureColumn, gpuHoursColumn, knownColumn, moneyColumn, useColumn } from "../columns";
+import { exceptIdle, figureColumn, gpuHoursColumn, knownColumn, moneyColumn, useColumn } from "../columns";
 import {
   changeOf,
   type Compared,
@@ -37,6 +37,7 @@ import {
   excluded,
   type ExploreRow,
   groupJobs,
+  IDLE,
   isMoney,
   limitOf,
   type Measure,
@@ -63,10 +64,10 @@ import {
   roundHours,
   signed,
 } from "../format";
+import { GLOSSARY } from "../glossary";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import {
   type Column,
-  Columns,
   DownloadButton,
   Empty,
   Name,
@@ -83,7 +84,6 @@ import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
-const TOP = GROUP_COLORS.length;
 /** Most pages of the chart's groups, which can be many Jobs. */
 const MAX_PAGES = 100;
 
@@ -178,7 +178,7 @@ async function fetchChart(
   before: Earlier | null,
 ): Promise<Chart> {
   const { by } = question;
-  const charted = chartedRows(question, tableRows, TOP);
+  const charted = chartedRows(question, tableRows, groupColors(question.isIdleSeparate).length);
   const names = charted.map((row) => row.group[by] ?? "");
   const groupByName = new Map(
     charted.flatMap((row) => (row.jobs ?? [row]).map(({ group }) => [group[by] ?? "", row.group[by] ?? ""] as const)),
@@ -307,11 +307,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   const { currency, start, end } = whole;
   const families = rows.filter((row) => row.jobs !== undefined).length;
   const ended = rows.reduce((count, row) => count + (row.jobs?.length ?? 1), 0) - whole.rows.length;
-  const charted = "response" in chart ? chart.response.names : [];
-  const swatch = (row: ExploreRow) => {
-    const color = GROUP_COLORS[row.kind === "idle" ? -1 : charted.indexOf(row.group[by] ?? "")];
-    return color !== undefined && <Swatch color={color} />;
-  };
+  const swatch = (row: ExploreRow) => "response" in chart && <Swatch color={colorOf(question, chart.response, row)} />;
   if (rows.length === 0) {
     const why =
       question.filters.length > 0
@@ -326,107 +322,105 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
-      <Columns
-        left={
-          <Section title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${chart.response.step}` : ""}`}>
-            <Optional side={chart}>
-              {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
-            </Optional>
-          </Section>
+      <Section title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${chart.response.step}` : ""}`}>
+        <Optional side={chart}>
+          {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
+        </Optional>
+      </Section>
+      <Section
+        title={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
+        aside={
+          <DownloadButton
+            path="v1/costs"
+            parameters={{
+              cluster: route.query["cluster"],
+              ...costsOf(question),
+              start,
+              end,
+              granularity: "total",
+              sort: sortOf(question, route.query["explore-sort"]),
+            }}
+            name={`costs-by-${by}`}
+          />
         }
-        right={
-          <Section
-            title={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
-            aside={
-              <DownloadButton
-                path="v1/costs"
-                parameters={{
-                  cluster: route.query["cluster"],
-                  ...costsOf(question),
-                  start,
-                  end,
-                  granularity: "total",
-                  sort: sortOf(question, route.query["explore-sort"]),
-                }}
-                name={`costs-by-${by}`}
-              />
-            }
-          >
-            <p class="note">
-              <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
-              {ended > 0 && `, and ${ended} that ended`}
-              {question.filters.length > 0 && ", with these filters"}.{" "}
-              {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
-              {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
-              {before !== null && (
-                <>
-                  Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
-                  {moment(before.period.end, zone)}.{" "}
-                  {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
-                </>
-              )}
-            </p>
-            <Table<ExploreRow>
-              name="explore"
-              caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
-              sort={before === null ? `-${measure}` : "-change"}
-              within={(row) => row.jobs ?? []}
-              rows={rows}
-              rowKey={groupKey}
-              columns={[
-                {
-                  key: by,
-                  title: titleOf(by),
-                  cell: (row) =>
-                    row.kind === "idle" ? (
-                      <em>idle</em>
-                    ) : row.jobs !== undefined ? (
-                      <>
-                        {swatch(row)}
-                        <Name>{row.group[by] ?? ""}</Name>{" "}
-                        <span class="unknown">{counted(row.jobs.length, "Job")}</span>
-                      </>
-                    ) : (
-                      <>
-                        {swatch(row)}
-                        <a href={changed(route, opened(question, row.group[by] ?? ""))}>
-                          <Name>{row.group[by] ?? ""}</Name>
-                        </a>
-                      </>
-                    ),
-                  by: (row) => row.group[by] ?? "",
-                },
-                knownColumn<Measure, CostRow>(measure, MEASURES[measure], show),
-                ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
-                ...[
-                  moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
-                  moneyColumn<"effective_usd", CostRow>("effective_usd", "Effective", currency),
-                  moneyColumn<"waste_usd", CostRow>("waste_usd", "Waste", currency),
-                  moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
-                ].filter(({ key }) => key !== measure),
-                figureColumn<CostRow>("share", "Share", (row) => ratio(knownFigure(row, measure), sum), percent),
-                ...(measure === "allocated_gpu_hours" ? [] : [gpuHoursColumn<CostRow>()]),
-                useColumn(),
-                {
-                  key: "exclude",
-                  title: "Filter",
-                  cell: (row) =>
-                    row.kind !== "idle" &&
-                    row.jobs === undefined && (
-                      <button
-                        type="button"
-                        aria-label={`Exclude ${row.group[by] ?? ""}`}
-                        onClick={() => go(changed(route, excluded(question, row.group[by] ?? "")))}
-                      >
-                        Exclude
-                      </button>
-                    ),
-                },
-              ]}
-            />
-          </Section>
-        }
-      />
+      >
+        <p class="note">
+          <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
+          {ended > 0 && `, and ${ended} that ended`}
+          {question.filters.length > 0 && ", with these filters"}.{" "}
+          {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
+          {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
+          {before !== null && (
+            <>
+              Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
+              {moment(before.period.end, zone)}.{" "}
+              {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
+            </>
+          )}
+        </p>
+        <Table<ExploreRow>
+          name="explore"
+          caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
+          sort={before === null ? `-${measure}` : "-change"}
+          within={(row) => row.jobs ?? []}
+          rows={rows}
+          rowKey={groupKey}
+          columns={[
+            {
+              key: by,
+              title: titleOf(by),
+              cell: (row) =>
+                row.kind === "idle" ? (
+                  <>
+                    {swatch(row)}
+                    <em>idle</em>
+                  </>
+                ) : row.jobs !== undefined ? (
+                  <>
+                    {swatch(row)}
+                    <Name>{row.group[by] ?? ""}</Name> <span class="unknown">{counted(row.jobs.length, "Job")}</span>
+                  </>
+                ) : (
+                  <>
+                    {swatch(row)}
+                    <a href={changed(route, opened(question, row.group[by] ?? ""))}>
+                      <Name>{row.group[by] ?? ""}</Name>
+                    </a>
+                  </>
+                ),
+              by: (row) => row.group[by] ?? "",
+            },
+            knownColumn<Measure, CostRow>(measure, MEASURES[measure], show),
+            ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
+            ...[
+              moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
+              moneyColumn<"effective_usd", CostRow>("effective_usd", "Effective", currency),
+              moneyColumn<"waste_usd", CostRow>("waste_usd", "Waste", currency),
+              moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
+            ]
+              .filter(({ key }) => key !== measure)
+              .map(exceptIdle),
+            figureColumn<CostRow>("share", "Share", (row) => ratio(knownFigure(row, measure), sum), percent),
+            ...(measure === "allocated_gpu_hours" ? [] : [exceptIdle(gpuHoursColumn<CostRow>())]),
+            exceptIdle(useColumn()),
+            {
+              key: "exclude",
+              title: "Filter",
+              cell: (row) =>
+                row.kind !== "idle" &&
+                row.jobs === undefined && (
+                  <button
+                    type="button"
+                    aria-label={`Exclude ${row.group[by] ?? ""}`}
+                    onClick={() => go(changed(route, excluded(question, row.group[by] ?? "")))}
+                  >
+                    Exclude
+                  </button>
+                ),
+            },
+          ]}
+        />
+      </Section>
     </>
   );
 }
@@ -493,17 +487,13 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
     const { groups, all, groupByName } = chart;
     const { rows, ...figures } = chartRows(question, buckets, names, groups.rows, all.rows, groupByName);
     const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(whole.coverage));
-    const nothing = Object.fromEntries([...names, OTHERS].map((key) => [key, 0]));
+    const nothing = Object.fromEntries([...names, OTHERS, IDLE].map((key) => [key, 0]));
     const filled = rows.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
-    const isOthersIdle =
-      question.isIdleSeparate &&
-      whole.rows.every(({ kind, group }) => kind === "idle" || groupByName.has(group[by] ?? ""));
-    const othersName = isOthersIdle ? "idle" : question.isIdleSeparate ? "idle and others" : "others";
     const { period, rows: before } = chart.earlier ?? {};
     const later = Date.parse(whole.start) - Date.parse(period?.start ?? whole.start);
     const amounts = before === undefined ? [] : earlierTotals(measure, buckets, later, before);
     const earlier = amounts.length === 0 ? undefined : { name: period?.name ?? "", figures: amounts };
-    return { buckets, rows: filled, coverage, series: seriesOf(names, rows, othersName), earlier, ...figures };
+    return { buckets, rows: filled, coverage, series: seriesOf(question, names, rows), earlier, ...figures };
   }, [chart]);
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
@@ -539,21 +529,31 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   );
 }
 
-function seriesOf(
+/** The color of a row's group in the chart. */
+export function colorOf(
+  { by, isIdleSeparate }: Question,
+  { names, groupByName }: Pick<Chart, "names" | "groupByName">,
+  { kind, group }: ExploreRow,
+): string {
+  if (kind === "idle") return IDLE_COLOR;
+  const name = group[by] ?? "";
+  return groupColors(isIdleSeparate)[names.indexOf(groupByName.get(name) ?? name)] ?? OTHERS_COLOR;
+}
+
+export function seriesOf(
+  { isIdleSeparate }: Question,
   names: readonly string[],
   rows: readonly (Record<string, number | null> | undefined)[],
-  othersName: string,
 ): Series[] {
-  const series = names.map((key, index) => ({
-    key,
-    name: key === "" ? "none" : key,
-    meaning: "",
-    color: GROUP_COLORS[index] ?? "",
-  }));
-  const hasOthers = rows.some((row) => Math.abs(row?.[OTHERS] ?? 0) > 1e-6);
-  return hasOthers
-    ? [...series, { key: OTHERS, name: othersName, meaning: "all other groups", color: OTHERS_COLOR }]
-    : series;
+  const colors = groupColors(isIdleSeparate);
+  const rest = [
+    { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR },
+    { key: IDLE, name: "idle", meaning: GLOSSARY.idle, color: IDLE_COLOR },
+  ];
+  return [
+    ...names.map((key, index) => ({ key, name: key === "" ? "none" : key, meaning: "", color: colors[index] ?? "" })),
+    ...rest.filter(({ key }) => rows.some((row) => Math.abs(row?.[key] ?? 0) > 1e-6)),
+  ];
 }
 
 /** The sum of the rows: the API's total, less what the filters exclude. */

@@ -18,7 +18,7 @@ import { coverageColor, STATUS_COLORS } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { filterQuery } from "../explore";
 import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
-import { HOUR, instant, money, moment, percent, ratio, roundHours } from "../format";
+import { HOUR, instant, measuredShare, money, moment, percent, ratio, roundHours, roundMoney } from "../format";
 import {
   countsOf,
   endOfGroup,
@@ -32,10 +32,23 @@ import {
 } from "../health";
 import { GLOSSARY, type Term } from "../glossary";
 import { go, useFetch, useRoute, useZone } from "../hooks";
-import { Columns, Empty, HatchSwatch, Help, Name, Optional, Section, Stat, Swatch, Table, View } from "../parts";
+import {
+  Columns,
+  Empty,
+  HatchSwatch,
+  Help,
+  Name,
+  NoteText,
+  Optional,
+  Section,
+  Stat,
+  Swatch,
+  Table,
+  View,
+} from "../parts";
 import { exactly, linkTo, periodOf } from "../route";
 import { bucketsOf, timeTicks } from "../series";
-import { CauseText, Check } from "./causes";
+import { CauseItem, Check } from "./causes";
 
 interface ViewData {
   clusters: CostsResponse;
@@ -120,6 +133,22 @@ function Shown(props: ViewData) {
           }
           testId="hours-complete"
         />
+        <Stat
+          name="Measured"
+          value={percent(totals.allocated_gpu_hours ? measuredShare(totals) : null)}
+          note="of allocated GPU-hours, as in the overview"
+          testId="measured"
+        />
+        <Stat
+          name="GPU exporter scrapes"
+          value={percent(coverage.utilization)}
+          note={
+            <>
+              of those expected, also of GPUs that no pod held <Help term="coverage" />
+            </>
+          }
+          testId="scrapes"
+        />
         {(["missing", "incomplete", "provisional", "restated"] as const).map((status) => (
           <Stat
             key={status}
@@ -130,10 +159,10 @@ function Shown(props: ViewData) {
           />
         ))}
         <Stat
-          name="Unmeasured GPU-hours"
-          value={roundHours(totals.unmeasured_gpu_hours)}
-          note={`${money(totals.unmeasured_usd, clusters.currency)}, neither effective nor waste`}
-          testId="unmeasured-hours"
+          name="Unmeasured cost"
+          value={roundMoney(totals.unmeasured_usd, clusters.currency)}
+          note={`${roundHours(totals.unmeasured_gpu_hours)} GPU-hours, neither effective nor waste`}
+          testId="unmeasured-cost"
         />
         <Stat
           name="Unpriced GPU-hours"
@@ -157,9 +186,6 @@ function Shown(props: ViewData) {
               )}
             </Section>
             <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} />
-            <Section title="Notes on hours">
-              <Notes rows={rows} />
-            </Section>
           </>
         }
         right={
@@ -167,6 +193,9 @@ function Shown(props: ViewData) {
             <Missing {...props} />
             <Section title="Restatements">
               <Optional side={restatements}>{(list) => <Restatements list={list} />}</Optional>
+            </Section>
+            <Section title="Notes on hours">
+              <Notes rows={rows} />
             </Section>
           </>
         }
@@ -275,17 +304,20 @@ function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[];
   const route = useRoute();
   const zone = useZone();
   const { rows, clusters, pods } = props;
-  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), pods);
+  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), pods).sort(
+    (left, right) => (right.cause?.usd ?? -1) - (left.cause?.usd ?? -1),
+  );
   return (
     <Section title="What to check">
       {findings.length === 0 ? (
         <Empty>Nothing is missing in this period: every hour has all scrapes, a measurement and a price.</Empty>
       ) : (
-        <ul class="notes" data-testid="findings">
-          {findings.map(({ cluster, check, finding, hour, cause }) => (
-            <li key={`${cluster} ${finding} ${hour ?? ""}`}>
-              {cause === undefined ? (
-                <>
+        <ul class="cards" data-testid="findings">
+          {findings.map(({ cluster, check, finding, hour, cause }) =>
+            cause === undefined ? (
+              <li key={`${cluster} ${finding}`} class="item">
+                <div class="amount" />
+                <div>
                   <Name>{cluster}</Name>
                   {hour !== undefined && (
                     <>
@@ -293,12 +325,12 @@ function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[];
                     </>
                   )}
                   : {finding} <Check name={check} cluster={cluster} />
-                </>
-              ) : (
-                <CauseText cause={cause} hasHour />
-              )}
-            </li>
-          ))}
+                </div>
+              </li>
+            ) : (
+              <CauseItem key={`${cluster} ${finding} ${hour ?? ""}`} cause={cause} hasHour />
+            ),
+          )}
         </ul>
       )}
       {findings.some(({ cause }) => cause !== undefined) && (
@@ -328,7 +360,7 @@ function Notes({ rows }: { rows: readonly HourRow[] }) {
         return (
           <li key={`${group.cluster} ${group.note}`}>
             <Name>{group.cluster}</Name>, {group.hours === 1 ? "1 hour" : `${group.hours} hours`}, {first}
-            {group.hours > 1 && ` to ${moment(endOfGroup(group), zone)}`}: {group.note}
+            {group.hours > 1 && ` to ${moment(endOfGroup(group), zone)}`}: <NoteText {...group} />
           </li>
         );
       })}
@@ -350,7 +382,7 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
             <p class="note">
               No series of the GPU exporter names these pods, or its samples are missing. Amounts count as unmeasured,
               neither effective nor waste. Causes: the exporter does not run on the node, does not map its devices to
-              pods, or its signal does not work for MIG slices. The notes above name the hours.
+              pods, or its signal does not work for MIG slices. The notes on hours name them.
             </p>
             <Table
               name="unmeasured"

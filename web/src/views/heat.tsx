@@ -16,7 +16,7 @@ import {
   utcDay,
   utilization,
 } from "../format";
-import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { changed, go, useFetch, useIsNarrow, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
 import { exactly, linkTo } from "../route";
@@ -35,6 +35,15 @@ interface Props {
 }
 
 const MAX_HOURS = 35 * 24;
+/** Letters of a name that fit in a line on a phone, and the height of the line in pixels. */
+const LETTERS = 15;
+const LINE = 17;
+
+/** Height of a row in pixels. On a phone, names have as many lines as they need. */
+export function rowHeightOf(names: readonly string[], isNarrow: boolean): number {
+  const lines = isNarrow ? Math.ceil(Math.max(...names.map(({ length }) => length)) / LETTERS) : 1;
+  return Math.max(names.length > 40 ? 16 : 22, lines * LINE);
+}
 
 export function Heat(props: Props) {
   const route = useRoute();
@@ -167,7 +176,7 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
         label={`Utilization of business units by ${grain}`}
         rows={names.length}
         columns={buckets.starts.length}
-        rowHeight={names.length > 40 ? 16 : 22}
+        rowHeight={rowHeightOf(names, useIsNarrow())}
         dataKey={page}
         hint="Point at a cell, or focus the map and use the arrow keys."
         labels={names.map((name) => (

@@ -35,10 +35,10 @@ import {
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { figureOf } from "../explain";
-import { joinPriced, lackingHours, noteGroups } from "../health";
+import { lackingHours, noteGroups } from "../health";
 import { PARTS, partsOf } from "../identity";
 import { heldGpuHours, sumOf } from "../removal";
-import { Columns, Optional, DownloadButton, Empty, Name, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
+import { Optional, DownloadButton, Empty, Name, NoteText, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
 import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { Lines, NodeTable } from "./lines";
@@ -180,55 +180,45 @@ function Shown(props: ViewData) {
       <Filters />
       {fleet.coverage.hours_complete > 0 && (isFiltered(route) ? <Selected {...props} /> : <Totals fleet={fleet} />)}
       <UnpricedNote totals={isFiltered(route) ? (props.selected ?? {}) : fleet.totals} />
-      <Columns
-        left={
-          <>
-            {isLacking && <Status {...props} />}
-            {hasCauses(lines.rows) && (
-              <Section title="Why a part is unmeasured">
-                <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
+      {isLacking && <Status {...props} />}
+      {hasCauses(lines.rows) && (
+        <Section title="Why a part is unmeasured">
+          <Causes lines={lines.rows} hours={props.hours?.rows ?? []} all={props.all} />
+        </Section>
+      )}
+      <Section
+        title="Pods"
+        aside={
+          <DownloadButton
+            path="v1/costs"
+            parameters={{
+              start: props.start,
+              end: props.end,
+              cluster: clusterOf(route),
+              ...filtersOf(route),
+              granularity: "hour",
+              group_by: "business_unit,namespace,workload_kind,workload,pod,node,resource",
+            }}
+            name="pods"
+          />
+        }
+      >
+        {lines.rows.length === 0 ? <Nothing {...props} /> : <Lines rows={lines.rows} areSeveral={step > HOUR} />}
+        {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
+      </Section>
+      <Optional side={props.nodes}>
+        {(nodes) => {
+          const rows = nodesOf(route, nodes?.rows ?? [], lines.rows);
+          return (
+            rows.length > 0 && (
+              <Section title="Nodes">
+                <NodeTable rows={rows} />
               </Section>
-            )}
-            <Section
-              title="Pods"
-              aside={
-                <DownloadButton
-                  path="v1/costs"
-                  parameters={{
-                    start: props.start,
-                    end: props.end,
-                    cluster: clusterOf(route),
-                    ...filtersOf(route),
-                    granularity: "hour",
-                    group_by: "business_unit,namespace,workload_kind,workload,pod,node,resource",
-                  }}
-                  name="pods"
-                />
-              }
-            >
-              {lines.rows.length === 0 ? <Nothing {...props} /> : <Lines rows={lines.rows} areSeveral={step > HOUR} />}
-              {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
-            </Section>
-          </>
-        }
-        right={
-          <>
-            <Optional side={props.nodes}>
-              {(nodes) => {
-                const rows = nodesOf(route, nodes?.rows ?? [], lines.rows);
-                return (
-                  rows.length > 0 && (
-                    <Section title="Nodes">
-                      <NodeTable rows={rows} />
-                    </Section>
-                  )
-                );
-              }}
-            </Optional>
-            {!isLacking && <Status {...props} />}
-          </>
-        }
-      />
+            )
+          );
+        }}
+      </Optional>
+      {!isLacking && <Status {...props} />}
       {open && (
         <Why
           line={open}
@@ -334,8 +324,10 @@ function Status({ hours, fleet }: ViewData) {
               <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{row.status}</strong>
               {row.notes.length > 0 && (
                 <ul>
-                  {joinPriced(row.notes).map((note) => (
-                    <li key={note}>{note}</li>
+                  {noteGroups([row]).map((group) => (
+                    <li key={group.note}>
+                      <NoteText {...group} />
+                    </li>
                   ))}
                 </ul>
               )}
@@ -356,10 +348,10 @@ function Status({ hours, fleet }: ViewData) {
               <strong>{status}</strong>
             </li>
           ))}
-        {noteGroups(rows).map(({ cluster, note, hours: count, first, last }) => (
+        {noteGroups(rows).map(({ cluster, note, names, hours: count, first, last }) => (
           <li key={`${cluster} ${note}`}>
             <Name>{cluster}</Name>, {counted(count, "hour")}, <a href={open(cluster, first)}>{moment(first, zone)}</a>
-            {first !== last && ` to ${moment(last, zone)}`}: {note}
+            {first !== last && ` to ${moment(last, zone)}`}: <NoteText note={note} names={names} />
           </li>
         ))}
       </ul>
@@ -377,7 +369,7 @@ function Totals({ fleet }: { fleet: FleetResponse }) {
         <Stat
           key={part.key}
           name={part.name}
-          value={roundMoney(knownFigure(totals, part.key), currency)}
+          value={roundMoney(knownFigure(totals, part.key), currency, [totals.node_cost_usd])}
           note={isUnmeasured(totals, part.key) ? `unknown: ${NOT_MEASURED}` : part.meaning}
           testId={part.key}
         />

@@ -231,13 +231,17 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
         <Stat
           name="Serving"
           value={roundMoney(knownFigure(row, "effective_usd"), currency)}
-          note={<Help term="cost of serving, cost of waiting" />}
+          note={
+            <>
+              the effective cost of these GPUs <Help term="cost of serving, cost of waiting" />
+            </>
+          }
           testId="serving"
         />
         <Stat
           name="Waiting"
           value={roundMoney(knownFigure(row, "waste_usd"), currency)}
-          note={isMeasured(row) ? `${wasteText(row)} of the cost` : `unknown: ${NOT_MEASURED}`}
+          note={isMeasured(row) ? `the waste of these GPUs, ${wasteText(row)} of the cost` : `unknown: ${NOT_MEASURED}`}
           testId="waiting"
         />
         {(row.unmeasured_usd ?? 0) > 0 && (

@@ -34,7 +34,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn, unmeasuredColumns } from "../columns";
-import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, View } from "../parts";
+import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, useFolded, View } from "../parts";
 import { stepsFor } from "../next-step";
 import {
   freeReason,
@@ -55,6 +55,7 @@ import { CellSwatch, Scale } from "../charts/scale";
 
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
+const MAX_ON_PHONES = 4;
 const MAX_REMOVALS = 5;
 
 interface ViewData {
@@ -401,7 +402,8 @@ function Removals({ rows, recommendations }: ViewData) {
   if (first === undefined)
     return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
   const { now, pools } = removalGroups(removals);
-  const monthly = (usd: Figure) => roundMoney(usd, currency);
+  const costs = removals.map(({ monthlyUsd }) => monthlyUsd);
+  const monthly = (usd: Figure) => roundMoney(usd, currency, costs);
   const link = (node: NodeRow) => (
     <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
       <Name>{shortNode(node.node)}</Name>
@@ -525,6 +527,8 @@ function Strips({ rows, start, end, hours }: ViewData) {
       .filter(({ status }) => status === "missing" || status === "incomplete")
       .map(({ cluster, hour }) => `${cluster} ${Date.parse(hour)}`),
   );
+  const [shown, button] = useFolded(present.slice(0, MAX_NODES), MAX_NODES, MAX_ON_PHONES);
+  const [shownEnded, buttonOfEnded] = useFolded(ended.slice(0, MAX_NODES), MAX_NODES, MAX_ON_PHONES);
   const strip = (nodeRows: NodeRow[]) => (
     <Strip key={`${nodeRows[0]?.cluster}/${nodeRows[0]?.node}`} rows={nodeRows} buckets={buckets} lacking={lacking} />
   );
@@ -545,14 +549,16 @@ function Strips({ rows, start, end, hours }: ViewData) {
         Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
         {all.length > 1 && " The largest unallocated cost comes first."}
       </p>
-      <div class="strips">{present.slice(0, MAX_NODES).map(strip)}</div>
+      <div class="strips">{shown.map(strip)}</div>
+      {button}
       {present.length > MAX_NODES && (
         <p class="note">{counted(present.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
       )}
       {ended.length > 0 && (
         <details open={present.length === 0}>
           <summary>{counted(ended.length, "node")} ended in this period</summary>
-          <div class="strips">{ended.slice(0, MAX_NODES).map(strip)}</div>
+          <div class="strips">{shownEnded.map(strip)}</div>
+          {buttonOfEnded}
           {ended.length > MAX_NODES && (
             <p class="note">{counted(ended.length - MAX_NODES, "more node")}. Select a node pool or a node.</p>
           )}
