@@ -105,9 +105,13 @@ export function percent(value: Figure): string {
   return number(value, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/** A relative change, with its sign; a small one has a decimal, because it is not zero. */
 export function change(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
-  return number(value, { style: "percent", maximumFractionDigits: 0, signDisplay: "exceptZero" });
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.0005) return "<0.1%";
+  const digits = size < 0.00995 ? 1 : 0;
+  return number(value, { style: "percent", maximumFractionDigits: digits, signDisplay: "exceptZero" });
 }
 
 /** A formatted difference, with its sign. */

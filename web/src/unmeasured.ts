@@ -1,6 +1,6 @@
 // Why GPU-hours of an hour have no utilization measurement, as far as its pods and its coverage show.
 
-import type { HourRow, Line } from "./api";
+import type { CostRow, HourRow, Line } from "./api";
 import { percent } from "./format";
 
 export interface Cause {
@@ -12,6 +12,8 @@ export interface Cause {
   nodes: string[];
   /** The doctor's check. */
   check: string;
+  /** Whether it happened in this hour only, such as a gap of some minutes. */
+  isOfHour: boolean;
   lines: Line[];
   gpuHours: number;
   /** Null if a price is missing. */
@@ -36,10 +38,25 @@ export function causesOf(lines: readonly Line[], hours: readonly HourRow[], all:
     if (line.unmeasured_gpu_hours <= TINY) continue;
     const scraped = coverage.get(hourKey(line)) ?? 1;
     const pods = podsOf.get(nodeKey(line)) ?? [line];
-    const { cause, check, isOfCluster, isOfHour } = causeOf(line, scraped, pods, !withSamples.has(hourKey(line)));
+    const {
+      cause,
+      check,
+      isOfCluster,
+      isOfHour = false,
+    } = causeOf(line, scraped, pods, !withSamples.has(hourKey(line)));
     const { cluster, hour, node } = line;
     const key = [cluster, cause, isOfHour ? hour : ""].join("\n");
-    const group = causes.get(key) ?? { cluster, hour, cause, nodes: [], check, lines: [], gpuHours: 0, usd: 0 };
+    const group = causes.get(key) ?? {
+      cluster,
+      hour,
+      cause,
+      nodes: [],
+      check,
+      isOfHour,
+      lines: [],
+      gpuHours: 0,
+      usd: 0,
+    };
     if (!isOfCluster && !group.nodes.includes(node)) group.nodes.push(node);
     group.lines.push(line);
     group.gpuHours += line.unmeasured_gpu_hours;
@@ -49,6 +66,24 @@ export function causesOf(lines: readonly Line[], hours: readonly HourRow[], all:
   return [...causes.values()]
     .map((cause) => ({ ...cause, hour: largestHour(cause.lines), nodes: cause.nodes.sort() }))
     .sort((left, right) => right.gpuHours - left.gpuHours);
+}
+
+/** What a cause of an hour that was read costs in the whole period: the unmeasured cost of its workloads, except that of
+ * causes of a single hour, which have their own. Null if a price is missing.
+ *
+ * `rows` are costs by cluster, business unit, namespace and workload; a workload without a row counts as in its hour. */
+export function costInPeriod(cause: Cause, causes: readonly Cause[], rows: readonly CostRow[]): number | null {
+  if (cause.isOfHour) return cause.usd;
+  const inPeriod = new Map(rows.map(({ group, unmeasured_usd }) => [workloadKey(group), unmeasured_usd]));
+  const ofHours = causes.filter(({ isOfHour }) => isOfHour).flatMap(({ lines }) => lines);
+  const sum = (lines: readonly Line[]) => lines.reduce((usd, line) => usd + (line.unmeasured_usd ?? 0), 0);
+  let total = 0;
+  for (const [key, lines] of grouped(cause.lines, workloadKey)) {
+    const usd = inPeriod.has(key) ? inPeriod.get(key) : sum(lines);
+    if (usd === null || usd === undefined || lines.some(({ unmeasured_usd }) => unmeasured_usd === null)) return null;
+    total += Math.max(sum(lines), usd - sum(ofHours.filter((line) => workloadKey(line) === key)));
+  }
+  return total;
 }
 
 /** Whether a pod held GPUs and did not run, for example because its image was being pulled: all of its cost is waste. */
@@ -133,6 +168,8 @@ function grouped<Row>(rows: readonly Row[], key: (row: Row) => string): Map<stri
   return groups;
 }
 
+const workloadKey = (row: Partial<Record<"cluster" | "business_unit" | "namespace" | "workload", string>>) =>
+  [row.cluster, row.business_unit, row.namespace, row.workload].join("\n");
 const isMeasured = (line: Line) => line.allocated_gpu_hours - line.unmeasured_gpu_hours > TINY;
 const hourKey = (line: Line) => `${line.cluster} ${line.hour}`;
 const nodeKey = (line: Line) => `${hourKey(line)} ${line.node}`;

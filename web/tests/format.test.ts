@@ -32,6 +32,11 @@ test("unknown figures are dashes, not zeros", () => {
   expect(money(0)).toBe("$0.00");
 });
 
+test("small changes are not zero", () => {
+  const changes = [0.0004, -0.0004, 0.003, -0.0095, 0.0099, 0.01, -1.256, 0];
+  expect(changes.map(change)).toEqual(["<0.1%", "<0.1%", "+0.3%", "-1%", "+1%", "+1%", "-126%", "0%"]);
+});
+
 test("small amounts are not zero, and explanations have their digits", () => {
   expect([money(1234.567), money(0.00232), money(-0.00232), money(3.428571, "EUR")]).toEqual([
     "$1,234.57",

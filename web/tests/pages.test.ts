@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
+import type { CostRow, HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
 import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
 import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
@@ -27,7 +27,7 @@ import {
   selected,
   verifiedTotal,
 } from "../src/savings";
-import { causesOf, didNotRun } from "../src/unmeasured";
+import { causesOf, costInPeriod, didNotRun } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
 function recommendation(fields: Partial<Recommendation>): Recommendation {
@@ -492,6 +492,23 @@ test("an exporter that was silent on one node is one cause with its node and min
   const unmeasured = new Map([["west", { unmeasured_gpu_hours: 2, unpriced_gpu_hours: 0 }]]);
   const findings = findingsOf(rows, unmeasured, lines);
   expect(findings).toMatchObject([{ check: cause?.check, hour: cause?.hour, cause: { nodes: ["n1"], usd: 6 } }]);
+});
+
+test("a cause costs what its workloads lack in the period, and a gap what its hour lacks", () => {
+  const gap = { node: "n2", unmeasured_gpu_hours: 0.5, unmeasured_usd: 1 };
+  const lines = [
+    pod("a", { workload: "train" }),
+    pod("b", { workload: "train", ...gap }),
+    pod("c", { workload: "chat", ...gap }),
+  ];
+  const causes = causesOf(lines, [hour(1, { coverage: { allocation: 1, utilization: 0.5 } })]);
+  expect(causes.map(({ isOfHour }) => isOfHour)).toEqual([false, true]);
+  const row = (workload: string, unmeasured_usd: number | null) =>
+    ({ group: { cluster: "west", workload }, unmeasured_usd }) as unknown as CostRow;
+  const amounts = (...rows: CostRow[]) => causes.map((cause) => costInPeriod(cause, causes, rows));
+  expect(amounts(row("train", 300), row("chat", 50))).toEqual([299, 2]);
+  expect(amounts(row("chat", 50))).toEqual([2, 2]); // not among the largest workloads
+  expect(amounts(row("train", null))).toEqual([null, 2]);
 });
 
 test("nodes with the same cause are one cause", () => {

@@ -121,7 +121,8 @@ export function StackedChart(props: Props) {
           draw: [
             (drawn) => outline(drawn, latestRef.current),
             (drawn) => markCut(drawn, latestRef.current),
-            (drawn) => drawEarlier(drawn, latestRef.current, styleToken(element, "--ink")),
+            (drawn) =>
+              drawEarlier(drawn, latestRef.current, styleToken(element, "--ink"), styleToken(element, "--panel")),
           ],
           // Without an event it is the first drawing, which must not end a selection made with the keyboard.
           setCursor: [(drawn) => drawn.cursor.event && setAt(bucketAt(latestRef.current.buckets, drawn))],
@@ -388,14 +389,11 @@ function bars(plot: uPlot, series: number, buckets: Buckets): uPlot.Series.Paths
 }
 
 /** A dashed line at the total that an earlier period had, over each bucket. */
-function drawEarlier(plot: uPlot, { buckets, earlier }: Props, color: string): void {
+function drawEarlier(plot: uPlot, { buckets, earlier }: Props, color: string, ground: string): void {
   if (earlier === undefined) return;
   const { ctx: pen } = plot;
   const scale = window.devicePixelRatio;
   pen.save();
-  pen.strokeStyle = color;
-  pen.lineWidth = 2 * scale;
-  pen.setLineDash([6 * scale, 4 * scale]);
   pen.beginPath();
   buckets.starts.forEach((start, index) => {
     const figure = earlier.figures[index];
@@ -405,7 +403,16 @@ function drawEarlier(plot: uPlot, { buckets, earlier }: Props, color: string): v
     pen.moveTo(from, height);
     pen.lineTo(to, height);
   });
-  pen.stroke();
+  pen.setLineDash([6 * scale, 4 * scale]);
+  // With an edge, because the line crosses light and dark parts.
+  for (const [stroke, width] of [
+    [ground, 5],
+    [color, 2],
+  ] as const) {
+    pen.strokeStyle = stroke;
+    pen.lineWidth = width * scale;
+    pen.stroke();
+  }
   pen.restore();
 }
 

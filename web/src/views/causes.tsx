@@ -1,7 +1,7 @@
 // The probable causes of GPU-hours without a measurement.
 
 import { fetchAll, type HourRow, type Line } from "../api";
-import { counted, HOUR, instant, money, moment, roundHours, shortNode } from "../format";
+import { counted, type Figure, HOUR, instant, money, moment, roundHours, shortNode } from "../format";
 import { useRoute, useZone } from "../hooks";
 import { Help, Name } from "../parts";
 import { linkTo } from "../route";
@@ -51,11 +51,11 @@ export function Causes({ lines, hours, all = lines }: Props) {
 }
 
 /** An item of a list, the same in every view: the amount, what happened on which nodes, the pods, and the check. */
-export function CauseItem({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
+export function CauseItem({ cause, usd = cause.usd, hasHour }: { cause: Cause; usd?: Figure; hasHour: boolean }) {
   return (
     <li class="item">
       <div class="amount">
-        <strong>{money(cause.usd, cause.lines[0]?.currency)}</strong>
+        <strong>{money(usd, cause.lines[0]?.currency)}</strong>
       </div>
       <div>
         <CauseText cause={cause} hasHour={hasHour} />

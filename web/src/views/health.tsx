@@ -48,6 +48,7 @@ import {
 } from "../parts";
 import { exactly, linkTo, periodOf } from "../route";
 import { bucketsOf, timeTicks } from "../series";
+import { costInPeriod } from "../unmeasured";
 import { CauseItem, Check } from "./causes";
 
 interface ViewData {
@@ -185,7 +186,7 @@ function Shown(props: ViewData) {
                 <Coverage {...hours} restated={restated} />
               )}
             </Section>
-            <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} />
+            <Doctor rows={rows} clusters={clusters.rows} pods={props.pods} unmeasured={props.unmeasured} />
           </>
         }
         right={
@@ -300,20 +301,27 @@ function Described({ row, restated, when }: { row: HourRow | undefined; restated
 }
 
 /** Which of the doctor's checks to look at first. */
-function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[]; pods: readonly Line[] }) {
+function Doctor(props: {
+  rows: readonly HourRow[];
+  clusters: readonly CostRow[];
+  pods: readonly Line[];
+  unmeasured: readonly CostRow[];
+}) {
   const route = useRoute();
   const zone = useZone();
-  const { rows, clusters, pods } = props;
-  const findings = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), pods).sort(
-    (left, right) => (right.cause?.usd ?? -1) - (left.cause?.usd ?? -1),
-  );
+  const { rows, clusters, pods, unmeasured } = props;
+  const found = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), pods);
+  const causes = found.flatMap(({ cause }) => cause ?? []);
+  const findings = found
+    .map((entry) => ({ ...entry, usd: entry.cause ? costInPeriod(entry.cause, causes, unmeasured) : -1 }))
+    .sort((left, right) => (right.usd ?? 0) - (left.usd ?? 0));
   return (
     <Section title="What to check">
       {findings.length === 0 ? (
         <Empty>Nothing is missing in this period: every hour has all scrapes, a measurement and a price.</Empty>
       ) : (
         <ul class="cards" data-testid="findings">
-          {findings.map(({ cluster, check, finding, hour, cause }) =>
+          {findings.map(({ cluster, check, finding, hour, cause, usd }) =>
             cause === undefined ? (
               <li key={`${cluster} ${finding}`} class="item">
                 <div class="amount" />
@@ -328,15 +336,15 @@ function Doctor(props: { rows: readonly HourRow[]; clusters: readonly CostRow[];
                 </div>
               </li>
             ) : (
-              <CauseItem key={`${cluster} ${finding} ${hour ?? ""}`} cause={cause} hasHour />
+              <CauseItem key={`${cluster} ${finding} ${hour ?? ""}`} cause={cause} usd={usd} hasHour />
             ),
           )}
         </ul>
       )}
       {findings.some(({ cause }) => cause !== undefined) && (
         <p class="note">
-          Amounts are of the worst and of the newest hour of each cluster, whose pods were read. Other hours may have
-          more of the same.
+          Causes are those of the worst and of the newest hour of each cluster, whose pods were read. Amounts are what
+          the same workloads have without a measurement in the whole period; those of gaps are of their hour.
         </p>
       )}
       <p>

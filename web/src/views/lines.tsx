@@ -78,6 +78,22 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         nameColumn("pod", "Pod", (line: Pod) => line.pod),
         ...amounts.filter((key) => key !== "unmeasured_usd" || hasUnmeasured).map(why),
         ...(areSeveral ? [hour] : []),
+        {
+          key: "utilization",
+          title: "Utilization",
+          isFigure: true,
+          cell: (line) => (
+            <>
+              {percent(line.hours.length > 1 ? utilization(line) : line.utilization)}{" "}
+              {line.utilization_source !== "pod" && (
+                <span class="unknown" title="Utilization source">
+                  {didNotRun(line) ? "did not run" : line.utilization_source}
+                </span>
+              )}
+            </>
+          ),
+          by: (line) => (line.hours.length > 1 ? utilization(line) : line.utilization),
+        },
         filter("business_unit", "Business unit", "unit", (line) => line.business_unit),
         filter("namespace", "Namespace", "namespace", (line) => line.namespace),
         {
@@ -107,22 +123,6 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
             </span>
           ),
           by: (line) => line.units,
-        },
-        {
-          key: "utilization",
-          title: "Utilization",
-          isFigure: true,
-          cell: (line) => (
-            <>
-              {percent(line.hours.length > 1 ? utilization(line) : line.utilization)}{" "}
-              {line.utilization_source !== "pod" && (
-                <span class="unknown" title="Utilization source">
-                  {didNotRun(line) ? "did not run" : line.utilization_source}
-                </span>
-              )}
-            </>
-          ),
-          by: (line) => (line.hours.length > 1 ? utilization(line) : line.utilization),
         },
         {
           key: "gpu_hourly_usd",

@@ -393,7 +393,8 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
   );
 }
 
-function Removals({ rows, recommendations }: ViewData) {
+function Removals(props: ViewData) {
+  const { rows, recommendations } = props;
   const route = useRoute();
   const zone = useZone();
   const removals = removalsOf(rows);
@@ -413,7 +414,7 @@ function Removals({ rows, recommendations }: ViewData) {
     <>
       {now.length > 0 && (
         <>
-          <h3>Remove now: no pods in the whole period</h3>
+          <h3>Remove now: no pods {props.isCut ? "in the last day of the period" : "in the whole period"}</h3>
           <ul class="notes" data-testid="remove-now">
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
@@ -457,9 +458,9 @@ function Removals({ rows, recommendations }: ViewData) {
       )}
       {"error" in recommendations && <ErrorMessage error={recommendations.error} />}
       <p class="note">
-        Amounts are a node's cost at this period's rate. A recommendation is computed from more hours, and from which
-        pods fit on which nodes, so its amount differs. The overview's unallocated cost also has the free GPUs of nodes
-        with pods. All pools in which pods fit on fewer nodes:{" "}
+        Amounts are a node's cost at {props.isCut ? "this day's" : "this period's"} rate. A recommendation is computed
+        from more hours, and from which pods fit on which nodes, so its amount differs. The overview's unallocated cost
+        also has the free GPUs of nodes with pods. All pools in which pods fit on fewer nodes:{" "}
         <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a>.
       </p>
       <Table

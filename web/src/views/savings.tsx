@@ -288,13 +288,12 @@ function Nothing({ state, all, hasOthers }: { state: string; all: Recommendation
   const zone = useZone();
   const { kind, unit } = route.query;
   if (hasOthers) return <Empty>No recommendation is {state}. Select another state.</Empty>;
-  if (reviewedAt(all) === undefined)
+  if (reviewedAt(all) === undefined || (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED))
     return (
       <Empty>
         {noneText(all, zone)} To run one now: <code>gpucost recommendations run --stack NAME</code>
       </Empty>
     );
-  if (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED) return <Empty>{noneText(all, zone)}</Empty>;
   return (
     <Empty>
       The last review recommends nothing.{" "}

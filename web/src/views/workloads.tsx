@@ -12,6 +12,8 @@ import { hoursByCluster, monthlyWaste } from "../waste";
 import { saved } from "./recommendations";
 import { WhyLink } from "./figure";
 
+const MOST = 10;
+
 interface Props {
   whole: CostsResponse;
   rows: readonly CostRow[];
@@ -50,6 +52,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
       name="workloads"
       caption="Workloads by waste. Waste per month: at this period's rate, for 730 hours"
       sort="-waste_usd"
+      most={MOST}
       rows={rows}
       rowKey={(row) => Object.values(row.group).join("\n")}
       columns={[
