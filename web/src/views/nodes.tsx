@@ -405,8 +405,8 @@ function Removals({ rows, recommendations }: ViewData) {
           <ul class="notes" data-testid="remove-now">
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
-                {link(node)} in node pool <Name>{node.node_pool}</Name> saves{" "}
-                <strong>{roundMoney(monthlyUsd, currency)}</strong> a month
+                {link(node)} in node pool <Name>{node.node_pool}</Name> saves <strong>{monthly(monthlyUsd)}</strong> a
+                month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
                 pods. <Recommended recommendations={recommendations} cluster={node.cluster} pool={node.node_pool} />
               </li>
@@ -427,7 +427,7 @@ function Removals({ rows, recommendations }: ViewData) {
                 <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
                   <Name>{name}</Name>
                 </a>
-                : up to <strong>{roundMoney(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
+                : up to <strong>{monthly(emptyMonthlyUsd)}</strong> a month, the cost of hours in which{" "}
                 {nodes === 1 ? "one of its nodes had no pods" : `${nodes} of its nodes had no pods`}.{" "}
                 <Recommended recommendations={recommendations} cluster={cluster} pool={name} />
               </li>
