@@ -25,10 +25,12 @@ def exact_usd(amount: Decimal) -> str:
     return f"${cents}.{more.rstrip('0').ljust(2, '0')}"
 
 
-def round_usd(amount: Decimal) -> str:
-    """An amount as headlines and estimates show it: without cents from 1,000 on."""
-    if abs(amount) < Decimal("999.995"):
+def round_usd(amount: Decimal, *neighbors: Decimal) -> str:
+    """An amount as headlines and estimates show it: without cents from 1,000 on, and next to such an amount."""
+    if max(abs(entry) for entry in (amount, *neighbors)) < Decimal("999.995"):
         return usd(amount)
+    if amount and abs(amount) < Decimal("0.5"):
+        return "<$1" if amount > 0 else ">-$1"
     return f"{'-' if amount < 0 else ''}${rounded(abs(amount), 0)}"
 
 

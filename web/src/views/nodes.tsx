@@ -418,8 +418,8 @@ function Removals(props: ViewData) {
           <ul class="notes" data-testid="remove-now">
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
-                {link(node)} in node pool <Name>{node.node_pool}</Name> saves{" "}
-                <strong>{roundMoney(monthlyUsd, currency)}</strong> a month
+                {link(node)} in node pool <Name>{node.node_pool}</Name> saves <strong>{monthly(monthlyUsd)}</strong> a
+                month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
                 pods. <Recommended recommendations={recommendations} node={node} />
               </li>
@@ -440,7 +440,7 @@ function Removals(props: ViewData) {
                 <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
                   <Name>{name}</Name>
                 </a>
-                : up to <strong>{roundMoney(emptyMonthlyUsd, currency)}</strong> a month, the cost of hours in which{" "}
+                : up to <strong>{monthly(emptyMonthlyUsd)}</strong> a month, the cost of hours in which{" "}
                 {nodes.length === 1 ? "one of its nodes had no pods" : `${nodes.length} of its nodes had no pods`}.{" "}
                 {nodes[0] && <Recommended recommendations={recommendations} node={nodes[0]} />}
               </li>
