@@ -191,7 +191,7 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const hatched = hatch(pen, missing);
   const scale = scaleOf(styleToken(pen.canvas, "--use"));
   const free = styleToken(pen.canvas, "--free");
-  // A large map has thousands of cells, and an eye tells no more colors apart.
+  // A large map has thousands of cells, and more colors look the same.
   const colors = Array.from({ length: COLORS }, (_, index) => useColor(scale, index / (COLORS - 1)));
   const colorOf = (fill: Fill) => {
     if (typeof fill === "string") return fill === "free" ? free : fill;
