@@ -43,3 +43,12 @@ def percent(part: Decimal, whole: Decimal = Decimal(1)) -> str:
         return ">99.9%"
     has_decimal = share % 1 and (abs(share) < Decimal("0.0995") or Decimal("0.99") < abs(share) < 1)
     return f"{rounded(100 * share, 1 if has_decimal else 0)}%"
+
+
+def change(relative: Decimal) -> str:
+    """A relative change: with its sign, and with a decimal below 1%."""
+    size = abs(relative)
+    if 0 < size < Decimal("0.0005"):
+        return "<0.1%"
+    text = rounded(100 * relative, 1 if size < Decimal("0.00995") else 0).removesuffix(".0")
+    return f"{'+' if relative > 0 else ''}{text}%"

@@ -17,7 +17,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
 from tests.browser.layout_checks import check_layouts
-from tests.browser.shown import percent, round_usd, rounded, signed_usd, usd
+from tests.browser.shown import change, percent, round_usd, signed_usd, usd
 from tests.browser.site import Site, deployment
 from tests.browser.tabs import Tabs, settled
 from tests.records import amount, line, record
@@ -279,7 +279,7 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     shown = {name: page.get_by_test_id(name).inner_text() for name in ("cost-period", "worked", "changed", "offer")}
     assert shown == {
         "cost-period": round_usd(now["node_cost_usd"]), "worked": worked,
-        "changed": f"{rounded(100 * difference / before['node_cost_usd'], 0)}%", "offer": "–",
+        "changed": change(difference / before["node_cost_usd"]), "offer": "–",
     }  # fmt: skip
     month = site.ask("fleet?window=month&granularity=total")["coverage"]
     expect(page.get_by_role("region", name="Summary")).to_contain_text(
