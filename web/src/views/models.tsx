@@ -20,7 +20,6 @@ import { useFetch, useRoute } from "../hooks";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
 import {
   type Column,
-  Columns,
   DownloadButton,
   Empty,
   Help,
@@ -102,18 +101,14 @@ function Shown({ whole, models, consumers }: ViewData) {
   return (
     <>
       <ModelStats row={total} currency={whole.currency} />
-      <Columns
-        left={<Groups by="model" response={models} />}
-        right={
-          consumers.rows.every(({ group }) => group["consumer"] === null) ? (
-            <Section title="Costs by consumer">
-              <NoConsumers>Who used the models of this period is unknown.</NoConsumers>
-            </Section>
-          ) : (
-            <Groups by="consumer" response={consumers} />
-          )
-        }
-      />
+      <Groups by="model" response={models} />
+      {consumers.rows.every(({ group }) => group["consumer"] === null) ? (
+        <Section title="Costs by consumer">
+          <NoConsumers>Who used the models of this period is unknown.</NoConsumers>
+        </Section>
+      ) : (
+        <Groups by="consumer" response={consumers} />
+      )}
     </>
   );
 }
