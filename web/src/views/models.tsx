@@ -18,18 +18,7 @@ import {
 } from "../format";
 import { useFetch, useRoute } from "../hooks";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
-import {
-  type Column,
-  DownloadButton,
-  Empty,
-  Help,
-  Name,
-  Section,
-  Stat,
-  Table,
-  UnpricedNote,
-  View,
-} from "../parts";
+import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { Filters } from "./filters";
 
