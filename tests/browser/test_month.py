@@ -321,6 +321,9 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
     rows, totals = site.ask("recommendations?state=all")["rows"], site.ask("recommendations")["totals"]
     assert page.get_by_test_id("on-offer").inner_text() == round_usd(totals["savings"]["usd"])
     assert page.get_by_test_id("added").inner_text() == round_usd(totals["costs"]["usd"]) == "$70.00"
+    assert page.get_by_test_id("cash").inner_text() == "–", "it is not known for any"
+    expect(page.locator(".stats").first).to_contain_text(f"not known for {round_usd(totals['savings']['usd'])}")
+    expect(page.get_by_test_id("savings").first.locator("> li").first).to_contain_text("cash not known")
     verified = sum(row["verified_usd"] for row in rows if row["state"] == "verified")
     assert page.get_by_test_id("verified").inner_text() == round_usd(verified) == "$1,051"
     for state in ("open", "applied", "verified", "dismissed", "withdrawn"):
@@ -462,6 +465,21 @@ def test_savings_are_unknown_after_a_review_of_too_few_hours(visit: Callable[...
     offer, reason = savings(168)
     assert offer == "$0.00"
     assert reason.startswith("The last review recommends nothing.")
+
+
+def test_savings_name_clusters_that_were_reviewed_with_too_few_hours(visit: Callable[..., Page], site: Site) -> None:
+    response = site.ask("recommendations?state=all")
+    reviewed = {"start": at(END - 720 * HOUR), "end": at(END), "reviewed_at": at(END), "workloads": {}}
+    hours = {"north": 66, "west": 715}
+    reviews = [{**reviewed, "cluster": cluster, "hours_known": count} for cluster, count in hours.items()]
+    body = simplejson.dumps({**response, "reviews": reviews})
+    page = visit(site, "savings?zone=utc")
+    page.route("**/v1/recommendations*", lambda route: route.fulfill(body=body, content_type="application/json"))
+    page.reload()
+    settled(page)
+    expect(page.get_by_test_id("reviews").locator("tbody tr")).to_contain_text(["66 of 720", "715 of 720"])
+    note = "Without north: its review of .* had figures for 66 hours, and recommendations need 168."
+    expect(page.locator("main > .note, main .note").filter(has_text="Without")).to_have_text(re.compile(note))
 
 
 def test_reason_that_all_workloads_share_is_shown_once(visit: Callable[..., Page], site: Site) -> None:

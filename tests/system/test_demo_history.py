@@ -73,6 +73,8 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
         check_against_scenario(demo, start, first_end)
         restatements = demo.ask(f"/v1/restatements?start={format_timestamp(start)}&end={format_timestamp(end)}")
         assert len({row["hour"] for row in restatements["rows"]}) == 1
+        reviewed = {row["cluster"]: row["end"] for row in demo.ask("/v1/recommendations")["reviews"]}
+        assert reviewed == dict.fromkeys(fleet.CLUSTERS, format_timestamp(demo.end)), "with the history"
     began = datetime.now(UTC)
     with running_demo(tmp_path, *FLAGS) as demo:
         wait_until(lambda: "from an earlier start" in (tmp_path / "out").read_text(), "the history is not reused")

@@ -264,8 +264,8 @@ export interface ChartRows {
   priced: number[];
 }
 
-/** The chart's figures: those of the named groups, the idle cost, and what remains of all rows. Rows of the API belong to the group of
- * their name. */
+/** The chart's figures: those of the named groups, the idle cost, and what remains of all rows. Rows of the API belong
+ * to the group of their name. */
 export function chartRows(
   { by, measure, isIdleSeparate }: Question,
   { starts }: Buckets,

@@ -50,11 +50,13 @@ export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "par
   );
 }
 
-/** The part of what is on offer that reduces the AWS bill, and the part of which the ledger does not show that. */
-export function cashOnOffer(rows: readonly Recommendation[]): { cash: number; unknown: number } {
+/** The part of what is on offer that reduces the AWS bill, null if that is not known of any; and the part of which it is
+ * not known. Rows of several currencies do not add up: the API's total is null then. */
+export function cashOnOffer(rows: readonly Recommendation[]): { cash: number | null; unknown: number } {
   const savings = onOffer(rows).map(({ saving }) => saving);
+  const cash = savings.flatMap(({ cash_usd }) => cash_usd ?? []);
   return {
-    cash: savings.reduce((sum, { cash_usd }) => sum + (cash_usd ?? 0), 0),
+    cash: cash.length === 0 && savings.length > 0 ? null : cash.reduce((sum, usd) => sum + usd, 0),
     unknown: savings.reduce((sum, { usd, cash_usd }) => sum + (cash_usd === null ? usd : 0), 0),
   };
 }

@@ -68,6 +68,8 @@ test("cash on offer is that of the offered savings, and what is not known is nam
     recommendation({ ...saving(80, null), part_of: "mig-geometry-1" }),
   ];
   expect(cashOnOffer(rows)).toEqual({ cash: 10, unknown: 7 });
+  expect(cashOnOffer(rows.slice(1, 2))).toEqual({ cash: null, unknown: 7 });
+  expect(cashOnOffer([])).toEqual({ cash: 0, unknown: 0 });
 });
 
 test("a node's commitment is that of its instance type or family, in its cluster", () => {

@@ -394,6 +394,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
   const worst = units.rows[0];
   const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
   const unallocated = fleet.totals.unallocated_usd ?? 0;
+  const { cash } = cashOnOffer(rows);
   return (
     <Answer
       isSmall={rows.length === 0}
@@ -403,7 +404,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       note={
         rows.length === 0
           ? noneText(recommendations.response, zone)
-          : `a month on offer, ${roundMoney(cashOnOffer(rows).cash, rows[0]?.currency)} of it in cash`
+          : `a month on offer${offer === null || cash === null ? "" : `, ${roundMoney(cash, rows[0]?.currency)} of it in cash`}`
       }
     >
       <ul data-testid="best" class="sentences">

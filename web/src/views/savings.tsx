@@ -84,7 +84,7 @@ function Shown({ all, open }: ViewData) {
           }
           testId="on-offer"
         />
-        {isKnown && (
+        {isKnown && savings.usd !== null && (
           <Stat
             name="Cash savings"
             value={roundMoney(cash, currency)}
