@@ -3,6 +3,7 @@ import {
   axisMoney,
   axisTime,
   change,
+  clockOf,
   counted,
   exactMoney,
   gpuHours,
@@ -30,6 +31,12 @@ test("unknown figures are dashes, not zeros", () => {
     expect(shown).toBe("–");
   }
   expect(money(0)).toBe("$0.00");
+});
+
+test("clocks are those of the selected zone, also of one with half hours", () => {
+  expect(Intl.DateTimeFormat().resolvedOptions().timeZone, "npm run test sets it").toMatch(/Kolkata|Calcutta/);
+  const time = Date.UTC(2026, 10, 20, 3, 4);
+  expect([clockOf(time, "utc"), clockOf(time, "local")]).toEqual(["03:04", "08:34"]);
 });
 
 test("small changes are not zero", () => {

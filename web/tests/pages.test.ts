@@ -83,6 +83,7 @@ test("a node's commitment is that of its instance type or family, in its cluster
   expect(of(about("west", "g5.xlarge"))).toBe(true);
   expect(of(about("west", "g5.*"))).toBe(true);
   expect(of(about("west", "g5g.*"))).toBe(false);
+  expect(commitmentFor([about("west", "g5.*")], { cluster: "west", instance_type: "g5g.xlarge" })).toBeUndefined();
   expect(of(about("west", "g5.x"))).toBe(false);
   expect(of(about("east", "g5.*"))).toBe(false);
   expect(of(about("west", "g5.*", { state: "dismissed" }))).toBe(false);
