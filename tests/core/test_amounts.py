@@ -18,6 +18,7 @@ from gpucost.core.amounts import (
     quantize,
     split,
     split_each,
+    split_in_two,
     to_decimal,
     to_fixed_point,
 )
@@ -54,6 +55,19 @@ def test_larger_remainders_are_rounded_up_first_and_ties_in_order(total: int, pa
 @given(st.lists(amounts, max_size=4), weights)
 def test_several_amounts_are_split_like_each(totals: list[int], parts: list[Fraction]) -> None:
     assert split_each(totals, parts) == [split(total, parts) for total in totals]
+
+
+@given(st.lists(amounts, max_size=4), st.fractions(0, 1, max_denominator=10**6), st.fractions(1, 10**9))
+def test_split_in_two_equals_split_by_both_weights(totals: list[int], share: Fraction, whole: Fraction) -> None:
+    part = share * whole
+    assert split_in_two(totals, part, whole) == [(*split(total, [part, whole - part]),) for total in totals]
+    assert split_in_two([1, -1, 3], whole / 2, whole) == [(1, 0), (0, -1), (2, 1)], "ties go to the part"
+
+
+def test_split_in_two_rejects_parts_beyond_the_whole() -> None:
+    for part in (Fraction(-1, 3), Fraction(3, 2)):
+        with pytest.raises(ValueError, match="negative"):
+            split_in_two([1], part, Fraction(1))
 
 
 def test_uneven_split_gives_rest_to_largest_remainders() -> None:

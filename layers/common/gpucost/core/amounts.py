@@ -76,6 +76,25 @@ def split_each(totals: Sequence[int], weights: Sequence[Fraction | int]) -> list
     return [_split(total, shares, sum(shares)) for total in totals]
 
 
+def split_in_two(totals: Sequence[int], part: Fraction, whole: Fraction) -> list[tuple[int, int]]:
+    """Split several amounts into a part of a whole and the rest, as `split_each` does by the weights of both.
+
+    Args:
+        totals: fixed-point amounts; may be negative.
+        part: from 0 to `whole`.
+        whole: more than 0.
+
+    Raises:
+        ValueError: the part is negative or exceeds the whole.
+    """
+    share, total_shares = part.numerator * whole.denominator, part.denominator * whole.numerator
+    if not 0 <= share <= total_shares:
+        raise ValueError("weights of a split must not be negative")
+    # Rounded half up, because the part comes first and so gets what remains if both remainders are equal.
+    parts = ((2 * total * share + total_shares) // (2 * total_shares) for total in totals)
+    return [(of_part, total - of_part) for of_part, total in zip(parts, totals, strict=True)]
+
+
 def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:
     if total_shares == 0:
         if total:

@@ -96,7 +96,10 @@ def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> li
     edges = {window.start, window.end}
     for intervals in cuts:
         for interval in intervals:
-            edges.update(edge for edge in (interval.start, interval.end) if window.start < edge < window.end)
+            if window.start < interval.start < window.end:
+                edges.add(interval.start)
+            if window.start < interval.end < window.end:
+                edges.add(interval.end)
     return [IntervalMs(start, end) for start, end in pairwise(sorted(edges))]
 
 
@@ -115,12 +118,14 @@ def present_by_piece(
 
 def _present_at(times: Iterable[int], intervals: Sequence[IntervalMs]) -> Iterator[list[int]]:
     """For each time, in ascending order, yield the ascending indexes of the intervals that contain it."""
-    waiting = sorted(range(len(intervals)), key=lambda index: intervals[index].start, reverse=True)
+    waiting = [*range(len(intervals))]
+    waiting.sort(key=[interval.start for interval in intervals].__getitem__, reverse=True)
     present: list[int] = []
     for time in times:
         while waiting and intervals[waiting[-1]].start <= time:
             present.append(waiting.pop())
-        present = sorted(index for index in present if intervals[index].end > time)
+        present = [index for index in present if intervals[index].end > time]
+        present.sort()
         yield present
 
 

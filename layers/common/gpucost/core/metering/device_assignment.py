@@ -67,18 +67,18 @@ def assign_devices(
         by_name.setdefault((holding.pod.namespace, holding.pod.pod), []).append(index)
     labeled: dict[int, list[_LabeledDevice]] = {}
     on_node: dict[str, list[DeviceHour]] = {}
+    mapped_nodes: set[str] = set()
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
-        for index, labeled_device in _labeled_devices(device, holdings, by_name).items():
-            labeled.setdefault(index, []).append(labeled_device)
+        for label in device.labeled_pods:
+            indexes = by_name.get(label[:2])
+            if indexes:
+                mapped_nodes.add(device.node)
+                _add_labeled_device(labeled, device, label, indexes, holdings)
     assignments = DeviceAssignments()
     neighbors: dict[str, list[PodUsage]] = {}
     for holding in holdings:
         neighbors.setdefault(holding.node.name, []).append(holding)
-    mapped_nodes = {
-        device.node for devices in on_node.values() for device in devices
-        if any(label[:2] in by_name for label in device.labeled_pods)
-    }  # fmt: skip
     for index, holding in enumerate(holdings):
         same_name = by_name[holding.pod.namespace, holding.pod.pod]
         has_namesakes = len(same_name) > 1 and len({holdings[other].pod.uid for other in same_name}) > 1
@@ -96,27 +96,31 @@ def assign_devices(
     return assignments
 
 
-class _LabeledDevice(Struct, frozen=True):
+class _LabeledDevice(Struct):
     """A device with a pod's label, and how long it had the label while the pod ran."""
 
     device: DeviceHour
-    labeled_while_running_ms: int
+    labeled_while_running_ms: int = 0
 
 
-def _labeled_devices(
-    device: DeviceHour, holdings: Sequence[PodUsage], by_name: Mapping[tuple[str, str], Sequence[int]]
-) -> dict[int, _LabeledDevice]:
-    """Return the holdings with whose pod a device is labeled, by index."""
-    times: dict[int, int] = {}
-    for label in device.labeled_pods:
-        for index in by_name.get(label[:2], ()):
-            holding = holdings[index]
-            claimed = holding.pod.claimed_device
-            if claimed is not None and (claimed.node, claimed.uuid, claimed.mig_instance) != device.key:
-                continue
-            if (not label[2] or label[2] == holding.pod.uid) and is_compatible(holding, device):
-                times[index] = times.get(index, 0) + device.labeled_ms(label, holding.running)
-    return {index: _LabeledDevice(device, labeled_ms) for index, labeled_ms in times.items()}
+def _add_labeled_device(
+    labeled: dict[int, list[_LabeledDevice]],
+    device: DeviceHour,
+    label: LabeledPod,
+    indexes: Iterable[int],
+    holdings: Sequence[PodUsage],
+) -> None:
+    """Add a device to those of the holdings, among some of the label's pod name, to which the label may refer."""
+    for index in indexes:
+        holding = holdings[index]
+        claimed = holding.pod.claimed_device
+        if claimed is not None and (claimed.node, claimed.uuid, claimed.mig_instance) != device.key:
+            continue
+        if (not label[2] or label[2] == holding.pod.uid) and is_compatible(holding, device):
+            of_holding = labeled.setdefault(index, [])
+            if not of_holding or of_holding[-1].device is not device:  # else it has two labels of the pod
+                of_holding.append(_LabeledDevice(device))
+            of_holding[-1].labeled_while_running_ms += device.labeled_ms(label, holding.running)
 
 
 def _choose_labeled(holding: PodUsage, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
@@ -219,7 +223,7 @@ def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
         return device.is_mig_device and (
             not any(profiles) or requested in {_sanitized(profile) for profile in profiles}
         )
-    if resource in {GPU, GPU_SHARED} and any(name.startswith(MIG_PREFIX) for name in holding.node.capacity):
+    if holding.node.advertises_mig and resource in {GPU, GPU_SHARED}:
         return not device.is_mig_device
     return device.is_mig_device or not holding.node.mig_profile
 

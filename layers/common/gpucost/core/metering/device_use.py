@@ -75,7 +75,7 @@ class DeviceHour:
     @cached_property
     def labeled_pods(self) -> frozenset[LabeledPod]:
         """The pods with which any sample is labeled."""
-        return frozenset(_labeled_pod(device_series) for device_series in self.series) - {UNLABELED}
+        return frozenset([_labeled_pod(device_series) for device_series in self.series if device_series.pod])
 
     @cached_property
     def labeled_pods_by_name(self) -> Mapping[tuple[str, str], Sequence[LabeledPod]]:
@@ -138,9 +138,11 @@ class DeviceHour:
         return by_label
 
     @cached_property
-    def observed_times(self) -> list[IntervalMs]:
+    def observed_times(self) -> Sequence[IntervalMs]:
         """The times in which its use was observed."""
         if self.is_continuous:
+            if len(self.series) == 1:  # nearly always
+                return self._continuous_times.get(self.series[0].scrape_target, ())
             times_by_instance = {
                 device_series.scrape_target: self._continuous_times.get(device_series.scrape_target, ())
                 for device_series in self.series
@@ -231,16 +233,10 @@ def device_hours(
     hours = []
     for key in sorted(by_key):
         device_copies = by_key[key]
-        best = min(device_series.signal_rank for device_series in device_copies)
-        hours.append(
-            DeviceHour(
-                key,
-                [device_series for device_series in device_copies if device_series.signal_rank == best],
-                scrapes,
-                window,
-                continuous_times,
-            )
-        )
+        if len(device_copies) > 1:
+            best = min(device_series.signal_rank for device_series in device_copies)
+            device_copies = [device_series for device_series in device_copies if device_series.signal_rank == best]
+        hours.append(DeviceHour(key, device_copies, scrapes, window, continuous_times))
     return hours
 
 

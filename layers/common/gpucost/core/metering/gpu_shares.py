@@ -97,6 +97,11 @@ class GpuNode:
         """The number of GPU devices (GPUs or fractions of one) or Neuron devices; None if unknown."""
         return None if self.physical_gpus is None else int(self.physical_gpus / self.gpu_fraction)
 
+    @cached_property
+    def advertises_mig(self) -> bool:
+        """Whether it advertises MIG slices by their profiles (MIG strategy mixed)."""
+        return any(name.startswith(MIG_PREFIX) for name in self.capacity)
+
     @property
     def is_neuron(self) -> bool:
         """Whether its accelerators are AWS Inferentia or Trainium."""
@@ -215,7 +220,7 @@ class GpuNode:
             return self._partition_share(partition, resource)
         if is_neuron(resource):
             return GpuShare(Fraction(1, self.cores_per_device() if resource == NEURON_CORE else 1), "neuron")
-        if resource == GPU and any(name.startswith(MIG_PREFIX) for name in self.capacity):
+        if resource == GPU and self.advertises_mig:
             return GpuShare(Fraction(1), "whole")
         if resource == GPU and self.capacity.get(GPU_SHARED):
             return GpuShare(Fraction(1), "whole")

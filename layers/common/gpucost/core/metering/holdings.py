@@ -62,6 +62,8 @@ class HoldingReader(Struct):
     """Times in which pods reserved GPUs for others."""
     _unknown_fractions: list[ReservedTime] = field(default_factory=list)
     """Times in which pods held unknown fractions of reserved GPUs."""
+    _units_of_requests: dict[tuple[ContainerRequest, ...], dict[str, int]] = field(default_factory=dict)
+    """The valid results of `_effective_requests`, because many pods request the same."""
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
 
@@ -99,7 +101,11 @@ class HoldingReader(Struct):
         if pod.reserved_group is not None:
             self._reserved.append(ReservedTime(frozenset({pod.reserved_group}), node, span.time))
             return []
-        requests = self._effective_requests(pod)
+        requests = self._units_of_requests.get(pod.requests)
+        if requests is None:
+            requests = self._effective_requests(pod)
+            if requests is not None:
+                self._units_of_requests[pod.requests] = requests
         contradiction, gpus = self._implausibility(pod, node, requests)
         if contradiction:
             self.notes.append(f"{SUSPECT_PREFIX}{contradiction}; what it holds is unobserved")

@@ -364,6 +364,7 @@ def _device_coverage(
     for lifecycle in nodes:
         present_ms = lifecycle.present.length
         node_devices = on_node.pop(lifecycle.node.name, [])
+        times: list[tuple[int, Sequence[IntervalMs]]]
         times = [(device.interval, device.observed_times) for device in node_devices]
         if not lifecycle.states:  # a DRA driver may create and remove partitions, so each of its GPUs counts once
             present = [device for device in node_devices if overlap_length(device.observed_times, lifecycle.present)]
@@ -380,7 +381,7 @@ def _device_coverage(
     return quantize(Fraction(observed_ms, expected_ms)) if expected_ms else Decimal(0)
 
 
-def _times_by_gpu(devices: Sequence[DeviceHour]) -> list[tuple[int, list[IntervalMs]]]:
+def _times_by_gpu(devices: Sequence[DeviceHour]) -> list[tuple[int, Sequence[IntervalMs]]]:
     """Return, for each GPU, the scrape interval and the times in which any of its devices was observed."""
     by_uuid: dict[str, list[DeviceHour]] = {}
     for device in devices:

@@ -189,9 +189,11 @@ class UtilizationResolver:
         expected = devices_expected(holding)
         if len(devices) == expected == 1 and devices[0].is_continuous and holding.running.length == self._window.length:
             (device,) = devices  # nearly all pods
-            use = device.use_during(holding.running)
-            if use.observed_ms:
-                holding.set_use("pod", device.mean, use.observed_ms, use.used_ms * gpus_of_device(holding, device))
+            time = overlap_length(device.observed_times, holding.running)
+            if time:
+                gpus, mean = gpus_of_device(holding, device), device.mean
+                used_gpu_ms = Fraction(mean.numerator * gpus.numerator * time, mean.denominator * gpus.denominator)
+                holding.set_use("pod", mean, time, used_gpu_ms)
             return
         used, observed = ZERO, 0
         effective = ZERO

@@ -170,9 +170,12 @@ class PriceBook:
 
     def quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
         """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
+        candidates = self._candidates(source, facts)
+        if not candidates:
+            return None
         pieces: list[QuotedPiece] = []
         currencies = set()
-        for piece, prices in _in_force(self._candidates(source, facts), time):
+        for piece, prices in _in_force(candidates, time):
             parts = next(filter(None, (self._priced_pieces(price, facts, piece) for price in prices)), None)
             if parts is None:
                 return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize, split_each, to_fixed_point
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize, split_each, split_in_two, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
@@ -236,47 +236,53 @@ def _line(
     charge_to: ChargeTo,
 ) -> Line:
     """Split a pod's GPU-hours and cost into effective, waste and unmeasured. Without a price, money is None."""
-    weights: list[Fraction | int] = [pod.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
-    (effective_hours, _, unmeasured_hours), (effective_usd, waste_usd, unmeasured_usd) = split_each(
-        [gpu_hours, usd if hourly is not None else 0], weights
-    )
+    is_priced = hourly is not None
+    totals = gpu_hours, usd if is_priced else 0
+    unmeasured_ms = pod.unmeasured_gpu_ms
+    unmeasured_hours = unmeasured_usd = 0
+    if unmeasured_ms or not pod.gpu_ms:
+        (effective_hours, _, unmeasured_hours), (effective_usd, waste_usd, unmeasured_usd) = split_each(
+            totals, [pod.effective_gpu_ms, pod.waste_gpu_ms, unmeasured_ms]
+        )
+    else:
+        (effective_hours, _), (effective_usd, waste_usd) = split_in_two(totals, pod.effective_gpu_ms, pod.gpu_ms)
     observation, node = pod.pod, pod.node
     business_unit, labels = charge_to(observation)
     claimed = observation.claimed_device
     priced = node_cost if isinstance(node_cost, NodeCost) else None
-    is_priced = hourly is not None
     is_unmeasured = pod.utilization_source == "none" and pod.running.length > 0
+    # Arguments by position, in the order of the fields: by name, they take three times as long.
     return Line(
-        business_unit=business_unit,
-        namespace=observation.namespace,
-        workload_kind=observation.workload_kind,
-        workload=observation.workload,
-        pod=observation.pod,
-        uid=observation.uid,
-        node=node.name,
-        node_pool=node.node_pool,
-        instance_type=node.instance_type,
-        capacity_type=node.capacity_type,
-        zone=node.zone,
-        gpu_model=node.gpu_model,
-        resource=to_kubernetes_resource(pod.resource),
-        units=pod.units,
-        gpu_share=pod.share.rounded,
-        gpu_share_source=pod.share.source,
-        labels=labels,
-        split_policy=priced.split_policy if priced else "",
-        allocated_gpu_hours=gpu_hours,
-        effective_gpu_hours=None if is_unmeasured else effective_hours,
-        utilization=None if pod.utilization is None else quantize(pod.utilization),
-        utilization_source=pod.utilization_source,
-        unmeasured_gpu_hours=unmeasured_hours,
-        gpu_hourly_usd=hourly,
-        price_source=priced.source if priced else "",
-        allocated_usd=usd if is_priced else None,
-        effective_usd=None if is_unmeasured or not is_priced else effective_usd,
-        waste_usd=None if not is_priced or (is_unmeasured and not waste_usd) else waste_usd,
-        unmeasured_usd=unmeasured_usd if is_priced else None,
-        used_beyond_allocation_gpu_hours=to_fixed_point(Fraction(pod.used_beyond_allocation_gpu_ms, HOUR_MS))
+        business_unit,
+        observation.namespace,
+        observation.workload_kind,
+        observation.workload,
+        observation.pod,
+        observation.uid,
+        node.name,
+        node.node_pool,
+        node.instance_type,
+        node.capacity_type,
+        node.zone,
+        node.gpu_model,
+        to_kubernetes_resource(pod.resource),
+        pod.units,
+        pod.share.rounded,
+        pod.share.source,
+        labels,
+        priced.split_policy if priced else "",
+        gpu_hours,
+        None if is_unmeasured else effective_hours,
+        None if pod.utilization is None else quantize(pod.utilization),
+        pod.utilization_source,
+        unmeasured_hours,
+        hourly,
+        priced.source if priced else "",
+        usd if is_priced else None,
+        None if is_unmeasured or not is_priced else effective_usd,
+        None if not is_priced or (is_unmeasured and not waste_usd) else waste_usd,
+        unmeasured_usd if is_priced else None,
+        to_fixed_point(Fraction(pod.used_beyond_allocation_gpu_ms, HOUR_MS))
         if pod.used_beyond_allocation_gpu_ms
         else 0,
         resource_claim=claimed.claim if claimed else "",

@@ -127,7 +127,7 @@ class DeviceTable:
         exporters: dict[tuple[DeviceKey, str], ScrapeTarget] = {}
         for row in self._rows:
             exporter = row.target
-            if exporters.setdefault((row.key, exporter.split("/", 1)[0]), exporter) != exporter:
+            if exporters.setdefault((row.key, exporter.partition("/")[0]), exporter) != exporter:
                 keys.add(row.key)  # one exporter replaced another: each reports a part of the hour
             is_complete = row.sample_count >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
             is_implausible = row.has_implausible_peak or not is_amount(row.sample_sum) or row.sample_sum < 0
@@ -230,17 +230,17 @@ class DeviceTable:
             mig_instance,
             row.profile,
             row.model,
-            namespace=namespace,
-            pod=pod,
-            uid=row.labels.get(uid_label, "") if pod else "",
-            slot=row.labels.get("vgpu") or container_name(row.labels),
-            resource_claim=claim,
-            scrape_target=row.target,
-            scale=row.signal.scale,
-            signal_rank=self.rank,
-            sample_count=row.sample_count,
-            sample_sum=row.sample_sum,
-            samples=row.raw_samples,
+            namespace,
+            pod,
+            row.labels.get(uid_label, "") if pod else "",
+            row.labels.get("vgpu") or container_name(row.labels),
+            claim,
+            row.target,
+            row.signal.scale,
+            self.rank,
+            row.sample_count,
+            row.sample_sum,
+            row.raw_samples,
             claimed_name=row.labels.get("dra_device_name", "") if claim else "",
             dra_driver=row.labels.get("dra_driver_name", "") if claim else "",
             vendor=row.vendor,

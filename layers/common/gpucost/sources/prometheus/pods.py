@@ -35,6 +35,7 @@ from gpucost.sources.prometheus.tables import (
     exported_label,
     exported_label_name,
     parse_number,
+    pod_name,
     scrape_target,
 )
 
@@ -94,6 +95,7 @@ class PodTable:
         """What pods get of reserved GPUs, by uid."""
         self.reserved_groups: dict[str, str] = {}
         """The groups of reservation pods, by uid."""
+        self._shared_requests: dict[tuple[tuple[_Container, Decimal | None], ...], tuple[ContainerRequest, ...]] = {}
         all_hour = {labels.get("uid", ""): "Running" for labels in running}
         self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
         self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
@@ -251,11 +253,7 @@ class PodTable:
     def _request(self, labels: Labels, target: ScrapeTarget, *, init: bool) -> _Pod:
         uid = pod_identity(labels)
         pod = self._pods.get(uid)
-        namespace, name, node = (
-            exported_label(labels, "namespace"),
-            exported_label(labels, "pod"),
-            self._node_of(labels),
-        )
+        (namespace, name), node = pod_name(labels), self._node_of(labels)
         if pod is None:
             pod = self._pods[uid] = _Pod(namespace, name, uid, node)
         pod.reported_objects.add((namespace, name, node))
@@ -276,8 +274,17 @@ class PodTable:
         pod.units[container] = _larger_request(pod.units.get(container), value)
         raw.requested.setdefault(target, set()).update(time for time, _ in series.samples)
 
-    def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
-        kind, name = self._owners.top_owner(namespace, pod_name)
+    def _container_requests(self, pod: _Pod) -> tuple[ContainerRequest, ...]:
+        """The requests of a pod's containers. Pods without raw samples that request the same share one tuple."""
+        if pod.raw_samples is not None:
+            return _container_requests(pod.units, pod.raw_samples)
+        key = tuple(pod.units.items())
+        if key not in self._shared_requests:
+            self._shared_requests[key] = _container_requests(pod.units, None)
+        return self._shared_requests[key]
+
+    def _observation(self, pod: _Pod, namespace: str, name: str, node: str) -> PodObservation:
+        kind, workload = self._owners.top_owner(namespace, name)
         raw = pod.raw_samples
         held: SampleTimes = None
         running: SampleTimes = None
@@ -288,33 +295,40 @@ class PodTable:
             finished = _without_times(raw.finished, {})
         return PodObservation(
             namespace,
-            pod_name,
+            name,
             pod.uid,
             node,
-            tuple(
-                ContainerRequest(
-                    container,
-                    _container_kind(raw, container, init=init),
-                    resource,
-                    _DEFAULT_UNITS if units is None else units,
-                )
-                for (container, init, resource), units in pod.units.items()
-                if units != 0
-            ),
+            self._container_requests(pod),
             held_samples=held,
             running_samples=running,
             scheduled_at=raw.scheduled_at if raw else None,
             completed_at=raw.completed_at if raw else None,
             finished_samples=finished,
             workload_kind=kind,
-            workload=name,
-            labels=self.labels.of_pod(namespace, pod_name),
+            workload=workload,
+            labels=self.labels.of_pod(namespace, name),
             namespace_labels=self.labels.of_namespace(namespace),
             fraction=self.fractions.get(pod.uid),
             reserved_group=self.reserved_groups.get(pod.uid, "") if pod.reserves else None,
             contradiction=_object_contradiction(pod)
             or (pod.contradiction if raw is None else _sample_contradiction(raw)),
         )
+
+
+def _container_requests(
+    units: Mapping[_Container, Decimal | None], raw: _RawPodSamples | None
+) -> tuple[ContainerRequest, ...]:
+    """The requests of some units, by container, without those of 0 units."""
+    return tuple(
+        ContainerRequest(
+            container,
+            _container_kind(raw, container, init=init),
+            resource,
+            _DEFAULT_UNITS if container_units is None else container_units,
+        )
+        for (container, init, resource), container_units in units.items()
+        if container_units != 0
+    )
 
 
 def _object_contradiction(pod: _Pod) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
@@ -26,9 +26,17 @@ class HourScrapes(Struct, frozen=True):
     """Scrapes in the window, by instance."""
     reaches_edges: Mapping[ScrapeTarget, tuple[bool, bool]]
     """Whether an instance was scraped before the hour began, and up to its end."""
+    _covers_hour: dict[tuple[tuple[ScrapeTarget, int], ...], bool] = field(default_factory=dict)
+    """Results of `covers_hour`, because nearly all objects have the same sample counts."""
 
     def covers_hour(self, counts: Mapping[ScrapeTarget, int]) -> bool:
         """Whether an object with these sample counts, by instance, existed for the whole hour."""
+        key = tuple(counts.items())
+        if key not in self._covers_hour:
+            self._covers_hour[key] = self._find_whether_covers_hour(counts)
+        return self._covers_hour[key]
+
+    def _find_whether_covers_hour(self, counts: Mapping[ScrapeTarget, int]) -> bool:
         if not counts or any(count < self.expected.get(target, 1) for target, count in counts.items()):
             return False
         edges = [self.reaches_edges.get(target, (False, False)) for target in counts]

@@ -74,7 +74,10 @@ def exported_label(labels: Labels, name: str) -> str:
 
 def pod_name(labels: Labels) -> tuple[str, str]:
     """The namespace and name of a pod in the labels of kube-state-metrics."""
-    return exported_label(labels, "namespace"), exported_label(labels, "pod")
+    return (
+        labels.get("exported_namespace") or labels.get("namespace", ""),
+        labels.get("exported_pod") or labels.get("pod", ""),
+    )
 
 
 def exported_label_name(rows: Iterable[Labels], name: str) -> str:
