@@ -6,8 +6,8 @@
 
 boto3 differs: it ignores AWS_REGION and prefers AWS_DEFAULT_PROFILE. The command line shares the functions' clients,
 which are made without a session. So the choice is written to this process's environment before the first client is
-made. A profile that `--profile` names becomes the profile of boto3's default session: only botocore knows which
-credentials of the environment such a profile overrides and which it refers to.
+made. A profile that `--profile` names becomes the profile of all sessions: only botocore knows which credentials of the
+environment such a profile overrides and which it refers to.
 """
 
 import os
@@ -54,10 +54,11 @@ def aws_session() -> "boto3.Session":
     Raises:
         InvalidInputError: the profile does not exist, or no region is set.
     """
+    import boto3
     from botocore.exceptions import ProfileNotFound
 
     try:
-        session = aws.new_session()
+        session = boto3.Session(botocore_session=aws.new_session())
     except ProfileNotFound as error:
         raise _missing_profile_error(os.environ.get("AWS_PROFILE")) from error
     if session.region_name is None:

@@ -21,7 +21,7 @@ class NodePriceFetcher:
 
     Args:
         pricing: the settings, with the sources, operating systems and tenancy.
-        clients: returns a boto3 client of a service in a region.
+        clients: returns a client of a service in a region.
         since: start of the first hour, from which spot prices are fetched.
         now: the current time.
         warn: reports in a sentence which prices are missing, and why.

@@ -108,7 +108,7 @@ def redrive_messages(
     the fix.
 
     Args:
-        sqs: a boto3 SQS client.
+        sqs: a client of SQS.
         queue: the dead-letter queue's URL.
         bus: where the messages go.
         settings_version: the current version of the settings.

@@ -17,7 +17,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.inference import InferenceRules, costs_by_model
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from tests.browser.layout_checks import check_layouts
 from tests.browser.shown import percent, round_usd, rounded, usd
 from tests.browser.site import Site, deployment, numbers

@@ -16,10 +16,9 @@ from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUni
 from gpucost.core.hour_record import Line, ModelHour
 from gpucost.core.inference import InferenceRules, ModelSum, TokenLoad, TokenWeights, costs_by_model, load_percentiles
 from gpucost.core.ledger import content_digest
-from gpucost.core.metering.inference_servers import CounterKind
+from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import CounterSeries, ServerCounters
-from gpucost.core.metering.usage import ServedTokens
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage import compressed_documents

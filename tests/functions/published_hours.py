@@ -17,7 +17,7 @@ from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings

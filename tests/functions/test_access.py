@@ -15,7 +15,7 @@ from gpucost.container import Container
 from gpucost.core.access import FULL_ACCESS, IamCaller, Scope, TokenCaller, principal_of, scope_of_roles
 from gpucost.core.errors import SettingsError
 from gpucost.core.inference import InferenceRules, costs_by_model
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.http.access import caller_of, required_role
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings

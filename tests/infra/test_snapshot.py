@@ -56,7 +56,7 @@ def test_snapshot_contains_the_dynamodb_client_and_the_model_of_settings(kind: s
     script = (
         f"import sys; sys.path[:0] = {folders!r}; import app, json; "
         "from gpucost.settings_document import SettingsDocument; "
-        "print(json.dumps(['boto3' in sys.modules, SettingsDocument.__pydantic_complete__]))"
+        "print(json.dumps(['botocore.client' in sys.modules, SettingsDocument.__pydantic_complete__]))"
     )
     environment = {
         "AWS_LAMBDA_INITIALIZATION_TYPE": kind, "GPUCOST_TABLE": "t", "AWS_DEFAULT_REGION": "eu-central-1",

@@ -302,7 +302,7 @@ def test_functions_receive_exactly_the_variables_they_read(template: Template) -
         variables = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip
         assert variables == needed[name] | {"stack"}
-        assert variables <= set(Environment.model_fields)
+        assert variables <= set(Environment.__struct_fields__)
 
 
 def test_every_parameter_is_described() -> None:

@@ -8,8 +8,8 @@ from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_u
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR as LENGTH
 from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.usage import ServedTokens
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage.ledger import Ledger

@@ -94,7 +94,7 @@ class Container:
         environment: the values that the template sets; read from the process's environment when it is first needed.
         clock: the time now.
         sleep: waits for some seconds.
-        client: makes a boto3 client of a service (and region).
+        client: makes a client of a service (and region).
         **parts: parts by name that take the place of those that would be made.
     """
 
@@ -123,7 +123,7 @@ class Container:
 
     @cached_property
     def client(self) -> "Callable[..., Any]":
-        """Makes the boto3 client of a service (and region) once."""
+        """Makes the client of a service (and region) once."""
         return self.aws_clients
 
     @cached_property

@@ -26,7 +26,7 @@ class SettingsDocumentStore(DynamoSettingsStore[SettingsDocument]):
     """The store of whole documents.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
         clock: the time now, for the cache.
     """

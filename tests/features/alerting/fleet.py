@@ -12,7 +12,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.inference import InferenceRules, costs_by_model
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.rule_kinds.waste import estimates_check

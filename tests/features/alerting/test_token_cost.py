@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.alerting.notification_text import figure_fields, report_link, summary
 from gpucost.settings_document import parse_settings
 from tests.conftest import DynamoTable

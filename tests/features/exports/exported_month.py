@@ -12,8 +12,9 @@ from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, ServedTokens, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 

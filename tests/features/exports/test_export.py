@@ -25,7 +25,7 @@ from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.ledger import ClosedMonth, Manifest
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles

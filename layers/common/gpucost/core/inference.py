@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
 from gpucost.core.hour_record import Line, ModelHour, ModelKey
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import ServedTokens
 
 Side = Literal["prefill", "decode", ""]
 """The side of a split of prefill and decode; "" of servers that do both."""

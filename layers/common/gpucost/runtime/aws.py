@@ -1,4 +1,8 @@
-"""Creates all AWS clients: lazily, with timeouts and a limited number of retries."""
+"""Creates all AWS clients: lazily, with timeouts and a limited number of retries.
+
+botocore makes them, as boto3 does itself. boto3's import adds S3 transfers and resources, which no function uses, to
+every cold start.
+"""
 
 from contextlib import suppress
 from functools import cached_property
@@ -11,8 +15,8 @@ from gpucost.core.errors import SourceError
 from gpucost.runtime.observability import tally
 
 if TYPE_CHECKING:
-    import boto3
     from botocore.config import Config
+    from botocore.session import Session
 
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 20
@@ -29,34 +33,39 @@ def use_profile(name: str | None) -> None:
     Raises:
         botocore.exceptions.ProfileNotFound: there is no such profile.
     """
-    import boto3
-
-    global _profile  # noqa: PLW0603 - boto3's default session, which this goes with, is a global as well
-    boto3.DEFAULT_SESSION = None
+    global _profile  # noqa: PLW0603 - the choice of the whole process, like the environment's variables
     _profile = name
     if name is not None:
-        boto3.setup_default_session(profile_name=name)
+        new_session()
 
 
-def new_session() -> "boto3.Session":
+def new_session() -> "Session":
     """Create a session with the named profile, or with the environment's credentials.
 
     Raises:
-        botocore.exceptions.ProfileNotFound: AWS_PROFILE names a profile that does not exist.
+        botocore.exceptions.ProfileNotFound: the named profile, or that of AWS_PROFILE, does not exist.
     """
-    import boto3
+    from botocore.session import Session
 
-    return boto3.Session(profile_name=_profile)
+    session = Session(profile=_profile)
+    session.get_scoped_config()  # otherwise a missing profile would be reported when it is first needed
+    return session
+
+
+def region_of(session: "Session") -> str | None:
+    """Return a session's region: that of AWS_DEFAULT_REGION or of its profile; None if there is none."""
+    region: str | None = session.get_config_variable("region")
+    return region
 
 
 class AwsClients:
-    """Makes the boto3 clients of one session, each once; respects `AWS_ENDPOINT_URL`."""
+    """Makes the clients of one session, each once; respects `AWS_ENDPOINT_URL`."""
 
     def __init__(self) -> None:
         self._clients: dict[tuple[str, str | None], Any] = {}
 
     @cached_property
-    def session(self) -> "boto3.Session":
+    def session(self) -> "Session":
         """The session, with the credentials that it found first."""
         return new_session()
 
@@ -64,8 +73,7 @@ class AwsClients:
         """Return the client of a service, in the session's region or another."""
         key = service, region
         if key not in self._clients:
-            # The type stubs need the service's name as a literal.
-            self._clients[key] = self.session.client(service, region_name=region, config=client_config())  # type: ignore[call-overload]
+            self._clients[key] = self.session.create_client(service, region_name=region, config=client_config())
             if service == "dynamodb":
                 register_capacity_unit_hooks(self._clients[key])
                 register_read_decoder(self._clients[key])
@@ -83,7 +91,7 @@ class AwsClients:
         regional = Config(
             signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
         )
-        return self.session.client("s3", config=client_config().merge(regional))
+        return self.session.create_client("s3", config=client_config().merge(regional))
 
     def client_in_role(
         self, service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None
@@ -94,9 +102,9 @@ class AwsClients:
             SourceError: the role cannot be assumed.
         """
         credentials = self._assume_role(role_arn, external_id) if role_arn else {}
-        return self.session.client(service, region_name=region, config=client_config(), **credentials)  # type: ignore[call-overload]
+        return self.session.create_client(service, region_name=region, config=client_config(), **credentials)
 
-    def _assume_role(self, role_arn: str, external_id: str | None) -> dict[str, str]:
+    def _assume_role(self, role_arn: str, external_id: str | None) -> dict[str, Any]:
         """Assume a role and return its temporary credentials as arguments of a client."""
         from botocore.exceptions import BotoCoreError, ClientError
 

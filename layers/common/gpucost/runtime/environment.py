@@ -2,13 +2,12 @@
 
 import os
 
-from pydantic import BaseModel, ConfigDict
+import msgspec
+from msgspec import Struct
 
 
-class Environment(BaseModel):
+class Environment(Struct, frozen=True, kw_only=True):
     """The variables that `template.yaml` sets: `GPUCOST_` and the field's name in capitals."""
-
-    model_config = ConfigDict(frozen=True)
 
     table: str
     stack: str = ""
@@ -37,8 +36,13 @@ class Environment(BaseModel):
 
     @classmethod
     def read(cls) -> "Environment":
-        """Read the process's environment variables."""
+        """Read the process's environment variables.
+
+        Raises:
+            msgspec.ValidationError: `GPUCOST_TABLE` is missing, or a number is not one.
+        """
         prefix = "GPUCOST_"
-        return cls.model_validate(
-            {name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)}
-        )
+        variables = {
+            name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)
+        }
+        return msgspec.convert(variables, cls, strict=False)

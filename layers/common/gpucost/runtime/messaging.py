@@ -32,7 +32,7 @@ class MessageBus:
         backfill_queue_url: of backfilled hours.
         dead_letter_queue_url: of messages that cannot be handled.
         events_topic_arn: of events for the alert function.
-        client: makes the boto3 client of a service.
+        client: makes the client of a service.
     """
 
     def __init__(

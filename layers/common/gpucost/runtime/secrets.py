@@ -14,7 +14,7 @@ class Secrets:
     """Secrets by name, each cached for some minutes.
 
     Args:
-        client: makes the boto3 client of a service.
+        client: makes the client of a service.
         monotonic: the clock that ages the cache, in seconds.
     """
 

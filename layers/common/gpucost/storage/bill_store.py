@@ -40,7 +40,7 @@ class BillStore:
     """The bill by day, its unsettled changes, and which months' bills are closed. All reads are consistent.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
         clock: returns the current time, which is stored with changes.
         chunk_bytes: size of the chunks that a day is stored in.

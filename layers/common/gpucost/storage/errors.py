@@ -1,4 +1,4 @@
-"""Maps the errors of boto3's DynamoDB client to the product's own."""
+"""Maps the errors of DynamoDB's client to the product's own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -24,7 +24,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
@@ -41,7 +41,6 @@ from gpucost.core.ledger import (
     next_attempt,
 )
 from gpucost.core.line_use import CompactLine, Holder
-from gpucost.core.metering.usage import Usage
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
@@ -49,7 +48,9 @@ from gpucost.storage.line_items import IncompleteLinesError, read_holders, read_
 from gpucost.storage.manifests import read_manifest
 from gpucost.storage.restatements import restatement_chain, restatement_items
 from gpucost.storage.table import Item, Table, check_schema_version
-from gpucost.storage.usage_documents import read_usage, usage_document
+
+if TYPE_CHECKING:
+    from gpucost.core.metering.usage import Usage
 
 T = TypeVar("T")
 CLOSED_MONTH_REASON = "figures that arrived after the month was closed"
@@ -63,7 +64,7 @@ class Ledger:
     """The published hours of all clusters.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 
@@ -116,7 +117,7 @@ class Ledger:
         replacing: Manifest | None,
         settings_version: int,
         now: datetime,
-        usage: Usage | None = None,
+        usage: "Usage | None" = None,
         reason: str = "",
         last_attempt: datetime | None = None,
         retention: Retention = DEFAULT_RETENTION,
@@ -153,6 +154,8 @@ class Ledger:
         run_id = run_id_of(record, version, *facts)
         items, end = hour_items(record, run_id, now, retention), now + retention.days
         if usage is not None:
+            from gpucost.storage.usage_documents import usage_document
+
             pk = keys.partition(record.cluster, "usage")
             items += chunk_items(pk, record.hour, run_id, usage_document(usage), now + retention.lines)
         manifest = Manifest(
@@ -314,10 +317,12 @@ class Ledger:
             hour: of_hour for hour, of_hour in models.items() if all(model.costs.are_plausible() for model in of_hour)
         }
 
-    def usage(self, manifest: Manifest) -> Usage | None:
+    def usage(self, manifest: Manifest) -> "Usage | None":
         """Return the usage that a version was rated from; None if it was not stored or has expired."""
         if not manifest.usage_id:
             return None
+        from gpucost.storage.usage_documents import read_usage
+
         items = self._chunks(keys.partition(manifest.cluster, "usage"), manifest.hour, manifest.usage_id)
         return (
             compressed_documents.unpack(items, partial(read_usage, manifest.cluster, manifest.hour)) if items else None

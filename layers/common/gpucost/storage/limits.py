@@ -23,7 +23,7 @@ class LimitsStore:
     """Stores node pools' limits and GPU quotas (ResourceQuota) by hour.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

@@ -56,7 +56,7 @@ class PriceStore:
     """Prices of all sources except those in the settings. Every read is consistent.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
         chunk_bytes: size of the chunks that a document is stored in.
     """

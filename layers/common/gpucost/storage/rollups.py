@@ -51,7 +51,7 @@ class RollupStore:
     """Reads sums of hours by day, from rollups where they are up to date, and writes rollups.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

@@ -31,7 +31,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
     """The versions of the settings document. They are never changed after they are written; the newest is in force.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
         model: model of the document, with the sections that it may have.
         clock: returns the current time, for the cache.

@@ -31,7 +31,7 @@ class Table:
     """One DynamoDB table with the keys `pk` and `sk`.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         name: the table's name.
         sleep: waits between attempts.
     """

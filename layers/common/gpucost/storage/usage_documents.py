@@ -16,8 +16,9 @@ from typing import Any
 from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import ClaimedDevice, PodObservation
-from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, ServedTokens, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (

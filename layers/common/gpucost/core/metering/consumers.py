@@ -12,8 +12,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from gpucost.core.amounts import split
-from gpucost.core.metering.inference_servers import CounterKind
-from gpucost.core.metering.usage import ServedTokens
+from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 
 _MEASURES: Final[tuple[CounterKind, ...]] = ("generated", "requests", "prompt")
 """What shows which part of a server's tokens passed the gateway; the first that both count. Prompt tokens come last,

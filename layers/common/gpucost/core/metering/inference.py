@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.consumers import divide_among_consumers
-from gpucost.core.metering.inference_servers import CounterKind
+from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
-from gpucost.core.metering.usage import PodUsage, ServedTokens
+from gpucost.core.metering.usage import PodUsage
 
 MAX_EDGE_GAP_MS = 300_000
 """How old a counter's value may be at an edge of the hour: Prometheus' look-back, as in the query of increases."""

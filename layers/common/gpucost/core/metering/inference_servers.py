@@ -227,3 +227,27 @@ def load_metrics(servers: Iterable[InferenceServer]) -> list[str]:
 def metrics_of_servers(servers: Iterable[InferenceServer]) -> list[str]:
     """The names of all counters, each once."""
     return list(dict.fromkeys(metric for server in servers for metric in server.counters.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTokens:
+    """What one server in a pod processed for one model and consumer in the hour. None is unknown, never zero."""
+
+    namespace: str
+    pod: str
+    server: str
+    model: str
+    """"" if the server does not name it."""
+    prompt: int | None = None
+    """Prompt tokens, with the cached ones."""
+    generated: int | None = None
+    cached: int | None = None
+    """Prompt tokens that came from a cache."""
+    requests: int | None = None
+    consumer: str = ""
+    """Who sent the requests, as the server's label names it; "" if unknown."""
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether its tokens are known."""
+        return self.prompt is not None and self.generated is not None

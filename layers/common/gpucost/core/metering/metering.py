@@ -28,12 +28,13 @@ from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, n
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sample_value, is_utilization
 from gpucost.core.metering.inference import served_tokens
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
-from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, ServedTokens, Usage
+from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver
 
 MAX_BRIDGED_GAP_MS = 300_000

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, overlap_length
-from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL
-from gpucost.core.metering.usage import NodeUsage
+
+if TYPE_CHECKING:  # the settings import `MinimumJob`, and most functions with settings meter nothing
+    from gpucost.core.metering.gpu_shares import GpuNode
+    from gpucost.core.metering.usage import NodeUsage
 
 
 class MinimumJob(Struct, frozen=True):
@@ -40,7 +43,7 @@ class StrandedDomain(Struct, frozen=True):
     gpu_ms: Fraction
 
 
-def minimum_job_gpus(node: GpuNode, jobs: Iterable[MinimumJob]) -> int | None:
+def minimum_job_gpus(node: "GpuNode", jobs: Iterable[MinimumJob]) -> int | None:
     """Return the smallest job that runs on a node; None if it is in no NVLink domain, or no entry has its pool."""
     if not GPU_CLIQUE_LABEL.value_in(node.labels):
         return None
@@ -48,7 +51,7 @@ def minimum_job_gpus(node: GpuNode, jobs: Iterable[MinimumJob]) -> int | None:
 
 
 def strand_free_gpus(
-    free: Sequence[tuple[NodeUsage, Sequence[FreeGpus]]], jobs: Iterable[MinimumJob]
+    free: "Sequence[tuple[NodeUsage, Sequence[FreeGpus]]]", jobs: Iterable[MinimumJob]
 ) -> list[StrandedDomain]:
     """Turn unallocated into stranded GPU time while fewer of a domain's GPUs are free than the smallest job needs.
 

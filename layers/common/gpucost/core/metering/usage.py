@@ -13,6 +13,7 @@ from msgspec import Struct
 from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
+from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import PodObservation
 
 
@@ -160,30 +161,6 @@ class NodeUsage:
     def stranded_gpu_ms(self) -> Fraction:
         """GPU time that no pod could hold."""
         return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms + self.domain_gpu_ms
-
-
-@dataclass(frozen=True, slots=True)
-class ServedTokens:
-    """What one server in a pod processed for one model and consumer in the hour. None is unknown, never zero."""
-
-    namespace: str
-    pod: str
-    server: str
-    model: str
-    """"" if the server does not name it."""
-    prompt: int | None = None
-    """Prompt tokens, with the cached ones."""
-    generated: int | None = None
-    cached: int | None = None
-    """Prompt tokens that came from a cache."""
-    requests: int | None = None
-    consumer: str = ""
-    """Who sent the requests, as the server's label names it; "" if unknown."""
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether its tokens are known."""
-        return self.prompt is not None and self.generated is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,17 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Struct
 
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM_LABEL, REGION_LABEL, RESERVATION_ID_LABEL
+
+if TYPE_CHECKING:
+    from gpucost.core.metering.gpu_shares import GpuNode
 
 PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "list-price", "rates", "constant"]
 """`override`: set by hand; `capacity-block`: the fee of a prepaid block; `cur`: the bill's amount; `spot`: EC2's spot
@@ -108,7 +110,7 @@ class SourceQuote(Struct, frozen=True):
     pieces: tuple[QuotedPiece, ...]
 
 
-def attributes_of_node(node: GpuNode, cluster: str) -> dict[str, str]:
+def attributes_of_node(node: "GpuNode", cluster: str) -> dict[str, str]:
     """Return the attributes of a node to which prices can apply; "" for unknown ones.
 
     The region is that of the topology label, otherwise that of the zone. The operating system is that of the

@@ -16,7 +16,7 @@ class S3Bucket:
     """Stores exports in an S3 bucket.
 
     Args:
-        client: a boto3 S3 client.
+        client: a client of S3.
         bucket: the bucket's name.
     """
 

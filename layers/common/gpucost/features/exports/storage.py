@@ -15,7 +15,7 @@ class DynamoExports:
     """Records exported days.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
         retention: how long the bucket keeps an export. Its item expires with it.
     """

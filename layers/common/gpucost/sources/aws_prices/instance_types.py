@@ -12,7 +12,7 @@ class Ec2InstanceTypes:
     """Reads instance types with EC2's DescribeInstanceTypes.
 
     Args:
-        clients: returns a boto3 client of a service in a region.
+        clients: returns a client of a service in a region.
     """
 
     def __init__(self, clients: Callable[[str, str], Any]) -> None:

@@ -22,7 +22,7 @@ class AwsPriceList:
     """Reads prices from the AWS Price List.
 
     Args:
-        clients: returns a boto3 client of a service in a region.
+        clients: returns a client of a service in a region.
     """
 
     def __init__(self, clients: Callable[[str, str], Any]) -> None:

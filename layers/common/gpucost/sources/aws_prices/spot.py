@@ -26,7 +26,7 @@ class Ec2SpotHistory:
     """Reads spot prices with EC2's DescribeSpotPriceHistory.
 
     Args:
-        clients: returns a boto3 client of a service in a region.
+        clients: returns a client of a service in a region.
     """
 
     def __init__(self, clients: Callable[[str, str], Any]) -> None:

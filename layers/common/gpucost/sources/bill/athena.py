@@ -21,7 +21,7 @@ class AthenaBill:
     """Reads one Data Export.
 
     Args:
-        client: a boto3 Athena client.
+        client: a client of Athena.
         cur: the export's settings.
         clock: the time now.
         sleep: waits between two requests for the query's status.

@@ -103,8 +103,8 @@ def _credentials(prometheus: PrometheusSettings) -> "Credentials":
     arguments = {"RoleSessionName": "gpucost"}
     if prometheus.external_id:
         arguments["ExternalId"] = prometheus.external_id
-    region = session.region_name or prometheus.region  # on a workstation none may be set
+    region = aws.region_of(session) or prometheus.region  # on a workstation none may be set
     # botocore's default configuration would wait for minutes.
-    create_client = partial(session.client, region_name=region, config=aws.client_config())
+    create_client = partial(session.create_client, region_name=region, config=aws.client_config())
     fetcher = AssumeRoleCredentialFetcher(create_client, credentials, prometheus.role_arn, extra_args=arguments)
     return DeferredRefreshableCredentials(method="assume-role", refresh_using=fetcher.fetch_credentials)

@@ -25,7 +25,7 @@ def make_notifiers(
         settings: the document.
         email_topic_arn: SNS topic of the email receivers.
         public_url: address of the page, for links.
-        client: makes the boto3 client of a service.
+        client: makes the client of a service.
         secret_value: reads a secret.
     """
 

@@ -32,7 +32,7 @@ class AlertHistory:
     """Stores one item per notification, sent or muted, for a year and a month.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 
@@ -75,7 +75,7 @@ class SilenceStore:
     """Stores one item per silence.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

@@ -30,7 +30,7 @@ class DynamoSpendStore:
     """Stores packed documents, each written as a whole.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

@@ -43,7 +43,7 @@ class DynamoAlertStateStore:
     """Stores one item per owner and scope, or several for a business unit with thousands of alerts.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

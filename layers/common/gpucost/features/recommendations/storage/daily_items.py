@@ -16,7 +16,7 @@ class DailyItems:
     """Rows by cluster and day.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
         name: the last part of the partition key.
     """

@@ -16,7 +16,7 @@ class DynamoGpuMemory:
     """A packed document per cluster and UTC day.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

@@ -33,7 +33,7 @@ class DynamoRecommendations:
     """Stores one item per recommendation, and one review per cluster.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

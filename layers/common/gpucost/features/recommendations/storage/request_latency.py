@@ -17,7 +17,7 @@ class DynamoRequestLatency:
     """A packed document per cluster and UTC day.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 

@@ -20,7 +20,7 @@ class DynamoWaitingPods:
     """A packed document per cluster and UTC day.
 
     Args:
-        client: a boto3 DynamoDB client.
+        client: a client of DynamoDB.
         table: the table's name.
     """
 
