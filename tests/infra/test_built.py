@@ -284,7 +284,8 @@ def test_only_called_aws_services_are_kept(built: Path) -> None:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                if re.fullmatch(r"_?clients?|create_client|client_in_role|self", name) and isinstance(node.args[0].value, str):
+                makes_client = re.fullmatch(r"_?clients?|create_client|client_in_role|self", name)
+                if makes_client and isinstance(node.args[0].value, str):
                     called.add(node.args[0].value)
     data = built / "DependenciesLayer" / "python" / "botocore" / "data"
     assert {path.name for path in data.iterdir() if path.is_dir()} == called
