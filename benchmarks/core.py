@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,8 +22,9 @@ from benchmarks.large_cluster import PODS_PER_NODE
 from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
-from gpucost.core.intervals import Scrapes
-from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
+from gpucost.core.intervals import IntervalMs, Scrapes
+from gpucost.core.metering.gpu_fractions import fraction_share, limit_to_gpus
+from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
     ClaimedDevice,
@@ -33,6 +36,7 @@ from gpucost.core.metering.observations import (
     OfferedDevice,
     PodObservation,
 )
+from gpucost.core.metering.usage import PodUsage
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.runtime.gc_control import gc_paused
@@ -132,6 +136,20 @@ def hour_of_turns(pods: int, units: int, *, by_claim: bool = False) -> Callable[
     """A function that attributes an hour of pods that take turns from scratch."""
     observed = turns_by_claim(pods, units) if by_claim else turns(pods, units)
     return _attributing(observed, settings_for("http://127.0.0.1:9", units))
+
+
+def fractions_in_turn(pods: int) -> Callable[[], list[PodUsage]]:
+    """A function that limits fractions of a GPU to it: of a pod that has a half all hour, and of pods in turn."""
+    start, node = to_epoch_ms(HOUR), GpuNode("node", physical_gpus=PODS_PER_NODE)
+    ends = [start + HOUR_MS * (turn + 1) // pods for turn in range(pods)]
+    times = [IntervalMs(start, start + HOUR_MS), *map(IntervalMs, [start, *ends], ends)]
+    holdings = [
+        PodUsage(PodObservation("team", f"pod-{i}", f"uid-{i}", "node", REQUEST, None), node, GPU, 1,
+                 fraction_share(Fraction(3, 4) if i else Fraction(1, 2), 1, node), time, time, time.end, time.start)
+        for i, time in enumerate(times)
+    ]  # fmt: skip
+    gpus_of_pod = {("team", holding.pod.pod): frozenset({"GPU-0"}) for holding in holdings}
+    return partial(limit_to_gpus, holdings, gpus_of_pod)
 
 
 def _attributing(observed: Observation, settings: CoreSettings) -> Callable[[], HourRecord]:

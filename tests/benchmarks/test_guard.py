@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.core import hour_of, hour_of_turns, instructions
+from benchmarks.core import fractions_in_turn, hour_of, hour_of_turns, instructions
 from benchmarks.figures import exponent
 from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, samples_processed
 
@@ -63,6 +63,12 @@ def test_instructions_grow_linearly_with_pods_that_take_turns(*, by_claim: bool)
     """Each pod more takes as many instructions; the samples of the node's devices are the same for all."""
     of_64, of_128, of_256 = (instructions(hour_of_turns(pods, UNITS, by_claim=by_claim)) for pods in (64, 128, 256))
     assert of_256 - of_128 <= 2**1.15 * (of_128 - of_64)
+
+
+def test_instructions_grow_linearly_with_fractions_of_a_gpu_in_turn() -> None:
+    """One pod has its fraction all hour, so its share changes with every other pod."""
+    by_pods = exponent((pods, instructions(fractions_in_turn(pods))) for pods in (64, 256))
+    assert by_pods <= 1.03
 
 
 def test_instructions_grow_linearly_with_lines_of_shared_units() -> None:

@@ -8,10 +8,11 @@ memory it gets all of the GPU's. HAMi advertises every GPU several times (device
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from operator import itemgetter
 
 from msgspec import Struct
 
-from gpucost.core.intervals import IntervalMs, enclosing_interval, union
+from gpucost.core.intervals import IntervalMs, enclosing_interval, overlapping, union
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, present_by_piece
 from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
 from gpucost.core.metering.device_use import DeviceHour
@@ -132,11 +133,11 @@ def disputed_parts_of_reserved_gpus(
             continue
         unknown_times = union(pod.time.overlap(reservation.time) for pod in unknown if group in pod.groups)
         sharers = on_group.get(group, [])
-        for unknown_time in unknown_times:
-            for time in cut_at_interval_edges(unknown_time, [sharer.held for sharer in sharers]):
-                held = sum(
-                    (sharer.share.gpus_per_unit for sharer in sharers if sharer.held.contains(time.start)), _ZERO
-                )
+        for time, (present, unknown_present) in present_by_piece(
+            reservation.time, [sharer.held for sharer in sharers], unknown_times
+        ):
+            if unknown_present:
+                held = sum((sharers[index].share.gpus_per_unit for index in present), _ZERO)
                 yield reservation.node, DisputedHolding(time, max(_ZERO, gpus - held))
 
 
@@ -230,10 +231,11 @@ def _limit(
 def _scaled(holding: PodUsage, factors_by_gpu: Sequence[_Factors], per_unit: bool) -> Iterable[PodUsage]:
     """Cut a holding into pieces, each with the mean of the factors on its GPUs."""
     count = holding.units if per_unit else 1
-    edges = [time for factors in factors_by_gpu for time, _ in factors]
+    time_of = itemgetter(0)
+    edges = [time for factors in factors_by_gpu for time, _ in overlapping(factors, holding.held, time_of)]
     for time in cut_at_interval_edges(holding.held, edges):
         lost = sum(
-            (1 - factor for factors in factors_by_gpu for at, factor in factors if at.contains(time.start)), _ZERO
+            (1 - factor for factors in factors_by_gpu for _, factor in overlapping(factors, time, time_of)), _ZERO
         )
         share = holding.share
         scaled = GpuShare(share.gpus_per_unit * (1 - lost / count), FRACTION, max(2, share.replicas)) if lost else share
