@@ -1,7 +1,7 @@
 // Compares a period with an earlier one of the same length.
 
 import type { CostRow, Coverage } from "./api";
-import { DAY, type Figure, instant, ratio } from "./format";
+import { counted, DAY, type Figure, HOUR, instant, moment, ratio, type Zone } from "./format";
 
 /** A period to compare with. */
 export interface Earlier {
@@ -11,10 +11,18 @@ export interface Earlier {
   name: string;
 }
 
+/** The periods that readers can choose to compare with. */
+export const COMPARISONS: Readonly<Record<string, string>> = {
+  "": "Auto: a week before",
+  week: "A week before",
+  previous: "Previous period",
+};
+
 const WEEK = 7 * DAY;
 
-/** Earlier periods, the best first: the same hours of the same weekdays, then the period directly before. */
-export function earlierPeriods(start: string, end: string): [Earlier, ...Earlier[]] {
+/** Earlier periods, the best first: the same hours of the same weekdays, then the period directly before. If one of them
+ * was chosen, there is no other. */
+export function earlierPeriods(start: string, end: string, chosen = ""): [Earlier, ...Earlier[]] {
   const length = Date.parse(end) - Date.parse(start);
   const weeks = Math.ceil(length / WEEK);
   const shifted = (by: number, name: string) => ({
@@ -23,30 +31,45 @@ export function earlierPeriods(start: string, end: string): [Earlier, ...Earlier
     name,
   });
   const aligned = shifted(weeks * WEEK, weeks === 1 ? "a week before" : `${weeks} weeks before`);
-  return length === weeks * WEEK ? [aligned] : [aligned, shifted(length, "the period before")];
+  if (length === weeks * WEEK || chosen === "week") return [aligned];
+  const previous = shifted(length, `the previous ${lengthText(length)}`);
+  return chosen === "previous" ? [previous] : [aligned, previous];
+}
+
+function lengthText(length: number): string {
+  return length % DAY === 0 && length > DAY ? counted(length / DAY, "day") : counted(length / HOUR, "hour");
 }
 
 export interface Compared<Body> {
   period: Earlier;
   body: Body;
+  /** Why it is not the same hours of the same weekdays, in a sentence; null if it is, or if the reader chose it. */
+  reason: string | null;
 }
 
-/** Fetches the first earlier period that has enough figures, or the last one. */
+/** Fetches the chosen earlier period. If none was chosen, it is the first one that has enough figures; if none has, the
+ * default. */
 export async function fetchEarlier<Body extends { coverage: Coverage }>(
   now: { start: string; end: string; coverage: Coverage },
   load: (period: { start: string; end: string }) => Promise<Body>,
+  chosen?: string,
 ): Promise<Compared<Body>> {
-  const [period, ...others] = earlierPeriods(now.start, now.end);
-  const fetched = async (earlier: Earlier) => {
-    const { start, end } = earlier;
-    return { period: earlier, body: await load({ start, end }) };
-  };
-  let compared = await fetched(period);
-  for (const other of others) {
-    if (comparisonOf(now.coverage, compared.body.coverage) !== null) break;
-    compared = await fetched(other);
-  }
-  return compared;
+  const [first, other] = earlierPeriods(now.start, now.end, chosen);
+  const fetched = ({ start, end }: Earlier) => load({ start, end });
+  const body = await fetched(first);
+  if (other === undefined || isEnough(body.coverage)) return { period: first, body, reason: null };
+  const otherBody = await fetched(other);
+  if (!isEnough(otherBody.coverage)) return { period: first, body, reason: null };
+  const { hours_complete: complete, hours_expected: expected } = body.coverage;
+  const hours = expected === 0 ? "no cluster-hours" : `figures for ${complete} of ${counted(expected, "cluster-hour")}`;
+  return { period: other, body: otherBody, reason: `Not with ${first.name}, which has ${hours}.` };
+}
+
+/** Which period figures are compared with, when it was, and why it is not the default, for example
+ * "a week before (Wed 11 Nov, 05:00 to Thu 12 Nov, 05:00 UTC)." */
+export function earlierText({ period, reason }: Omit<Compared<unknown>, "body">, zone: Zone): string {
+  const when = `${moment(period.start, zone)} to ${moment(period.end, zone)}`;
+  return `${period.name} (${when}).${reason === null ? "" : ` ${reason}`}`;
 }
 
 export interface Comparison {
@@ -58,11 +81,14 @@ export interface Comparison {
 /** Least share of hours with figures in both periods. With fewer, a change could come from what is missing. */
 const LEAST = 0.95;
 
+const completeShare = ({ hours_complete, hours_expected }: Coverage) => ratio(hours_complete, hours_expected) ?? 0;
+
+const isEnough = (coverage: Coverage) => completeShare(coverage) >= LEAST;
+
 /** How the figures of two periods compare; null if too many hours are missing in one of them. */
 export function comparisonOf(now: Coverage, before: Coverage): Comparison | null {
-  const shares = [now, before].map(({ hours_complete, hours_expected }) => ratio(hours_complete, hours_expected) ?? 0);
-  if (Math.min(...shares) < LEAST) return null;
-  const isExact = shares.every((share) => share === 1);
+  if (!isEnough(now) || !isEnough(before)) return null;
+  const isExact = [now, before].every((coverage) => completeShare(coverage) === 1);
   return { factor: isExact ? 1 : now.hours_complete / before.hours_complete, isExact };
 }
 

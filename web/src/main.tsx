@@ -4,6 +4,7 @@ import { type ComponentChildren, render } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
+import { COMPARISONS } from "./compare";
 import { fetchConfig } from "./config";
 import { HOUR, instant, moment, readClock, writeClock } from "./format";
 import {
@@ -196,7 +197,7 @@ function skip(event: MouseEvent) {
 }
 
 function Choices({ route }: { route: Route }) {
-  const { window: chosen, start, end, cluster, zone, grain = "" } = route.query;
+  const { window: chosen, start, end, cluster, zone, grain = "", vs: versus = "" } = route.query;
   const [isOpen, setOpen] = useState(false);
   const [isCustom, setCustom] = useState(false);
   const grains = route.view === "explore" ? { ...GRAINS, ...LONG_GRAINS } : GRAINS;
@@ -204,6 +205,8 @@ function Choices({ route }: { route: Route }) {
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
   const hasPeriod = !["hour", "savings", "glossary", "missing"].includes(route.view);
+  const isCompared =
+    ["overview", "unit"].includes(route.view) || (route.view === "explore" && route.query["compare"] === "1");
   const fixed = isFixed ? `${shown(start, zone)} to ${shown(end, zone)}` : "";
   const period = isFixed ? fixed : (WINDOWS[chosen ?? DEFAULT_WINDOW] ?? chosen ?? "");
   const choose = (name: string) => {
@@ -253,6 +256,21 @@ function Choices({ route }: { route: Route }) {
             Granularity
             <select value={grain in grains ? grain : ""} onChange={(event) => set({ grain: value(event) })}>
               {Object.entries(grains).map(([key, text]) => (
+                <option key={key} value={key}>
+                  {text}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        {isCompared && (
+          <label>
+            Compare with
+            <select
+              value={Object.hasOwn(COMPARISONS, versus) ? versus : ""}
+              onChange={(event) => set({ vs: value(event) })}
+            >
+              {Object.entries(COMPARISONS).map(([key, text]) => (
                 <option key={key} value={key}>
                   {text}
                 </option>

@@ -44,7 +44,7 @@ export function writeRoute(route: Route): string {
 }
 
 /** Parameters that are kept between views. */
-const KEPT = ["window", "start", "end", "cluster", "zone", "grain"];
+const KEPT = ["window", "start", "end", "cluster", "zone", "grain", "vs"];
 
 /** Views that show one cluster after a drill-down, without selecting it for the other views. */
 const DETAILS: readonly View[] = ["nodes", "hour"];

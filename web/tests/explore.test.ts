@@ -7,6 +7,7 @@ import {
   comparisonNote,
   comparisonOf,
   earlierPeriods,
+  earlierText,
   fetchEarlier,
   relativeChange,
   scaled,
@@ -220,7 +221,7 @@ test("periods are compared with the same weekdays first, then with the period be
   const name = (start: string, end: string) => earlierPeriods(start, end).map((period) => [period.start, period.name]);
   expect(name("2026-11-18T05:00:00Z", "2026-11-19T05:00:00Z")).toEqual([
     ["2026-11-11T05:00:00Z", "a week before"],
-    ["2026-11-17T05:00:00Z", "the period before"],
+    ["2026-11-17T05:00:00Z", "the previous 24 hours"],
   ]);
   expect(name("2026-11-02T00:00:00Z", "2026-11-16T00:00:00Z")).toEqual([["2026-10-19T00:00:00Z", "2 weeks before"]]);
   for (const { start, end } of earlierPeriods("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"))
@@ -230,17 +231,51 @@ test("periods are compared with the same weekdays first, then with the period be
   );
 });
 
-test("without figures a week before, a period is compared with the period before", async () => {
-  const now = { start: "2026-11-18T00:00:00Z", end: "2026-11-19T00:00:00Z", coverage: coverage(24, 24) };
-  const asked: string[] = [];
-  const load = (hoursByDay: Record<string, number>) => (period: { start: string; end: string }) => {
+const NOW = { start: "2026-11-18T00:00:00Z", end: "2026-11-19T00:00:00Z", coverage: coverage(24, 24) };
+
+/** Fetches the earlier period of a day of which the API has so many hours by day of the month. */
+async function fetchedEarlier(hoursByDay: Record<string, number>, chosen?: string, now = NOW) {
+  const days: string[] = [];
+  const load = (period: { start: string; end: string }) => {
     expect(Object.keys(period)).toEqual(["start", "end"]); // the API's parameters
-    asked.push(period.start.slice(8, 10));
-    return Promise.resolve({ coverage: coverage(hoursByDay[period.start.slice(8, 10)] ?? 0, 24) });
+    const day = period.start.slice(8, 10);
+    days.push(day);
+    return Promise.resolve({ coverage: coverage(hoursByDay[day] ?? 0, 24) });
   };
-  expect((await fetchEarlier(now, load({ "11": 24 }))).period.name).toBe("a week before");
-  expect((await fetchEarlier(now, load({ "17": 24 }))).period.name).toBe("the period before");
-  expect(asked).toEqual(["11", "11", "17"]);
+  const { period, reason } = await fetchEarlier(now, load, chosen);
+  return { days, name: period.name, reason };
+}
+
+test("another period than a week before is compared only if that one lacks figures, and the reason is given", async () => {
+  expect(await fetchedEarlier({ "11": 24, "17": 24 })).toEqual({ days: ["11"], name: "a week before", reason: null });
+  expect(await fetchedEarlier({ "11": 3, "17": 24 })).toEqual({
+    days: ["11", "17"],
+    name: "the previous 24 hours",
+    reason: "Not with a week before, which has figures for 3 of 24 cluster-hours.",
+  });
+  expect(await fetchedEarlier({})).toMatchObject({ name: "a week before", reason: null });
+  // What is missing now is no reason for another period.
+  const cut = { ...NOW, coverage: coverage(12, 24) };
+  expect(await fetchedEarlier({ "11": 24 }, "", cut)).toMatchObject({ days: ["11"], name: "a week before" });
+});
+
+test("a chosen period is compared, whatever figures it has", async () => {
+  expect(await fetchedEarlier({ "17": 24 }, "week")).toEqual({ days: ["11"], name: "a week before", reason: null });
+  expect(await fetchedEarlier({ "11": 24 }, "previous")).toEqual({
+    days: ["17"],
+    name: "the previous 24 hours",
+    reason: null,
+  });
+});
+
+test("a comparison says when the earlier period was, and why it is not the default", () => {
+  const [week, previous] = earlierPeriods("2026-11-16T00:00:00Z", "2026-11-19T00:00:00Z");
+  expect(earlierText({ period: week, reason: null }, "utc")).toBe(
+    "a week before (Mon 9 Nov, 00:00 UTC to Thu 12 Nov, 00:00 UTC).",
+  );
+  expect(earlierText({ period: previous as typeof week, reason: "Not with a week before." }, "utc")).toMatch(
+    /^the previous 3 days \(Fri 13 Nov.*\)\. Not with a week before\.$/,
+  );
 });
 
 test("the earlier figure and the change add up to the figure, also with missing hours", () => {

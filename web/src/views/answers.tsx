@@ -15,7 +15,15 @@ import type {
   Settled,
 } from "../api";
 import { colored } from "../charts/colors";
-import { changeOf, type Compared, comparisonNote, comparisonOf, relativeChange, withVanished } from "../compare";
+import {
+  changeOf,
+  type Compared,
+  comparisonNote,
+  comparisonOf,
+  earlierText,
+  relativeChange,
+  withVanished,
+} from "../compare";
 import {
   change,
   counted,
@@ -329,9 +337,7 @@ function Changed({ fleet, units, before }: AnswersData) {
       figure={change(relativeChange(now, then, comparison))}
       testId="changed"
       note={
-        comparison === null
-          ? missing
-          : `${signed(difference, show)} against ${period.name}, ${moment(period.start, zone)} to ${moment(period.end, zone)}. ${missing ?? ""}`
+        comparison === null ? missing : `${signed(difference, show)} vs ${earlierText(before, zone)} ${missing ?? ""}`
       }
     >
       {comparison !== null && (

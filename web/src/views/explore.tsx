@@ -20,6 +20,7 @@ import {
   type Earlier,
   comparisonNote,
   comparisonOf,
+  earlierText,
   fetchEarlier,
   groupKey,
   relativeChange,
@@ -57,7 +58,6 @@ import {
   instant,
   isUnmeasured,
   knownFigure,
-  moment,
   money,
   percent,
   ratio,
@@ -129,7 +129,7 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   const total = { ...costsOf(question), granularity: "total" as const };
   const whole = await fetchAll("v1/costs", { ...period, ...total });
   const before = question.isCompared
-    ? await fetchEarlier(whole, (earlier) => fetchAll("v1/costs", { ...earlier, cluster, ...total }))
+    ? await fetchEarlier(whole, (earlier) => fetchAll("v1/costs", { ...earlier, cluster, ...total }), route.query["vs"])
     : null;
   const step = stepOf(question, start, end, grain);
   const periods = [period, ...(before === null ? [] : [{ ...before.period, cluster }])];
@@ -205,8 +205,8 @@ async function fetchChart(
 export function Explore() {
   const route = useRoute();
   const question = questionOf(route);
-  const { cluster, grain } = route.query;
-  const request = useFetch(JSON.stringify([periodOf(route), cluster, grain, question]), () => fetchExplore(route));
+  const { cluster, grain, vs } = route.query;
+  const request = useFetch(JSON.stringify([periodOf(route), cluster, grain, vs, question]), () => fetchExplore(route));
   const controls = (
     <>
       <Trail question={question} />
@@ -352,8 +352,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
           {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
-              Compared with {before.period.name}, {moment(before.period.start, zone)} to{" "}
-              {moment(before.period.end, zone)}.{" "}
+              Compared with {earlierText(before, zone)}{" "}
               {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
             </>
           )}

@@ -62,7 +62,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, budgets, alerts, recommendations, worst] =
     await Promise.all([
       fetchJson("v1/fleet", { ...period, granularity: grain }),
-      fetchEarlier(whole, fetchBefore),
+      fetchEarlier(whole, fetchBefore, route.query["vs"]),
       fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
       fetchHours(period, whole.coverage),
       isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
@@ -117,7 +117,7 @@ function fetchWorst(period: { start: string; end: string; cluster: string | unde
 export function Overview() {
   const route = useRoute();
   const { query } = route;
-  const requestKey = JSON.stringify([periodOf(route), query["cluster"], query["grain"]]);
+  const requestKey = JSON.stringify([periodOf(route), query["cluster"], query["grain"], query["vs"]]);
   const request = useFetch(requestKey, () => fetchOverview(route));
   return (
     <View title="Overview" request={request}>

@@ -17,7 +17,7 @@ import {
 } from "../api";
 import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
-import { type Compared, comparisonOf, fetchEarlier, relativeChange } from "../compare";
+import { type Compared, comparisonOf, earlierText, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
 import { filterQuery } from "../explore";
 import {
@@ -93,7 +93,11 @@ async function fetchUnit(route: Route): Promise<ViewData> {
   const length = Date.parse(end) - Date.parse(start);
   const grain = grainOf(length / HOUR, route.query["grain"]);
   const [before, byTime, workloads, hardware, hours, month, alerts, recommendations] = await Promise.all([
-    fetchEarlier(whole, (earlier) => fetchJson("v1/costs", { ...unitFilter, ...earlier, granularity: "total" })),
+    fetchEarlier(
+      whole,
+      (earlier) => fetchJson("v1/costs", { ...unitFilter, ...earlier, granularity: "total" }),
+      route.query["vs"],
+    ),
     fetchJson("v1/costs", { ...unitFilter, ...period, granularity: grain }),
     fetchAll(
       "v1/costs",
@@ -139,7 +143,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
 export function Unit() {
   const route = useRoute();
   const { query } = route;
-  const requestKey = JSON.stringify([route.name, periodOf(route), query["cluster"], query["grain"]]);
+  const requestKey = JSON.stringify([route.name, periodOf(route), query["cluster"], query["grain"], query["vs"]]);
   const request = useFetch(requestKey, () => fetchUnit(route));
   const title = (
     <>
@@ -157,6 +161,7 @@ function Shown(props: ViewData) {
   const route = useRoute();
   const { total, before, whole, month } = props;
   const { currency } = whole;
+  const zone = useZone();
   const hasModels = useHasModels();
   const unit = { dimension: "business_unit", name: route.name, isExcluded: false };
   const comparison = comparisonOf(whole.coverage, before.body.coverage);
@@ -205,7 +210,7 @@ function Shown(props: ViewData) {
               note={
                 <>
                   {comparison?.isExact === false && "about "}
-                  {change(since)} vs {before.period.name} {why("allocated_usd")}
+                  {change(since)} vs {earlierText(before, zone)} {why("allocated_usd")}
                 </>
               }
               testId="allocated"

@@ -2,9 +2,9 @@
 
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
-import { type Compared, comparisonOf, relativeChange } from "../compare";
+import { type Compared, comparisonOf, earlierText, relativeChange } from "../compare";
 import { change, type Figure, isMeasured, isRepresentative, knownFigure, ratio, UNKNOWN, wasteText } from "../format";
-import { useRoute } from "../hooks";
+import { useRoute, useZone } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
 import { align, type Buckets, bucketsOf, cutOf, type Grain, hoursIn, isWhole, completeShare } from "../series";
@@ -23,7 +23,8 @@ export type UnitClusters = ReadonlyMap<string, ReadonlySet<string>>;
 
 export function Units({ units, before, byTime, timeGrain, hours, clusters }: Props) {
   const route = useRoute();
-  const { period, body: earlier } = before;
+  const zone = useZone();
+  const { body: earlier } = before;
   const wasted = new Map(earlier.units.rows.map((row) => [unitOf(row), row.waste_usd]));
   const buckets = bucketsOf(units.start, units.end, timeGrain);
   const series = byUnit(byTime.rows);
@@ -47,7 +48,7 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
   return (
     <Table
       name="units"
-      caption={`Costs by business unit. Waste change: vs ${period.name}`}
+      caption={`Costs by business unit. Waste change: vs ${earlierText(before, zone)}`}
       sort="-waste_usd"
       rows={units.rows}
       rowKey={unitOf}
