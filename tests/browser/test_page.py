@@ -74,7 +74,7 @@ def cells(page: Page, table: str) -> list[dict[str, str]]:
     """A table's rows, with cells by column title."""
     rows: list[dict[str, str]] = page.get_by_test_id(table).evaluate(
         """(table) => {
-          const titles = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.replace(/ [↓↑]$/, ""));
+          const titles = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.replace(/ [↓↑↕]$/, ""));
           return [...table.tBodies[0].rows].map((row) =>
             Object.fromEntries([...row.cells].map((cell, at) => [titles[at], cell.innerText])));
         }"""

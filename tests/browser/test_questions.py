@@ -147,7 +147,7 @@ def cells(page: Page, table: str, column: str) -> list[str]:
     """A column of a table by its title."""
     texts: list[str] = page.get_by_test_id(table).evaluate(
         """(table, column) => {
-          const titles = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.replace(/ [↓↑]$/, ""));
+          const titles = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.replace(/ [↓↑↕]$/, ""));
           const at = titles.indexOf(column);
           return [...table.tBodies[0].rows].map((row) => row.cells[at].innerText);
         }""",
@@ -197,8 +197,10 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     )
     expected["idle"] = -sum(expected.values(), Decimal(0))
     assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}, "also what no pod held"
-    order = [expected[unit] for unit in table]
-    assert order == sorted(order, reverse=True), "by the signed change"
+    order = [abs(expected[unit]) for unit in table]
+    assert order == sorted(order, reverse=True), "by the size of the change"
+    expect(visitor.page.get_by_test_id("explore").locator("[aria-sort=other]")).to_have_text("Change ↕")
+    expect(visitor.page.get_by_test_id("explore")).to_contain_text("Largest change first, up or down")
     total = site.ask(f"fleet?{THIS_WEEK}&granularity=total")["totals"]["node_cost_usd"]
     expect(visitor.page.get_by_test_id("explore-total")).to_have_text(usd(total))
     expect(visitor.page.locator(".legend")).to_contain_text("idle")

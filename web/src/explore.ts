@@ -2,6 +2,7 @@
 
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
 import { DAY, type Figure, HOUR, knownFigure } from "./format";
+import { keyOf } from "./order";
 import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
 import { type Buckets, pricedShare, type Step } from "./series";
@@ -154,7 +155,7 @@ export function costsOf({ by, measure, filters, isIdleSeparate }: Question): Cos
 export function sortOf({ by, measure }: Question, order: string | undefined): string {
   if (order === undefined) return `-${measure}`;
   const sign = order.startsWith("-") ? "-" : "";
-  const key = order.slice(sign.length);
+  const key = keyOf(order);
   if (key === "share") return sign + measure;
   return key === by || Object.hasOwn(MEASURES, key) ? order : `-${measure}`;
 }

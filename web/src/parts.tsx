@@ -4,9 +4,10 @@ import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled, type TablePath } from "./api";
 import { OUTLINE } from "./charts/colors";
-import { type Figure, percent, UNKNOWN } from "./format";
+import { percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
 import { changed, type FetchState, go, useIsNarrow, useRoute } from "./hooks";
+import { keyOf, orderAfter, orderMark, type Sortable, sorted } from "./order";
 import { clusterOf, linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
 
@@ -127,14 +128,13 @@ export function Stat(props: { name: string; value: string; note?: ComponentChild
   );
 }
 
-export interface Column<Row> {
-  key: string;
+export interface Column<Row> extends Sortable<Row> {
   title: string;
   /** Content of the cell. */
   cell: (row: Row) => ComponentChildren;
-  /** Sort key; columns without it cannot be sorted. */
-  by?: (row: Row) => string | Figure;
   isFigure?: boolean;
+  /** What stands before the figure, also before an unknown one. */
+  mark?: (row: Row) => ComponentChildren;
   /** Why the row's figure is unknown; undefined if it is known. The caption says it. */
   unknown?: (row: Row) => string | undefined;
 }
@@ -156,6 +156,7 @@ export function Table<Row>(props: {
   const order = route.query[`${props.name}-sort`] ?? props.sort;
   const rows = sorted(props.rows, props.columns, order);
   const [shown, button] = useFolded(rows, props.most ?? 50);
+  const orders = props.columns.flatMap(({ key }) => (keyOf(order) === key ? (orderMark(order).text ?? []) : []));
   const reasons = new Set(shown.flatMap((row) => props.columns.flatMap(({ unknown }) => unknown?.(row) ?? [])));
   return (
     <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
@@ -163,23 +164,26 @@ export function Table<Row>(props: {
         <caption>
           <span>
             {props.caption}
-            {[...reasons].map((reason) => `. ${UNKNOWN}: ${reason}`)}
+            {[...orders, ...[...reasons].map((reason) => `${UNKNOWN}: ${reason}`)].map((text) => `. ${text}`)}
           </span>
         </caption>
         <thead>
           <tr>
             {props.columns.map((column) => {
-              const isSorted = order.replace(/^-/, "") === column.key;
-              const sign = isSorted ? (order.startsWith("-") ? "descending" : "ascending") : undefined;
-              const next = order === `-${column.key}` ? column.key : `-${column.key}`;
+              const mark = keyOf(order) === column.key ? orderMark(order) : undefined;
+              const next = orderAfter(column, order);
               return (
-                <th key={column.key} scope="col" class={column.isFigure ? "figure" : ""} aria-sort={sign}>
+                <th key={column.key} scope="col" class={column.isFigure ? "figure" : ""} aria-sort={mark?.aria}>
                   {column.by === undefined ? (
                     column.title
                   ) : (
-                    <button type="button" onClick={() => go(changed(route, { [`${props.name}-sort`]: next }))}>
+                    <button
+                      type="button"
+                      title={mark?.text}
+                      onClick={() => go(changed(route, { [`${props.name}-sort`]: next }))}
+                    >
                       {column.title}
-                      <span aria-hidden="true">{isSorted ? (sign === "descending" ? " ↓" : " ↑") : ""}</span>
+                      <span aria-hidden="true">{mark === undefined ? "" : ` ${mark.arrow}`}</span>
                     </button>
                   )}
                 </th>
@@ -252,19 +256,12 @@ function Cells<Row>(props: {
 
 function shownIn<Row>(column: Column<Row>, row: Row): ComponentChildren {
   const reason = column.unknown?.(row);
-  return reason === undefined ? column.cell(row) : <span title={`Unknown: ${reason}`}>{UNKNOWN}</span>;
-}
-
-function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], order: string): Row[] {
-  const by = columns.find((column) => column.key === order.replace(/^-/, ""))?.by;
-  if (by === undefined) return [...rows];
-  const sign = order.startsWith("-") ? -1 : 1;
-  return [...rows].sort((first, second) => {
-    const [left, right] = [by(first), by(second)];
-    if (left === null || left === undefined) return right === null || right === undefined ? 0 : 1;
-    if (right === null || right === undefined) return -1; // unknown figures come last in both orders
-    return sign * (left < right ? -1 : left > right ? 1 : 0);
-  });
+  return (
+    <>
+      {column.mark?.(row)}
+      {reason === undefined ? column.cell(row) : <span title={`Unknown: ${reason}`}>{UNKNOWN}</span>}
+    </>
+  );
 }
 
 /** A name, or "none" if it is empty. */

@@ -328,7 +328,6 @@ function Changed({ fleet, units, before }: AnswersData) {
   const hasNodes = fleet.totals.node_cost_usd !== null;
   const all = linkTo(route, "explore", "", {
     compare: "1",
-    "explore-sort": "-change",
     ...(hasNodes ? { measure: "cost_usd", idle: "separate" } : { measure: "allocated_usd" }),
   });
   return (

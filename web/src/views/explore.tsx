@@ -360,7 +360,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
         <Table<ExploreRow>
           name="explore"
           caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
-          sort={before === null ? `-${measure}` : "-change"}
+          sort={before === null ? `-${measure}` : "~change"}
           within={(row) => row.jobs ?? []}
           rows={rows}
           rowKey={groupKey}
@@ -464,13 +464,19 @@ function changeColumns(
   const difference = (row: ExploreRow) => changeOf(knownFigure(row, measure), was(row), comparison);
   return [
     figureColumn<ExploreRow>("before", "Before", shown, show),
-    figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
-    figureColumn<ExploreRow>(
-      "change_percent",
-      "Change %",
-      (row) => relativeChange(knownFigure(row, measure), was(row), comparison),
-      change,
-    ),
+    {
+      ...figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
+      isChange: true,
+    },
+    {
+      ...figureColumn<ExploreRow>(
+        "change_percent",
+        "Change %",
+        (row) => relativeChange(knownFigure(row, measure), was(row), comparison),
+        change,
+      ),
+      isChange: true,
+    },
   ];
 }
 
