@@ -140,7 +140,7 @@ def test_summary_is_a_single_column_on_a_phone(visit: Callable[..., Page], site:
 
 _AMOUNTS_AFTER_OTHERS = """
 () => [...document.querySelectorAll("main table")].flatMap((table) => {
-  const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.replace(/[ ↓↑]+$/, ""));
+  const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.replace(/[ ↓↑↕]+$/, ""));
   const cells = [...(table.querySelector("tbody tr")?.children ?? [])];
   const first = cells.findIndex((cell, at) => at > 0 && !cell.classList.contains("figure"));
   const isAmount = (cell, at) => /^-?[$]/.test(cell.textContent) && titles[at] !== "GPU-hour price";
@@ -309,7 +309,10 @@ def test_chart_and_table_have_the_same_groups_of_jobs(visit: Callable[..., Page]
 def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"overview?{PERIOD}")
     row = page.get_by_test_id("units").locator("tr", has_text="robotics")
-    assert row.locator("td").all_inner_texts()[1:3] == ["$0.50", "– (1.0% measured)"]
+    assert row.locator("td").all_inner_texts()[1:3] == ["$0.50", "–"]
+    why = "utilization of less than 10% was measured"
+    assert row.locator("td").nth(2).locator("span").get_attribute("title") == f"Unknown: {why}"
+    expect(page.get_by_test_id("units").locator("caption")).to_contain_text(f"–: {why}")
     page.goto(f"{site.address}/#/unit/robotics?{PERIOD}")
     settled(page)
     for name in ("effective", "waste"):
@@ -318,7 +321,7 @@ def test_hardly_measured_waste_says_why_its_share_is_unknown(visit: Callable[...
 
 def column(page: Page, table: str, row: str, title: str) -> Locator:
     """The cell of a row in the column with a title."""
-    titles = [text.rstrip(" ↓↑") for text in page.get_by_test_id(table).locator("thead th").all_inner_texts()]
+    titles = [text.rstrip(" ↓↑↕") for text in page.get_by_test_id(table).locator("thead th").all_inner_texts()]
     return page.get_by_test_id(table).locator("tbody tr", has_text=row).first.locator("td").nth(titles.index(title))
 
 

@@ -7,16 +7,19 @@ import {
   type Figure,
   type GpuHours,
   HOUR,
+  HARDLY_MEASURED,
   instant,
+  isMeasured,
+  isRepresentative,
   isUnmeasured,
   knownFigure,
   money,
   NOT_MEASURED,
+  percent,
   ratio,
   roundHours,
   shortNode,
   utilization,
-  utilizationText,
 } from "./format";
 import { type Column, Name } from "./parts";
 import { linkTo, type Route } from "./route";
@@ -70,12 +73,14 @@ export function gpuHoursColumn<Row extends CostRow | Line | ModelRow>(): Column<
 
 /** The column with empty cells for the idle cost, to which it does not apply. */
 export function exceptIdle<Row extends CostRow>(column: Column<Row>): Column<Row> {
-  const { by } = column;
+  const { by, mark, unknown } = column;
   const isIdle = ({ kind }: Row) => kind === "idle";
   return {
     ...column,
     cell: (row) => !isIdle(row) && column.cell(row),
-    ...(by === undefined ? {} : { by: (row) => (isIdle(row) ? null : by(row)) }),
+    ...(mark && { mark: (row) => !isIdle(row) && mark(row) }),
+    ...(unknown && { unknown: (row) => (isIdle(row) ? undefined : unknown(row)) }),
+    ...(by && { by: (row) => (isIdle(row) ? null : by(row)) }),
   };
 }
 
@@ -144,19 +149,38 @@ export function clusterColumns<Row>(rows: readonly Row[], cluster: (row: Row) =>
 
 /** A bar: its length is the allocated cost, the filled part is effective, the hatched part is unmeasured. */
 export function useColumn(): Column<CostRow> {
-  return { key: "use", title: "Utilization", cell: (row) => <Bar row={row} />, by: utilization };
+  return {
+    ...ratioColumn<CostRow>("use", "Utilization", utilization),
+    isFigure: false,
+    mark: (row) => <Bar row={row} />,
+  };
+}
+
+/** A column with a ratio that is unknown if too few GPU-hours were measured to say something of the others. */
+export function ratioColumn<Row extends GpuHours>(
+  key: string,
+  title: string,
+  ratioOf: (row: Row) => Figure,
+): Column<Row> {
+  return {
+    ...figureColumn<Row>(key, title, (row) => (isRepresentative(row) ? ratioOf(row) : null), percent),
+    unknown: unknownRatio,
+  };
+}
+
+/** Why a ratio of measured figures is unknown; undefined if it is known, or if nothing was allocated. */
+export function unknownRatio(row: GpuHours): string | undefined {
+  if (!isMeasured(row)) return NOT_MEASURED;
+  return isRepresentative(row) || !row.allocated_gpu_hours ? undefined : HARDLY_MEASURED;
 }
 
 function Bar({ row }: { row: CostRow }) {
   const used = ratio(row.effective_gpu_hours, row.allocated_gpu_hours) ?? 0;
   const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
   return (
-    <>
-      <span class="bar">
-        <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
-        <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
-      </span>
-      {utilizationText(row)}
-    </>
+    <span class="bar" title={unmeasured > 0 ? `${percent(1 - unmeasured)} of the GPU-hours were measured` : undefined}>
+      <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
+      <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
+    </span>
   );
 }

@@ -184,6 +184,8 @@ const OF_UTILIZATION: ReadonlySet<string> = new Set(["effective_usd", "waste_usd
 
 /** Why such a figure is unknown. */
 export const NOT_MEASURED = "utilization was not measured";
+/** Why a ratio is unknown although a little was measured. */
+export const HARDLY_MEASURED = `utilization of less than ${100 * MIN_MEASURED_SHARE}% was measured`;
 
 /** The figure of a row; null if it follows from utilization and nothing was measured, where the API's sums have zeros. */
 export function knownFigure<Key extends string>(row: Partial<GpuHours & Record<Key, Figure>>, key: Key): Figure {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { CostRow, Coverage } from "../src/api";
 import { groupColors, IDLE_COLOR, OTHERS_COLOR } from "../src/charts/colors";
-import { exceptIdle, figureColumn } from "../src/columns";
+import { exceptIdle, figureColumn, ratioColumn, useColumn } from "../src/columns";
 import {
   changeOf,
   comparisonNote,
@@ -157,6 +157,7 @@ test("the CSV has the table's order where the API has it", () => {
   expect(sortOf(question, "-effective_usd")).toBe("-effective_usd");
   expect(sortOf(question, "share")).toBe("waste_usd");
   expect(sortOf(question, "-change")).toBe("-waste_usd");
+  expect(sortOf(question, "~change")).toBe("-waste_usd");
   expect(sortOf(question, "-toString")).toBe("-waste_usd");
 });
 
@@ -389,4 +390,18 @@ test("what does not apply to the idle cost is an empty cell, which comes last", 
   expect(column.cell(row({ waste_usd: 0 }))).toBe("0");
   expect(column.cell(row({ kind: "idle", waste_usd: 0 }))).toBe(false);
   expect(column.by?.(row({ kind: "idle", waste_usd: 0 }))).toBeNull();
+  const use = exceptIdle(useColumn());
+  const idle = row({ kind: "idle", allocated_gpu_hours: 0, unmeasured_gpu_hours: 0 });
+  expect([use.mark?.(idle), use.cell(idle), use.unknown?.(idle)]).toEqual([false, false, undefined]);
+});
+
+test("a ratio of hardly measured GPU-hours is a dash, and the table says why", () => {
+  const share = ratioColumn<CostRow>("share", "Waste %", ({ waste_usd }) => waste_usd);
+  const of = (unmeasured_gpu_hours: number) => {
+    const measured = row({ allocated_gpu_hours: 100, unmeasured_gpu_hours, waste_usd: 0.5 });
+    return [share.by?.(measured), share.unknown?.(measured)];
+  };
+  expect(of(0)).toEqual([0.5, undefined]);
+  expect(of(99.99)).toEqual([null, "utilization of less than 10% was measured"]);
+  expect(of(100)).toEqual([null, "utilization was not measured"]);
 });

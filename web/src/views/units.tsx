@@ -1,9 +1,9 @@
 // Business units by waste, compared with an earlier period.
 
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
-import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
+import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn, ratioColumn } from "../columns";
 import { type Compared, comparisonOf, earlierText, relativeChange } from "../compare";
-import { change, type Figure, isMeasured, isRepresentative, knownFigure, ratio, UNKNOWN, wasteText } from "../format";
+import { change, type Figure, isMeasured, isRepresentative, knownFigure, ratio, UNKNOWN } from "../format";
 import { useRoute, useZone } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
@@ -55,14 +55,8 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
         moneyColumn("waste_usd", "Waste", currency),
-        {
-          key: "share",
-          title: "Waste %",
-          isFigure: true,
-          cell: (row) => <span class="soft">{wasteText(row)}</span>,
-          by: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
-        },
-        figureColumn("change", "Waste change", against, change),
+        ratioColumn("share", "Waste %", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd)),
+        { ...figureColumn("change", "Waste change", against, change), isChange: true },
         moneyColumn("allocated_usd", "Allocated", currency),
         moneyColumn("effective_usd", "Effective", currency),
         moneyColumn("unmeasured_usd", "Unmeasured", currency),
