@@ -1,7 +1,7 @@
 // What Explore asks the API, from the URL: a dimension, a measure, filters, and the way back.
 
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
-import { DAY, type Figure, HOUR, knownFigure } from "./format";
+import { counted, DAY, type Figure, HOUR, knownFigure } from "./format";
 import { keyOf } from "./order";
 import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
@@ -188,31 +188,52 @@ export interface ExploreRow extends CostRow {
   jobs?: readonly CostRow[];
 }
 
-const SUMS = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd", "cost_usd"] as const;
-const HOUR_SUMS = ["allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours", "unpriced_gpu_hours"] as const;
+const SUMS = [
+  "allocated_usd",
+  "effective_usd",
+  "waste_usd",
+  "unmeasured_usd",
+  "cost_usd",
+  "allocated_gpu_hours",
+  "effective_gpu_hours",
+  "unmeasured_gpu_hours",
+  "unpriced_gpu_hours",
+  "energy_kwh",
+  "co2e_kg",
+] as const;
 
-/** Rows of workloads, in which Jobs whose names begin alike are one row: the sum of theirs. */
-export function groupJobs(rows: readonly CostRow[], jobs: ReadonlySet<string>): ExploreRow[] {
+/** Rows of workloads, in which Jobs whose names begin alike are one row: the sum of theirs. They have the same other
+ * dimensions, such as their namespace. */
+export function groupJobs(rows: readonly CostRow[], isJob: (row: CostRow) => boolean): ExploreRow[] {
   const families = new Map<string, CostRow[]>();
   for (const row of rows) {
-    const name = row.group["workload"] ?? "";
-    const family = jobs.has(name) && row.kind !== "idle" ? familyOf(name) : "";
-    if (family !== "") families.set(family, [...(families.get(family) ?? []), row]);
+    if (row.kind === "idle" || !isJob(row)) continue;
+    const family = familyOf(row.group["workload"] ?? "");
+    if (family === "") continue;
+    const key = JSON.stringify({ ...row.group, workload: family });
+    families.set(key, [...(families.get(key) ?? []), row]);
   }
-  const grouped = [...families].filter(([, members]) => members.length >= LEAST_JOBS);
-  const taken = new Set(grouped.flatMap(([, members]) => members));
-  return [...grouped.map(([family, members]) => sumOfJobs(family, members)), ...rows.filter((row) => !taken.has(row))];
+  const grouped = [...families.values()].filter(({ length }) => length >= LEAST_JOBS);
+  const taken = new Set(grouped.flat());
+  return [...grouped.map(sumOfJobs), ...rows.filter((row) => !taken.has(row))];
 }
 
-function sumOfJobs(family: string, members: readonly CostRow[]): ExploreRow {
+function sumOfJobs(members: readonly CostRow[]): ExploreRow {
   const [first] = members;
   if (first === undefined) throw new Error("no Jobs");
-  const row: ExploreRow = { ...first, group: { workload: `${family}-*` }, jobs: members };
-  for (const key of [...SUMS, ...HOUR_SUMS]) {
+  const workload = `${familyOf(first.group["workload"] ?? "")}-*`;
+  const row: ExploreRow = { ...first, group: { ...first.group, workload }, jobs: members };
+  for (const key of SUMS) {
     const figures = members.map((member) => member[key]);
     if (figures.every((figure) => figure !== undefined)) Object.assign(row, { [key]: sumOf(figures) });
   }
   return row;
+}
+
+/** What tables say of rows of Jobs. */
+export function jobsText(rows: readonly ExploreRow[]): string {
+  const count = rows.filter(({ jobs }) => jobs !== undefined).length;
+  return count === 0 ? "" : `Jobs with similar names share ${counted(count, "row")}; open one to see them`;
 }
 
 /** The rows of the table that the chart names: those with the largest figures. */

@@ -26,6 +26,7 @@ import {
   filterQuery,
   groupJobs,
   IDLE,
+  jobsText,
   limitOf,
   opened,
   OTHERS,
@@ -36,6 +37,7 @@ import {
 import { readRoute, type Route } from "../src/route";
 import { bucketsOf } from "../src/series";
 import { colorOf, seriesOf } from "../src/views/explore";
+import { foldedWorkloads } from "../src/views/workloads";
 
 const at = (query: Record<string, string>): Route => ({ view: "explore", name: "", query });
 const filter = (dimension: string, name: string, isExcluded = false): Filter => ({ dimension, name, isExcluded });
@@ -299,7 +301,7 @@ test("jobs whose names begin alike are one row, and other workloads are not", ()
     ({ group: { workload }, allocated_usd: usd, allocated_gpu_hours: 1 }) as unknown as CostRow;
   const rows = [row("train-a1", 1), row("train-b2", 2), row("train-c3", 4), row("eval-d4", 8), row("notebook-1", 16)];
   const jobs = new Set(["train-a1", "train-b2", "train-c3", "eval-d4"]);
-  const grouped = groupJobs(rows, jobs);
+  const grouped = groupJobs(rows, ({ group }) => jobs.has(group["workload"] ?? ""));
   expect(
     grouped.map(({ group, allocated_usd, jobs: members }) => [group["workload"], allocated_usd, members?.length]),
   ).toEqual([
@@ -307,8 +309,27 @@ test("jobs whose names begin alike are one row, and other workloads are not", ()
     ["eval-d4", 8, undefined],
     ["notebook-1", 16, undefined],
   ]);
-  expect(groupJobs(rows, new Set([...jobs].slice(1))).map(({ group }) => group["workload"])).toHaveLength(5);
-  expect(groupJobs([...rows, row("train-e5", null)], new Set([...jobs, "train-e5"]))[0]?.allocated_usd).toBeNull();
+  expect(groupJobs(rows, ({ group }) => group["workload"] !== "train-a1")).toHaveLength(5);
+  expect(groupJobs([...rows, row("train-e5", null)], () => true)[0]?.allocated_usd).toBeNull();
+  const measured = rows.map((each) => ({ ...each, energy_kwh: 2, co2e_kg: null }));
+  expect(groupJobs(measured, () => true)[0]).toMatchObject({ energy_kwh: 6, co2e_kg: null });
+});
+
+test("a unit's Jobs are one row per cluster and namespace, and other kinds of workloads are not", () => {
+  const job = (workload: string, namespace = "ml", workload_kind = "Job") =>
+    row({ group: { cluster: "west", namespace, workload_kind, workload }, allocated_usd: 1 });
+  const rows = [
+    ...["train-1", "train-2", "train-3"].flatMap((name) => [job(name), job(name, "dev")]),
+    ...["web-1", "web-2", "web-3"].map((name) => job(name, "ml", "StatefulSet")),
+  ];
+  const folded = foldedWorkloads(rows);
+  expect(folded.map(({ group, jobs }) => [group["namespace"], group["workload"], jobs?.length])).toEqual([
+    ["ml", "train-*", 3],
+    ["dev", "train-*", 3],
+    ...["web-1", "web-2", "web-3"].map((name) => ["ml", name, undefined]),
+  ]);
+  expect(jobsText(folded)).toBe("Jobs with similar names share 2 rows; open one to see them");
+  expect(jobsText(rows)).toBe("");
 });
 
 test("grouped Jobs are one group of the chart, as in the table, without others whose names begin alike", () => {
@@ -318,7 +339,7 @@ test("grouped Jobs are one group of the chart, as in the table, without others w
   const jobs = ["train-a1", "train-b2", "train-c3"];
   const table = groupJobs(
     [row("a,b", 5), ...jobs.map((name) => row(name, 2)), row("train-set", 1), row("old", 0)],
-    new Set(jobs),
+    ({ group }) => jobs.includes(group["workload"] ?? ""),
   );
   const charted = chartedRows(question, table, 3);
   expect(charted.map(({ group }) => group["workload"])).toEqual(["train-*", "a,b", "train-set"]);

@@ -40,6 +40,7 @@ import {
   groupJobs,
   IDLE,
   isMoney,
+  jobsText,
   limitOf,
   type Measure,
   MEASURES,
@@ -134,7 +135,8 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   const step = stepOf(question, start, end, grain);
   const periods = [period, ...(before === null ? [] : [{ ...before.period, cluster }])];
   const all = withVanished(whole.rows, before?.body.rows ?? []);
-  const rows = groupJobs(all, await fetchJobs(question, all, periods));
+  const jobs = await fetchJobs(question, all, periods);
+  const rows = groupJobs(all, ({ group }) => jobs.has(group["workload"] ?? ""));
   const chart = await settle(fetchChart(question, period, whole, rows, step, before?.period ?? null));
   return { question, whole, before, rows, chart };
 }
@@ -145,8 +147,8 @@ async function fetchJobs(
   rows: readonly CostRow[],
   periods: readonly Period[],
 ): Promise<ReadonlySet<string>> {
-  const names = new Set(rows.map((row) => row.group["workload"] ?? ""));
-  if (question.by !== "workload" || groupJobs(rows, names).every(({ jobs }) => jobs === undefined)) return new Set();
+  const hasFamilies = groupJobs(rows, () => true).some(({ jobs }) => jobs !== undefined);
+  if (question.by !== "workload" || !hasFamilies) return new Set();
   const filters = costsOf({ ...question, measure: "allocated_usd" });
   const kinds = await Promise.all(
     periods.map(({ start, end, cluster }) =>
@@ -305,7 +307,6 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   const zone = useZone();
   const { measure, by } = question;
   const { currency, start, end } = whole;
-  const families = rows.filter((row) => row.jobs !== undefined).length;
   const ended = rows.reduce((count, row) => count + (row.jobs?.length ?? 1), 0) - whole.rows.length;
   const swatch = (row: ExploreRow) => "response" in chart && <Swatch color={colorOf(question, chart.response, row)} />;
   if (rows.length === 0) {
@@ -347,9 +348,8 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
         <p class="note">
           <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
           {ended > 0 && `, and ${ended} that ended`}
-          {question.filters.length > 0 && ", with these filters"}.{" "}
-          {families > 0 && `Jobs with similar names share ${counted(families, "row")}; open one to see them.`}{" "}
-          {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
+          {question.filters.length > 0 && ", with these filters"}. {jobsText(rows)} {whole.coverage.hours_complete} of{" "}
+          {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
               Compared with {earlierText(before, zone)}{" "}

@@ -2,7 +2,8 @@
 
 import type { CostRow, CostsResponse, HoursResponse, RecommendationsResponse } from "../api";
 import { figureColumn, gpuHoursColumn, linkToPods, moneyColumn, unmeasuredColumns, useColumn } from "../columns";
-import { isMeasured, knownFigure, money, NOT_MEASURED, roundMoney } from "../format";
+import { type ExploreRow, groupJobs, jobsText } from "../explore";
+import { counted, isMeasured, knownFigure, money, NOT_MEASURED, roundMoney } from "../format";
 import { useRoute } from "../hooks";
 import { Name, Table } from "../parts";
 import { linkTo } from "../route";
@@ -21,8 +22,14 @@ interface Props {
   recommendations: RecommendationsResponse | null;
 }
 
-export function Workloads({ whole, rows, hours: statuses, recommendations }: Props) {
+/** Rows of workloads with their Jobs folded as in Explore. */
+export function foldedWorkloads(rows: readonly CostRow[]): ExploreRow[] {
+  return groupJobs(rows, ({ group }) => group["workload_kind"] === "Job");
+}
+
+export function Workloads({ whole, rows: workloads, hours: statuses, recommendations }: Props) {
   const route = useRoute();
+  const rows = foldedWorkloads(workloads);
   const { currency } = whole;
   const why = (group: CostRow["group"]) =>
     linkToPods(route, whole, {
@@ -32,7 +39,7 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
       cluster: group["cluster"] ?? "",
     });
   const complete = hoursByCluster(statuses?.rows ?? null);
-  const several = new Set(rows.map((row) => row.group["cluster"])).size > 1;
+  const several = new Set(workloads.map((row) => row.group["cluster"])).size > 1;
   const perMonth = (row: CostRow) => {
     const single = several ? 0 : whole.coverage.hours_complete;
     const hours = complete?.get(row.group["cluster"] ?? "") ?? single;
@@ -44,28 +51,39 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
     namespace: group["namespace"] ?? "",
     workload: group["workload"] ?? "",
   });
-  const recommendationOf = (row: CostRow) => openFor(recommendations?.rows ?? [], subjectOf(row));
-  const findings = new Map(rows.map((row) => [row, findingFor(recommendations?.findings ?? [], subjectOf(row))]));
-  const common = rows.some(recommendationOf) ? null : commonFinding([...findings.values()]);
+  const recommendationsOf = (row: ExploreRow) =>
+    (row.jobs ?? [row]).flatMap((workload) => openFor(recommendations?.rows ?? [], subjectOf(workload)) ?? []);
+  const savedBy = (row: ExploreRow) => recommendationsOf(row).reduce((sum, { saving }) => sum + saving.usd, 0);
+  const findingOf = (row: CostRow) => findingFor(recommendations?.findings ?? [], subjectOf(row));
+  const hasRecommendation = workloads.some((row) => recommendationsOf(row).length > 0);
+  const common = hasRecommendation ? null : commonFinding(workloads.map(findingOf));
   const table = (
-    <Table
+    <Table<ExploreRow>
       name="workloads"
-      caption="Workloads by waste. Waste per month: at this period's rate, for 730 hours"
+      caption={["Workloads by waste", "Waste per month: at this period's rate, for 730 hours", jobsText(rows)]
+        .filter(Boolean)
+        .join(". ")}
       sort="-waste_usd"
       most={MOST}
       rows={rows}
       rowKey={(row) => Object.values(row.group).join("\n")}
+      within={({ jobs }) => jobs ?? []}
       columns={[
         {
           key: "workload",
           title: "Workload",
-          cell: ({ group }) => (
+          cell: ({ group, jobs }) => (
             <>
-              <a href={why(group)}>
+              {jobs === undefined ? (
+                <a href={why(group)}>
+                  <Name>{group["workload"] ?? ""}</Name>
+                </a>
+              ) : (
                 <Name>{group["workload"] ?? ""}</Name>
-              </a>
+              )}
               <span class="note below">
-                {group["workload_kind"]} in <Name>{group["namespace"] ?? ""}</Name>
+                {jobs === undefined ? group["workload_kind"] : counted(jobs.length, "Job")} in{" "}
+                <Name>{group["namespace"] ?? ""}</Name>
                 {several && (
                   <>
                     , <Name>{group["cluster"] ?? ""}</Name>
@@ -83,16 +101,18 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           cell: (row) => (
             <>
               {money(row.waste_usd, currency)}{" "}
-              <WhyLink
-                figure="waste_usd"
-                amount={`${row.group["workload"] ?? ""}: ${money(row.waste_usd, currency)}`}
-                scope={{
-                  unit: route.name,
-                  cluster: row.group["cluster"],
-                  namespace: row.group["namespace"],
-                  workload: row.group["workload"],
-                }}
-              />
+              {row.jobs === undefined && (
+                <WhyLink
+                  figure="waste_usd"
+                  amount={`${row.group["workload"] ?? ""}: ${money(row.waste_usd, currency)}`}
+                  scope={{
+                    unit: route.name,
+                    cluster: row.group["cluster"],
+                    namespace: row.group["namespace"],
+                    workload: row.group["workload"],
+                  }}
+                />
+              )}
             </>
           ),
           by: (row) => knownFigure(row, "waste_usd"),
@@ -106,31 +126,39 @@ export function Workloads({ whole, rows, hours: statuses, recommendations }: Pro
           key: "allocated_usd",
           title: "Allocated",
           isFigure: true,
-          cell: (row) => (
-            <a href={why(row.group)} title="How this cost was calculated">
-              {money(row.allocated_usd, currency)}
-            </a>
-          ),
+          cell: (row) =>
+            row.jobs === undefined ? (
+              <a href={why(row.group)} title="How this cost was calculated">
+                {money(row.allocated_usd, currency)}
+              </a>
+            ) : (
+              money(row.allocated_usd, currency)
+            ),
           by: (row) => row.allocated_usd,
         },
         moneyColumn("effective_usd", "Effective", currency),
-        ...unmeasuredColumns(rows, currency),
+        ...unmeasuredColumns(workloads, currency),
         gpuHoursColumn(),
         useColumn(),
         {
           key: "recommendation",
           title: "Recommendation",
           cell: (row) => {
-            const top = recommendationOf(row);
-            return top === undefined ? (
-              <span class="wrapped unknown">{(common === null && findings.get(row)) || "–"}</span>
+            const [first, ...others] = recommendationsOf(row);
+            const finding = row.jobs === undefined ? findingOf(row) : commonFinding(row.jobs.map(findingOf));
+            return first === undefined ? (
+              <span class="wrapped unknown">{(common === null && finding) || "–"}</span>
+            ) : others.length > 0 ? (
+              <a class="wrapped" href={linkTo(route, "savings", "", { unit: route.name })}>
+                {counted(1 + others.length, "recommendation")}, {saved(savedBy(row), first.currency)}
+              </a>
             ) : (
-              <a class="wrapped" href={linkTo(route, "savings", "", { unit: route.name, kind: top.kind })}>
-                {KINDS[top.kind]}, {saved(top.saving.usd, top.currency)}
+              <a class="wrapped" href={linkTo(route, "savings", "", { unit: route.name, kind: first.kind })}>
+                {KINDS[first.kind]}, {saved(first.saving.usd, first.currency)}
               </a>
             );
           },
-          by: (row) => recommendationOf(row)?.saving.usd ?? null,
+          by: (row) => (recommendationsOf(row).length === 0 ? null : savedBy(row)),
         },
       ]}
     />
