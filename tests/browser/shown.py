@@ -2,6 +2,11 @@
 
 from decimal import ROUND_HALF_UP, Decimal
 
+AMOUNTS = {
+    "effective_usd": "effective cost", "waste_usd": "waste", "unallocated_usd": "unallocated cost",
+}  # fmt: skip
+"""The names of amounts in charts."""
+
 
 def rounded(number: Decimal, digits: int) -> str:
     """For example "1,234.50"."""

@@ -138,7 +138,7 @@ def test_phone_shows_whole_names_and_the_first_rows(visit: Callable[..., Page]) 
 def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="America/New_York")
     settled(page)
-    page.get_by_role("application", name=re.compile("Cost over time")).focus()
+    page.get_by_role("application", name=re.compile("Node cost over time")).focus()
     hours = []
     for _ in range(6):
         page.keyboard.press("ArrowRight")
@@ -155,7 +155,7 @@ def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> 
 def test_selected_hour_survives_a_resized_window(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6))
     settled(page)
-    page.get_by_role("application", name=re.compile("Cost over time")).focus()
+    page.get_by_role("application", name=re.compile("Node cost over time")).focus()
     page.keyboard.press("ArrowRight")
     readout = page.get_by_test_id("readout")
     hour = readout.locator("strong").inner_text()
@@ -204,7 +204,7 @@ def test_bars_are_as_wide_as_their_days(visit: Callable[..., Page]) -> None:
     """The first day is cut to 21 hours, the last to one."""
     page = visit(Fleet(["research"], AUTUMN, 46), "&zone=utc&grain=day")
     settled(page)
-    painted = page.get_by_role("application", name=re.compile("Cost over time")).evaluate(
+    painted = page.get_by_role("application", name=re.compile("Node cost over time")).evaluate(
         """(chart) => {
           const canvas = chart.querySelector("canvas"), over = chart.querySelector(".u-over").getBoundingClientRect();
           const outer = canvas.getBoundingClientRect(), scale = canvas.width / outer.width;

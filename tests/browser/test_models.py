@@ -200,7 +200,7 @@ def test_sums_of_models_match_the_api(visit: Callable[..., Page], site: Site) ->
     assert {name: page.get_by_test_id(name).inner_text() for name in stats} == stats
     main = page.locator("main")
     expect(main).to_contain_text(f"{price(total['usd_per_million_tokens_at_full_use'])} at full use")
-    expect(main).to_contain_text(f"{percent(total['waste_usd'], total['allocated_usd'])} of the cost")
+    expect(main).to_contain_text(f"{percent(total['waste_usd'], total['allocated_usd'])} of the allocated cost")
     expect(main).to_contain_text("cached: unknown")
     p50, p95 = (rate(total[f"tokens_per_gpu_second_{name}"]) for name in ("p50", "p95"))
     expect(main).to_contain_text(f"p50 {p50}, p95 {p95} of hours")
@@ -263,9 +263,9 @@ def test_model_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
         f"at full use {price(full)}", f"added by waiting {price(as_it_was - full)}", f"as it was {price(as_it_was)}",
         "missing",
     ]  # fmt: skip
-    assert legend(page, "Serving and waiting over time") == [
-        f"serving {usd(total['effective_usd'])}", f"waiting {usd(total['waste_usd'])}",
-        f"total {usd(total['allocated_usd'])}", "missing",
+    assert legend(page, "Allocated cost over time") == [
+        f"effective cost {usd(total['effective_usd'])}", f"waste {usd(total['waste_usd'])}",
+        f"allocated cost {usd(total['allocated_usd'])}", "missing",
     ]  # fmt: skip
     assert legend(page, "Load over time") == [
         f"tokens per GPU-second {rate(total['tokens_per_gpu_second'])}", "missing",
@@ -312,7 +312,7 @@ def readouts(page: Page, section: str) -> list[str]:
 
 
 def test_hours_without_tokens_have_no_price(visit: Callable[..., Page], site: Site) -> None:
-    """A cost without tokens is not zero per million, and not unknown: it was spent for waiting."""
+    """A cost without tokens is not zero per million, and not unknown: it is waste."""
     page = visit(site, model_view(RERANKER))
     costs = readouts(page, "Cost per million tokens over time")
     loads = readouts(page, "Load over time")

@@ -175,13 +175,13 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     expect(section).to_contain_text("at the mean rate so far, as in budget alerts")
     if forecast["projected_usd"] is not None:
         assert round_usd(forecast["projected_usd"]) not in section.inner_text(), "a second projection of the same month"
-    expect(section).to_contain_text(f"{percent(forecast['spent_usd'], Decimal(1500))} spent")
-    chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
+    expect(section).to_contain_text(f"{percent(forecast['spent_usd'], Decimal(1500))} of it used")
+    chart = section.get_by_role("img", name=re.compile("Cumulative allocated cost"))
     label = chart.get_attribute("aria-label") or ""
-    assert f"{round_usd(forecast['spent_usd'])} spent by" in label, "the line ends at the spend of the summary"
-    assert f"{round_usd(forecast['run_rate_usd'])} projected for the month, a budget of $1,500" in label
+    assert f"{round_usd(forecast['spent_usd'])} by " in label, "the line ends at the cost of the summary"
+    assert f"a run rate of {round_usd(forecast['run_rate_usd'])} for the month, a budget of $1,500" in label
     assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
-    expect(section.locator(".legend")).to_contain_text("projected")
+    expect(section.locator(".legend")).to_contain_text("run rate")
 
 
 def colours(chart: Locator) -> set[tuple[int, ...]]:
@@ -294,12 +294,12 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month:")
     assert budgets.locator(".tag").all_inner_texts() == ["exceeded", "will exceed"]
     assert [line for line in shown.splitlines() if " of $" in line] == [
-        f"$1,600 spent of {first_budget}", f"$950.00 expected of {second_budget}",
+        f"allocated cost $1,600 of {first_budget}", f"run rate $950.00 of {second_budget}",
     ]  # fmt: skip
     assert budgets.get_by_role("link").all_inner_texts() == [first, second]
     texts: dict[str, list[tuple[str, int, int | None]]] = {
         "All 2 business units with a budget stay within it.": [("within", 10, 20), ("within", 10, 20)],
-        "Budgets: too few hours of this month for a projection.": [("unknown", 10, None), ("unknown", 10, None)],
+        "Budgets: too few hours of this month for a run rate.": [("unknown", 10, None), ("unknown", 10, None)],
         "1 of 2 business units with a budget stay within it. Of the others, too few hours are known.": [
             ("within", 10, 20), ("unknown", 10, None),
         ],
@@ -309,7 +309,7 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
         assert [line for line in reloaded().splitlines() if line] == [text, "All budgets"]
     budgets.get_by_text("All budgets").click()
     assert [line for line in budgets.inner_text().splitlines() if " of $" in line] == [
-        f"$20.00 expected of {first_budget}", f"$10.00 spent of {second_budget}",
+        f"run rate $20.00 of {first_budget}", f"allocated cost $10.00 of {second_budget}",
     ]  # fmt: skip
     budgets.get_by_role("link", name=second).click()
     settled(page)
@@ -580,7 +580,7 @@ def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site
     expect(page.locator(".unpriced")).to_have_text(
         f"{percent(share)} of these GPU-hours have no price yet. Amounts exclude them."
     )
-    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart = page.get_by_role("application", name=re.compile("cost over time"))
     chart.focus()
     page.keyboard.press("ArrowRight")
     readout = page.get_by_test_id("readout")
@@ -605,7 +605,7 @@ def test_two_weeks_are_an_hourly_heat_map(visit: Callable[..., Page], long_site:
     heat.focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".grid .readout")).to_contain_text("25% of")
-    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart = page.get_by_role("application", name=re.compile("cost over time"))
     chart.focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_test_id("readout")).to_contain_text("UTC day")
@@ -732,7 +732,7 @@ def test_a_small_missing_part_is_hatched_behind_the_bar(visit: Callable[..., Pag
     page = visit(site, f"overview?{period}&grain=hour")
 
     def above_the_bars() -> list[float]:
-        canvas = page.get_by_role("application", name=re.compile("Cost over time")).locator("canvas")
+        canvas = page.get_by_role("application", name=re.compile("cost over time")).locator("canvas")
         painted: list[float] = canvas.evaluate(
             """(canvas) => {
               const pen = canvas.getContext("2d");

@@ -17,7 +17,7 @@ from gpucost.core.hours import parse_timestamp
 from gpucost_cli.signing_proxy import serve_proxy
 from gpucost_devstack.fleet.demo import CLUSTERS
 from tests.browser.layout_checks import check_layouts
-from tests.browser.shown import change, exact_usd, percent, round_usd, rounded, usd
+from tests.browser.shown import AMOUNTS, change, exact_usd, percent, round_usd, rounded, usd
 from tests.browser.tabs import Tabs, settled, violations
 from tests.system.running_demo import Demo, running_demo
 
@@ -108,7 +108,8 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
     units = demo.ask(f"/v1/business-units?{day(demo)}")["rows"]
     expected = sorted((row for row in units if row["allocated_usd"]), key=lambda row: -row["waste_usd"])
     assert [
-        (row["Business unit"], row["Waste"], row["Allocated"], row["Effective"]) for row in cells(page, "units")
+        (row["Business unit"], row["Waste"], row["Allocated cost"], row["Effective cost"])
+        for row in cells(page, "units")
     ] == [
         (row["business_unit"], *(usd(row[name]) for name in ("waste_usd", "allocated_usd", "effective_usd")))
         if row["unmeasured_gpu_hours"] < row["allocated_gpu_hours"]
@@ -128,14 +129,14 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
         assert shown["Waste change"] == waste_change, row["business_unit"]
     page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
-    assert [(row["Effective"], row["Waste"], row["Unallocated"], row["Node cost"]) for row in rows] == [
+    assert [(row["Effective cost"], row["Waste"], row["Unallocated cost"], row["Node cost"]) for row in rows] == [
         tuple(usd(row[name]) for name in ("effective_usd", "waste_usd", "unallocated_usd", "node_cost_usd"))
         for row in fleet["rows"]
     ]
-    legend = page.get_by_role("region", name="Cost over time").locator(".legend")
-    for part in ("effective", "waste", "unallocated"):
-        expect(legend).to_contain_text(f"{part} {usd(totals[f'{part}_usd'])}")
-    expect(legend).to_contain_text(f"total {usd(totals['node_cost_usd'])}")
+    legend = page.get_by_role("region", name="Node cost over time").locator(".legend")
+    for part in ("effective_usd", "waste_usd", "unallocated_usd"):
+        expect(legend).to_contain_text(f"{AMOUNTS[part]} {usd(totals[part])}")
+    expect(legend).to_contain_text(f"node cost {usd(totals['node_cost_usd'])}")
     alerts = demo.ask(f"/v1/alerts?{day(demo)}")["active"]
     pending = [parse_timestamp(alert["since"]) for alert in alerts if alert["phase"] == "pending"]
     if pending:
@@ -156,13 +157,13 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
 def test_chart_is_usable_by_keyboard(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     rows = demo.ask(f"/v1/fleet?{day(demo)}")["rows"]
-    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart = page.get_by_role("application", name=re.compile("Node cost over time"))
     chart.focus()
     readout = page.get_by_test_id("readout")
     for key, row in (("ArrowRight", rows[0]), ("ArrowRight", rows[1]), ("End", rows[-1]), ("ArrowLeft", rows[-2])):
         page.keyboard.press(key)
-        for part in ("effective", "waste", "unallocated"):
-            expect(readout).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
+        for part in ("effective_usd", "waste_usd", "unallocated_usd"):
+            expect(readout).to_contain_text(f"{AMOUNTS[part]} {usd(row[part])}")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("#/hour/"))
     assert f"#/hour/{rows[-2]['start']}" in unquote(page.url)
@@ -190,7 +191,7 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
         assert page.get_by_test_id(name).inner_text() == round_usd(answer[f"{name}_usd"])
     workloads = demo.ask(f"/v1/business-units/vision-research/workloads?{day(demo)}")["rows"]
     assert [
-        (row["Workload"].split("\n")[0], row["Allocated"], row["Waste"].split(" ")[0])
+        (row["Workload"].split("\n")[0], row["Allocated cost"], row["Waste"].split(" ")[0])
         for row in cells(page, "workloads")
     ] == [
         (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"]))
@@ -209,15 +210,15 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
         assert {text for text, _ in shown} == {"–"}
         expect(page.get_by_test_id("common-finding")).to_contain_text(f"Too little is known: {shown[0][1]}.")
     unit_path = f"/v1/costs?{day(demo)}&business_unit=vision-research"
-    page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
+    page.get_by_role("application", name=re.compile("Allocated cost of this business unit over time")).focus()
     for row in demo.ask(unit_path)["rows"][:3]:
         page.keyboard.press("ArrowRight")
-        for part in ("effective", "waste"):
-            expect(page.get_by_test_id("readout")).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
+        for part in ("effective_usd", "waste_usd"):
+            expect(page.get_by_test_id("readout")).to_contain_text(f"{AMOUNTS[part]} {usd(row[part])}")
     hardware = demo.ask(
         f"{unit_path}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd"
     )["rows"]
-    assert [(row["GPU model"], row["Node pool"], row["Allocated"]) for row in cells(page, "hardware")] == [
+    assert [(row["GPU model"], row["Node pool"], row["Allocated cost"]) for row in cells(page, "hardware")] == [
         (row["group"]["gpu_model"], row["group"]["node_pool"], usd(row["allocated_usd"])) for row in hardware
     ]
     assert page.get_by_test_id("month-spent").inner_text() == round_usd(
@@ -233,7 +234,7 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
     assert len(rows) == len(pods) < len(lines)
     assert sum(line["allocated_usd"] for line in lines) == workload["allocated_usd"], "the lines of the clicked cell"
     sums = [usd(sum(line["allocated_usd"] for line in hours)) for hours in pods.values()]
-    assert sorted(row["Allocated"] for row in rows) == sorted(sums)
+    assert sorted(row["Allocated cost"] for row in rows) == sorted(sums)
     for name in ("allocated", "waste"):
         assert page.get_by_test_id(f"{name}_usd").inner_text() == round_usd(workload[f"{name}_usd"]), (
             "the workload's summary"
@@ -328,7 +329,7 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     assert Decimal("0.49") < complete <= Decimal("0.5"), "an outage may be in these days, but not more"
     assert page.get_by_test_id("coverage").inner_text() == percent(complete)
     assert {row["Waste change"] for row in cells(page, "units")} == {"–"}, "an incomplete period is not compared"
-    chart = page.get_by_role("application", name=re.compile("Cost over time"))
+    chart = page.get_by_role("application", name=re.compile("Node cost over time"))
     chart.focus()
     page.keyboard.press("Home")
     expect(page.get_by_test_id("readout")).to_contain_text("no data: missing or incomplete")
@@ -499,9 +500,9 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     assert {
         full_names[row["Node"]]: (
             row["Hours without pods"],
-            row["Unallocated"],
+            row["Unallocated cost"],
             row["Node cost per month"],
-            row["Empty per month"],
+            row["Cost without pods per month"],
         )
         for row in shown
     }.items() <= expected.items()
@@ -630,7 +631,7 @@ def test_prices_are_those_of_the_figure(visit: Callable[..., Page], demo: Demo) 
     """Only robotics' pods of the last hour are unmeasured, on one instance type."""
     page = visit("overview")
     total = demo.ask(f"/v1/fleet?{day(demo)}")["totals"]["unmeasured_usd"]
-    page.get_by_role("link", name=f"Why {round_usd(total)} unmeasured?").click()
+    page.get_by_role("link", name=f"Why {round_usd(total)} unmeasured cost?").click()
     hour = demo.end - timedelta(hours=1)
     page.evaluate(f"location.hash += '&why-at={hour:%Y-%m-%dT%H:00:00Z}'")
     expect(page.get_by_test_id("figure")).to_contain_text(f"Pods of {hour:%a} {hour.day} {hour:%b}, {hour:%H}:00 UTC")
@@ -780,12 +781,12 @@ def test_filters_offer_the_names_of_the_period(visit: Callable[..., Page], demo:
 def test_readout_has_the_total_and_shares(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     row = demo.ask(f"/v1/fleet?{day(demo)}")["rows"][0]
-    page.get_by_role("application", name=re.compile("Cost over time")).focus()
+    page.get_by_role("application", name=re.compile("Node cost over time")).focus()
     page.keyboard.press("ArrowRight")
     readout = page.get_by_test_id("readout")
     cost = row["node_cost_usd"]
     expect(readout).to_contain_text(f"waste {usd(row['waste_usd'])} ({percent(row['waste_usd'], cost)})")
-    expect(readout).to_contain_text(f"total {usd(cost)}")
+    expect(readout).to_contain_text(f"node cost {usd(cost)}")
 
 
 def test_touch_shows_details_before_it_opens_the_hour(visit: Callable[..., Page]) -> None:

@@ -189,13 +189,13 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     movers = visitor.page.get_by_test_id("movers").locator("li")
     rows = [f"{unit} {signed_usd(expected[unit])}" for unit in by_size]
     # The nodes cost the same in both weeks, so that less is unallocated.
-    expect(movers).to_have_text([*rows, f"Idle {signed_usd(-sum(expected.values(), Decimal(0)))}"])
+    expect(movers).to_have_text([*rows, f"Idle cost {signed_usd(-sum(expected.values(), Decimal(0)))}"])
     assert visitor.clicks == 1
     visitor.click(visitor.page.get_by_role("link", name="All changes"))
     table = dict(
         zip(cells(visitor.page, "explore", "Business unit"), cells(visitor.page, "explore", "Change"), strict=True)
     )
-    expected["idle"] = -sum(expected.values(), Decimal(0))
+    expected["idle cost"] = -sum(expected.values(), Decimal(0))
     assert table == {unit: signed_usd(difference) for unit, difference in expected.items()}, "also what no pod held"
     order = [abs(expected[unit]) for unit in table]
     assert order == sorted(order, reverse=True), "by the size of the change"
@@ -203,7 +203,7 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
     expect(visitor.page.get_by_test_id("explore")).to_contain_text("Largest change first, up or down")
     total = site.ask(f"fleet?{THIS_WEEK}&granularity=total")["totals"]["node_cost_usd"]
     expect(visitor.page.get_by_test_id("explore-total")).to_have_text(usd(total))
-    expect(visitor.page.locator(".legend")).to_contain_text("idle")
+    expect(visitor.page.locator(".legend")).to_contain_text("idle cost")
     assert visitor.clicks == 2
     visitor.page.get_by_role("application", name=re.compile("Cost with idle over time")).focus()
     visitor.page.keyboard.press("ArrowRight")
@@ -214,7 +214,7 @@ def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcome
 
 def test_node_to_remove_takes_a_click(newcomer: Callable[..., Newcomer], site: Site) -> None:
     visitor = newcomer()
-    visitor.click(visitor.page.get_by_role("link", name="Unallocated: which node to remove"))
+    visitor.click(visitor.page.get_by_role("link", name="Unallocated cost: which node to remove"))
     rows = site.ask(f"nodes?{DAY}&limit=2000")["rows"]
     empty = {node: sum(row["node"] == node and row["holders"] == [] for row in rows) for node in NODES}
     first = max(empty, key=lambda node: empty[node])
@@ -231,7 +231,7 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
     visitor = newcomer()
     missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
     assert visitor.page.get_by_test_id("unmeasured").inner_text() == round_usd(missing) == "$6.00"
-    visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured?"))
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured cost?"))
     panel = visitor.page.get_by_test_id("figure")
     expect(panel.get_by_test_id("causes").locator(".amount")).to_have_text(usd(missing))
     cause = "3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
@@ -245,21 +245,21 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
 def test_pod_of_an_unmeasured_cost_answers_for_that_cost(newcomer: Callable[..., Newcomer], site: Site) -> None:
     visitor = newcomer()
     missing = site.ask(f"fleet?{DAY}&granularity=total")["totals"]["unmeasured_usd"]
-    visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured?"))
+    visitor.click(visitor.page.get_by_role("link", name=f"Why {round_usd(missing)} unmeasured cost?"))
     visitor.click(visitor.page.get_by_test_id("figure-pods").get_by_role("link").first)
     dialog = visitor.page.get_by_test_id("why")
     expect(dialog.get_by_role("heading").first).to_have_text(
         f"How the unmeasured cost of {usd(missing)} was calculated"
     )
     expect(dialog.get_by_test_id("why-answer")).to_have_text(
-        f"Without a measurement: 3.000 GPU-hours × $2.00 = unmeasured {usd(missing)}"
+        f"Without a measurement: 3.000 GPU-hours × $2.00 = unmeasured cost {usd(missing)}"
     )
 
 
 def test_hour_names_the_cause_of_its_unmeasured_cost(newcomer: Callable[..., Newcomer], site: Site) -> None:
     """From the chart: the hour is opened with one click."""
     visitor = newcomer()
-    chart = visitor.page.get_by_role("application", name=re.compile("Cost over time"))
+    chart = visitor.page.get_by_role("application", name=re.compile("Node cost over time"))
     chart.focus()
     for key in ("End", *["ArrowLeft"] * 4, "Enter"):
         visitor.page.keyboard.press(key)
@@ -341,7 +341,7 @@ def test_explore_downloads_the_rows_and_order_of_its_table(
     page.get_by_role("button", name="Exclude train").click()
     page.wait_for_url(re.compile("f.workload=%21train"))
     settled(page)
-    page.get_by_test_id("explore").get_by_role("button", name="Effective").click()
+    page.get_by_test_id("explore").get_by_role("button", name="Effective cost").click()
     page.wait_for_url(re.compile("explore-sort=-effective_usd"))
     rows = grouped(site, DAY, "workload", "&workload=!train")
     with page.expect_download() as coming:
@@ -405,7 +405,7 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
     page.route("**/v1/alerts*", lambda route: route.fulfill(body=body, content_type="application/json"))
     page.goto(f"{site.address}/#/overview?{DAY}&zone=utc")
     settled(page)
-    assert cells(page, "alerts", "Cost per hour") == ["$9.00", "$2.00"]
+    assert cells(page, "alerts", "Waste or unallocated cost per hour") == ["$9.00", "$2.00"]
     assert cells(page, "alerts", "Severity") == ["warning", "warning"]
     expect(page.get_by_test_id("pending")).to_be_hidden()
     page.get_by_text("1 pending: ").click()

@@ -120,11 +120,11 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
 def test_amount_that_pods_are_opened_by_is_visible_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc&lines-sort=-unmeasured_usd", viewport=PHONE)
     table = page.get_by_test_id("lines")
-    expect(table.locator("th").nth(1)).to_have_text("Unmeasured ↓")
+    expect(table.locator("th").nth(1)).to_have_text("Unmeasured cost ↓")
     expect(table.locator("tbody tr").first.locator("td").nth(1)).to_have_text("$1.50")
     assert is_inside(table.locator("tbody td").nth(1), table.locator(".."))
     table.get_by_role("button", name="Waste").click()
-    expect(table.locator("th").nth(2)).to_have_text("Allocated ")
+    expect(table.locator("th").nth(2)).to_have_text("Allocated cost ")
     expect(table.locator("th").nth(3)).to_have_text("Waste ↓")
 
 
@@ -143,7 +143,7 @@ _AMOUNTS_AFTER_OTHERS = """
   const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.replace(/[ ↓↑↕]+$/, ""));
   const cells = [...(table.querySelector("tbody tr")?.children ?? [])];
   const first = cells.findIndex((cell, at) => at > 0 && !cell.classList.contains("figure"));
-  const isAmount = (cell, at) => /^-?[$]/.test(cell.textContent) && titles[at] !== "GPU-hour price";
+  const isAmount = (cell, at) => /^-?[$]/.test(cell.textContent) && titles[at] !== "Price per GPU-hour";
   return first < 0 ? [] : cells.flatMap((cell, at) => at > first && isAmount(cell, at) ? [titles[at]] : []);
 })
 """
@@ -174,7 +174,7 @@ def test_rows_of_an_hour_have_a_line_each_and_the_causes_come_first(visit: Calla
     page.get_by_test_id("findings").get_by_role("link", name=re.compile("UTC")).first.click()
     settled(page)
     table = page.get_by_test_id("lines")
-    expect(table.locator("[aria-sort=descending]")).to_have_text("Unmeasured ↓")
+    expect(table.locator("[aria-sort=descending]")).to_have_text("Unmeasured cost ↓")
     heights = [box["height"] for row in table.locator("tbody tr").all() if (box := row.bounding_box()) is not None]
     assert len(heights) == 4
     assert max(heights) < 1.5 * min(heights)
@@ -249,7 +249,7 @@ def test_every_strip_has_a_whole_time_axis(visit: Callable[..., Page], site: Sit
     ("view", "left", "right"),
     [("overview?", "Business units by waste", "Utilization over time"),
      ("nodes?", "Which node to remove", "Node pools"),
-     ("unit/research?", "This month, all clusters", "Cost over time, by hour"),
+     ("unit/research?", "This month, all clusters", "Allocated cost over time, by hour"),
      ("health?", "Coverage by hour and source", "Unmeasured GPU-hours")],
 )  # fmt: skip
 def test_sections_are_in_two_columns_on_4k(
@@ -330,13 +330,16 @@ def test_unmeasured_waste_is_unknown_in_every_table(visit: Callable[..., Page], 
     hour = f"start={START:%Y-%m-%dT%H:00:00Z}&end={START + HOUR:%Y-%m-%dT%H:00:00Z}&zone=utc"
     page = visit(site, f"overview?{hour}")
     cells = {
-        f"overview?{hour}": [("units", "robotics", "Waste"), ("units", "robotics", "Effective")],
+        f"overview?{hour}": [("units", "robotics", "Waste"), ("units", "robotics", "Effective cost")],
         f"unit/robotics?{hour}": [
-            *(("workloads", "physics", title) for title in ("Waste", "Waste per month", "Effective")),
+            *(("workloads", "physics", title) for title in ("Waste", "Waste per month", "Effective cost")),
             ("hardware", "A100", "Waste"),
         ],
-        f"explore?{hour}&measure=waste_usd": [("explore", "robotics", title) for title in ("Waste", "Effective")],
-        f"hour/{START:%Y-%m-%dT%H:00:00Z}?zone=utc": [("lines", "physics", "Waste"), ("lines", "physics", "Effective")],
+        f"explore?{hour}&measure=waste_usd": [("explore", "robotics", title) for title in ("Waste", "Effective cost")],
+        f"hour/{START:%Y-%m-%dT%H:00:00Z}?zone=utc": [
+            ("lines", "physics", "Waste"),
+            ("lines", "physics", "Effective cost"),
+        ],
     }
     for view, unknown in cells.items():
         page.goto(f"{site.address}/#/{view}")
@@ -346,7 +349,7 @@ def test_unmeasured_waste_is_unknown_in_every_table(visit: Callable[..., Page], 
             expect(cell).to_have_text("–")
             expect(cell.locator("span")).to_have_attribute("title", "Unknown: utilization was not measured")
             expect(page.get_by_test_id(table).locator("caption")).to_contain_text("–: utilization was not measured")
-            expect(column(page, table, row, "Unmeasured")).to_have_text("$2.00")
+            expect(column(page, table, row, "Unmeasured cost")).to_have_text("$2.00")
     expect(column(page, "lines", "notebook", "Waste")).to_have_text("$2.00")
     page.goto(f"{site.address}/#/unit/robotics?{hour}")
     settled(page)
@@ -372,10 +375,9 @@ def test_unmeasured_waste_of_a_node_is_unknown(visit: Callable[..., Page], site:
     page.goto(f"{site.address}/#/nodes?{PERIOD}")
     settled(page)
     expect(column(page, "pools", "second", "Waste")).to_have_text("–")
-    expect(column(page, "pools", "second", "Unmeasured")).to_have_text(usd(Decimal(2 * (HOURS - 2))))
+    expect(column(page, "pools", "second", "Unmeasured cost")).to_have_text(usd(Decimal(2 * (HOURS - 2))))
     expect(column(page, "pools", "pool", "Waste")).not_to_have_text("–")
     page.goto(f"{site.address}/#/hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc")
     settled(page)
-    assert [column(page, "nodes", "n2", title).inner_text() for title in ("Effective", "Waste", "Unmeasured")] == [
-        "–", "–", "$2.00",
-    ]  # fmt: skip
+    titles = ("Effective cost", "Waste", "Unmeasured cost")
+    assert [column(page, "nodes", "n2", title).inner_text() for title in titles] == ["–", "–", "$2.00"]

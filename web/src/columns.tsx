@@ -21,6 +21,7 @@ import {
   shortNode,
   utilization,
 } from "./format";
+import { type AmountKey, amountTitle } from "./identity";
 import { type Column, Name } from "./parts";
 import { linkTo, type Route } from "./route";
 
@@ -49,12 +50,8 @@ export function knownColumn<Key extends string, Row extends Figures<Key>>(
 }
 
 /** A column with an amount. */
-export function moneyColumn<Key extends string, Row extends Figures<Key>>(
-  key: Key,
-  title: string,
-  currency: string,
-): Column<Row> {
-  return knownColumn<Key, Row>(key, title, (value) => money(value, currency));
+export function moneyColumn<Key extends AmountKey, Row extends Figures<Key>>(key: Key, currency: string): Column<Row> {
+  return knownColumn<Key, Row>(key, amountTitle(key), (value) => money(value, currency));
 }
 
 /** A column with the unmeasured cost, if there is any. */
@@ -63,7 +60,7 @@ export function unmeasuredColumns<Row extends Figures<"unmeasured_usd">>(
   currency: string,
 ): Column<Row>[] {
   const isComplete = rows.every(({ unmeasured_usd: usd }) => usd === 0);
-  return isComplete ? [] : [moneyColumn("unmeasured_usd", "Unmeasured", currency)];
+  return isComplete ? [] : [moneyColumn("unmeasured_usd", currency)];
 }
 
 /** A column with the allocated GPU-hours. */

@@ -1,7 +1,7 @@
 // The path from a sum to its sources: the formula, its largest periods, and the prices of an hour.
 
 import { capitalized, exactMoney, type GpuHours, gpuHours, isUnmeasured, knownFigure, NOT_MEASURED } from "./format";
-import { PARTS, type PartKey } from "./identity";
+import { AMOUNTS, PARTS, type PartKey } from "./identity";
 
 export type FigureKey = PartKey | "allocated_usd" | "node_cost_usd";
 
@@ -16,21 +16,11 @@ export function isOfPods(key: FigureKey): boolean {
   return ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"].includes(key);
 }
 
-export function nameOf(key: FigureKey): string {
-  return key === "node_cost_usd" ? "node cost" : key.replace("_usd", "");
-}
-
-/** The cost part in a sentence, for example "the unmeasured cost". */
-export function phraseOf(key: FigureKey): string {
-  if (key === "node_cost_usd") return "the node cost";
-  return key === "waste_usd" ? "the waste" : `the ${nameOf(key)} cost`;
-}
-
 export type Amounts = Partial<Record<FigureKey, number | null> & GpuHours>;
 
 /** How the figure follows from others of the same row, with amounts. */
 export function formulaOf(key: FigureKey, row: Amounts, currency: string): string {
-  const term = (name: FigureKey) => `${nameOf(name)} ${exactMoney(knownFigure(row, name), currency)}`;
+  const term = (name: FigureKey) => `${AMOUNTS[name]} ${exactMoney(knownFigure(row, name), currency)}`;
   const total = term(key);
   if (isUnmeasured(row, key)) return `${total}: ${NOT_MEASURED}. ${capitalized(term("unmeasured_usd"))}.`;
   if (key === "waste_usd")
@@ -57,7 +47,7 @@ interface PodCost extends Amounts {
 export function answerOf(key: FigureKey, line: PodCost): string {
   const { currency, gpu_hourly_usd: price } = line;
   const product = (figure: number | null) =>
-    `${gpuHours(figure)} GPU-hours × ${exactMoney(price, currency)} = ${nameOf(key)} ${exactMoney(line[key], currency)}`;
+    `${gpuHours(figure)} GPU-hours × ${exactMoney(price, currency)} = ${AMOUNTS[key]} ${exactMoney(line[key], currency)}`;
   if (isUnmeasured(line, key)) return formulaOf(key, line, currency);
   if (key === "unmeasured_usd") return `Without a measurement: ${product(line.unmeasured_gpu_hours)}`;
   if (key === "effective_usd") return `Used: ${product(line.effective_gpu_hours)}`;

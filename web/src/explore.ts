@@ -2,6 +2,7 @@
 
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
 import { counted, DAY, type Figure, HOUR, knownFigure } from "./format";
+import { amountTitle } from "./identity";
 import { keyOf } from "./order";
 import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
@@ -47,11 +48,11 @@ export type Measure =
   | "co2e_kg";
 
 export const MEASURES: Readonly<Record<Measure, string>> = {
-  allocated_usd: "Allocated cost",
-  effective_usd: "Effective cost",
-  waste_usd: "Waste",
-  unmeasured_usd: "Unmeasured cost",
-  cost_usd: "Cost with idle",
+  allocated_usd: amountTitle("allocated_usd"),
+  effective_usd: amountTitle("effective_usd"),
+  waste_usd: amountTitle("waste_usd"),
+  unmeasured_usd: amountTitle("unmeasured_usd"),
+  cost_usd: amountTitle("cost_usd"),
   allocated_gpu_hours: "GPU-hours",
   effective_gpu_hours: "Used GPU-hours",
   energy_kwh: "Energy (kWh)",

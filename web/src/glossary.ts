@@ -1,6 +1,9 @@
 // The terms that views explain: sentences of docs/reference/glossary.md (compared in tests/glossary.test.ts).
 
 export const GLOSSARY = {
+  "node cost": "What a node cost in an hour: its price, or its part of the bill. All parts add up to it.",
+  "cost with idle":
+    "The allocated cost and the idle cost, which is shared by allocated cost or a row of its own. All rows add up to the node cost.",
   allocated:
     "GPU-hours, and their cost, that a pod held because it requested them, whether or not it used them: effective + waste + unmeasured.",
   effective:
@@ -33,8 +36,17 @@ export const GLOSSARY = {
   "weighted tokens":
     "Tokens × what a token of their kind costs relative to others. A pod's cost is split between its models by them.",
   "cost of serving, cost of waiting": "The effective cost and the waste of an inference server's pods.",
+  "cost with unknown tokens": "The allocated cost of pods whose tokens are unknown. Unit costs leave it out.",
   "at full use": "A unit cost without the cost of waiting.",
   doctor: "gpucost doctor: checks which metrics and labels a Prometheus has, and says what to change.",
+  budget: "What a business unit may spend.",
+  "run rate":
+    "What a period will cost at the mean hourly cost so far: hours without figures cost as much as the others.",
+  "savings on offer":
+    "What the open recommendations save per month. It counts each saving once, and leaves out commitments.",
+  "verified savings": "What applied recommendations saved per month, measured a week after the change.",
+  "cost without pods per month": "What a node's hours without pods cost, for a month of 730 hours.",
+  "waste per month": "A workload's waste per hour with figures, for a month of 730 hours.",
   review: "The nightly run of all recommendation rules on one cluster's look-back.",
   evidence: "The hours, coverage and utilization from which a recommendation was computed.",
   "cash savings":

@@ -1,4 +1,6 @@
-// The parts of the node cost, in stacking order, with their names and descriptions.
+// The names of amounts, and the parts of the node cost in stacking order, with their descriptions.
+
+import { capitalized } from "./format";
 
 export type PartKey =
   | "effective_usd"
@@ -12,22 +14,49 @@ export type PartKey =
 
 export type PartFigures = Partial<Record<PartKey, number | null>>;
 
+/** The name of every amount of costs, the same in all views. The glossary defines them. */
+export const AMOUNTS = {
+  node_cost_usd: "node cost",
+  allocated_usd: "allocated cost",
+  effective_usd: "effective cost",
+  waste_usd: "waste",
+  unmeasured_usd: "unmeasured cost",
+  unallocated_usd: "unallocated cost",
+  stranded_usd: "stranded cost",
+  unobserved_usd: "unobserved cost",
+  host_usd: "host cost",
+  residual_usd: "residual cost",
+  cost_usd: "cost with idle",
+  unknown_tokens_usd: "cost with unknown tokens",
+} as const;
+
+export type AmountKey = keyof typeof AMOUNTS;
+
+/** The name of an amount as a title. */
+export const amountTitle = (key: AmountKey) => capitalized(AMOUNTS[key]);
+
 export interface Part {
   key: PartKey;
   name: string;
   meaning: string;
 }
 
-export const PARTS: readonly Part[] = [
-  { key: "effective_usd", name: "effective", meaning: "allocated and used" },
-  { key: "waste_usd", name: "waste", meaning: "allocated and not used" },
-  { key: "unmeasured_usd", name: "unmeasured", meaning: "allocated, without a utilization measurement" },
-  { key: "unallocated_usd", name: "unallocated", meaning: "available, but not allocated to a pod" },
-  { key: "stranded_usd", name: "stranded", meaning: "paid for, but not allocatable" },
-  { key: "unobserved_usd", name: "unobserved", meaning: "no metrics show who held it" },
-  { key: "host_usd", name: "host", meaning: "CPU and memory part of the node price" },
-  { key: "residual_usd", name: "residual", meaning: "remainder of the node cost" },
-];
+const MEANINGS: Readonly<Record<PartKey, string>> = {
+  effective_usd: "allocated and used",
+  waste_usd: "allocated and not used",
+  unmeasured_usd: "allocated, without a utilization measurement",
+  unallocated_usd: "available, but not allocated to a pod",
+  stranded_usd: "paid for, but not allocatable",
+  unobserved_usd: "no metrics show who held it",
+  host_usd: "CPU and memory part of the node price",
+  residual_usd: "remainder of the node cost",
+};
+
+export const PARTS: readonly Part[] = (Object.keys(MEANINGS) as PartKey[]).map((key) => ({
+  key,
+  name: AMOUNTS[key],
+  meaning: MEANINGS[key],
+}));
 
 /** Parts that occur in the rows. Effective and waste are always included. */
 export function partsOf(rows: readonly PartFigures[], parts: readonly Part[] = PARTS): Part[] {

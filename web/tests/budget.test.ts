@@ -88,7 +88,7 @@ test("the projection rises at the mean rate, and begins with an estimate for the
 test("a share of the budget without a projection names the hours that it is known for", () => {
   const forecast = { spent_usd: 117, budget_usd: 1000, run_rate_usd: null, currency: "USD", hours_known: 71 };
   const note = (fields: object) => budgetNote({ ...forecast, ...fields } as Month["forecast"]);
-  expect(note({ hours_unknown: 527 })).toBe("12% spent in the 71 of 598 hours known of all clusters");
-  expect(note({ hours_unknown: 0 })).toBe("12% spent");
-  expect(note({ hours_unknown: 527, run_rate_usd: 900 })).toBe("12% spent; the projection is $100.00 under");
+  expect(note({ hours_unknown: 527 })).toBe("12% of it used in the 71 of 598 hours known of all clusters");
+  expect(note({ hours_unknown: 0 })).toBe("12% of it used");
+  expect(note({ hours_unknown: 527, run_rate_usd: 900 })).toBe("12% of it used; the run rate is $100.00 under");
 });

@@ -386,8 +386,11 @@ test("the idle cost is a group of its own, next to the others", () => {
   const buckets = bucketsOf(start, "2026-11-18T01:00:00Z", "hour");
   const { rows } = chartRows(question, buckets, ["a"], groups, all);
   expect(rows).toEqual([{ a: 3, [OTHERS]: 2, [IDLE]: 7 }]);
-  expect(seriesOf(question, ["a"], rows).map(({ name }) => name)).toEqual(["a", "others", "idle"]);
-  expect(seriesOf(question, ["a"], [{ a: 3, [OTHERS]: 0, [IDLE]: 7 }]).map(({ name }) => name)).toEqual(["a", "idle"]);
+  expect(seriesOf(question, ["a"], rows).map(({ name }) => name)).toEqual(["a", "others", "idle cost"]);
+  expect(seriesOf(question, ["a"], [{ a: 3, [OTHERS]: 0, [IDLE]: 7 }]).map(({ name }) => name)).toEqual([
+    "a",
+    "idle cost",
+  ]);
 });
 
 test.each([true, false])("no two groups of a chart have the same color, with idle cost: %s", (isIdleSeparate) => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { CostRow, HourRow, Line, NodeRow, Recommendation, RecommendationsResponse } from "../src/api";
-import { answerOf, formulaOf, isRounded, largest, notesOn, phraseOf, pricesOf, queriesOf } from "../src/explain";
+import { answerOf, formulaOf, isRounded, largest, notesOn, pricesOf, queriesOf } from "../src/explain";
 import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
@@ -370,20 +370,22 @@ test("long names lose their middle, and short room shows none", () => {
 test("formulas name the parts with their amounts", () => {
   const row = { allocated_usd: 10, effective_usd: 4, unmeasured_usd: 1, waste_usd: 5, node_cost_usd: 12, host_usd: 2 };
   expect(formulaOf("waste_usd", row, "USD")).toBe(
-    "allocated $10.00 − effective $4.00 − unmeasured $1.00 = waste $5.00",
+    "allocated cost $10.00 − effective cost $4.00 − unmeasured cost $1.00 = waste $5.00",
   );
   expect(formulaOf("node_cost_usd", row, "USD")).toBe(
-    "effective $4.00 + waste $5.00 + unmeasured $1.00 + host $2.00 = node cost $12.00",
+    "effective cost $4.00 + waste $5.00 + unmeasured cost $1.00 + host cost $2.00 = node cost $12.00",
   );
 });
 
 test("formulas say that the waste of an unmeasured cost is unknown", () => {
   const hours = { allocated_gpu_hours: 5, unmeasured_gpu_hours: 5 };
   const row = { ...hours, allocated_usd: 10, effective_usd: 0, unmeasured_usd: 10, waste_usd: 0 };
-  expect(formulaOf("waste_usd", row, "USD")).toBe("waste –: utilization was not measured. Unmeasured $10.00.");
-  expect(formulaOf("allocated_usd", row, "USD")).toBe("effective – + waste – + unmeasured $10.00 = allocated $10.00");
+  expect(formulaOf("waste_usd", row, "USD")).toBe("waste –: utilization was not measured. Unmeasured cost $10.00.");
+  expect(formulaOf("allocated_usd", row, "USD")).toBe(
+    "effective cost – + waste – + unmeasured cost $10.00 = allocated cost $10.00",
+  );
   const line = { ...row, currency: "USD", gpu_hourly_usd: 2, effective_gpu_hours: null };
-  expect(answerOf("effective_usd", line)).toContain("effective –: utilization was not measured");
+  expect(answerOf("effective_usd", line)).toContain("effective cost –: utilization was not measured");
 });
 
 test("a pod's dialog answers the figure that was selected", () => {
@@ -399,9 +401,9 @@ test("a pod's dialog answers the figure that was selected", () => {
     unmeasured_usd: 1.739182,
   };
   expect(answerOf("unmeasured_usd", line)).toBe(
-    "Without a measurement: 0.667 GPU-hours × $2.60747 = unmeasured $1.739182",
+    "Without a measurement: 0.667 GPU-hours × $2.60747 = unmeasured cost $1.739182",
   );
-  expect(answerOf("allocated_usd", line)).toContain("= allocated $2.60747");
+  expect(answerOf("allocated_usd", line)).toContain("= allocated cost $2.60747");
   expect(answerOf("waste_usd", line)).toBe(formulaOf("waste_usd", line, "USD"));
 });
 
@@ -599,14 +601,6 @@ test("a sum of rounded amounts says so", () => {
   expect(
     isRounded("waste_usd", { allocated_usd: 1925.358469, effective_usd: 1137.366205, waste_usd: 787.992264 }),
   ).toBe(false);
-});
-
-test("figures have a name in sentences", () => {
-  expect((["unmeasured_usd", "waste_usd", "node_cost_usd"] as const).map(phraseOf)).toEqual([
-    "the unmeasured cost",
-    "the waste",
-    "the node cost",
-  ]);
 });
 
 test("a pod without a measurement did not run only if all of its cost is waste", () => {

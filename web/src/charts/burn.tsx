@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { axisMoney, axisTime, roundMoney, utcDay } from "../format";
+import { AMOUNTS } from "../identity";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
@@ -116,23 +117,23 @@ export function BurnChart(props: Props) {
   const projected = projection.at(-1)?.amount ?? null;
   const last = points.at(-1);
   const description = [
-    last && `${roundMoney(last.spent, currency)} spent by ${utcDay(last.at - 1)}`,
-    projected !== null && `${roundMoney(projected, currency)} projected for the month`,
+    last && `${roundMoney(last.spent, currency)} by ${utcDay(last.at - 1)}`,
+    projected !== null && `a run rate of ${roundMoney(projected, currency)} for the month`,
     budget !== null && `a budget of ${roundMoney(budget, currency)}`,
-    estimate > 0 && `${roundMoney(estimate, currency)} of the projection is an estimate for hours without figures`,
+    estimate > 0 && `${roundMoney(estimate, currency)} of the run rate is an estimate for hours without figures`,
   ].filter(Boolean);
   return (
     <figure class="chart">
       <ul class="legend">
         <li>
-          <Swatch color={SPENT} /> spent
+          <Swatch color={SPENT} /> {AMOUNTS.allocated_usd}
         </li>
         {projected !== null && (
           <li>
             <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
               <path d="M0 5H4M6 5H10" stroke={SPENT} stroke-width="2" />
             </svg>
-            projected
+            run rate
             {estimate > 0 && `, of which ${roundMoney(estimate, currency)} is an estimate for hours without figures`}
           </li>
         )}
@@ -146,7 +147,12 @@ export function BurnChart(props: Props) {
           missing
         </li>
       </ul>
-      <div class="plot still" ref={box} role="img" aria-label={`Cumulative spending: ${description.join(", ")}`} />
+      <div
+        class="plot still"
+        ref={box}
+        role="img"
+        aria-label={`Cumulative ${AMOUNTS.allocated_usd}: ${description.join(", ")}`}
+      />
     </figure>
   );
 }

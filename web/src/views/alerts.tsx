@@ -7,11 +7,13 @@ import { money, moment } from "../format";
 import { useRoute, useZone } from "../hooks";
 import { linkTo, type Route } from "../route";
 
-/** The money that an alert is about, per hour. Other kinds of alerts have none. */
+/** The waste or unallocated cost that an alert is about, per hour. Other kinds of alerts have none. */
 export function costPerHour({ notification }: Pick<Alert, "notification">): number | null {
   const { waste_usd_per_hour: waste, unallocated_usd_per_hour: unallocated } = notification?.figures ?? {};
   return waste ?? unallocated ?? null;
 }
+
+const COST_TITLE = "Waste or unallocated cost per hour";
 
 /** Where to look: the node pool, the business unit with the alert marked, or the data of the cluster. */
 function linkOf(route: Route, { subject, id }: Alert | AlertEvent): string {
@@ -110,7 +112,7 @@ function History({ events }: { events: readonly AlertEvent[] }) {
         { key: "hour", title: "Hour", cell: ({ hour }) => moment(hour, zone), by: ({ hour }) => hour },
         {
           key: "cost",
-          title: "Cost per hour",
+          title: COST_TITLE,
           isFigure: true,
           cell: (event) => money(costPerHour({ notification: event }), event.currency),
           by: (event) => costPerHour({ notification: event }),
@@ -153,7 +155,7 @@ function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending
     },
     {
       key: "cost",
-      title: "Cost per hour",
+      title: COST_TITLE,
       isFigure: true,
       cell: (alert) => money(costPerHour(alert), alert.notification?.currency),
       by: costPerHour,
@@ -163,7 +165,7 @@ function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending
   return (
     <Table
       name={isPending ? "pending" : "alerts"}
-      caption={isPending ? "Pending alerts, newest first" : "Firing alerts by cost per hour"}
+      caption={isPending ? "Pending alerts, newest first" : "Firing alerts by waste or unallocated cost per hour"}
       sort={isPending ? "-since" : "-cost"}
       rows={alerts}
       rowKey={(alert) => alert.id}

@@ -40,7 +40,7 @@ import {
 } from "../format";
 import type { Term } from "../glossary";
 import { changed, useRoute, useZone } from "../hooks";
-import { type PartKey, partsOf } from "../identity";
+import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
 import { linkTo, writeRoute } from "../route";
 import { pricedShare } from "../series";
@@ -69,12 +69,13 @@ const MOST_TO_DO = 5;
 const JARGON: readonly PartKey[] = ["stranded_usd", "unobserved_usd", "host_usd", "residual_usd"];
 
 /** The node cost, or for a role that sees only some units, their allocated cost. */
-const costOf = (totals: FleetTotals) => totals.node_cost_usd ?? totals.allocated_usd;
+const amountOf = (totals: FleetTotals) => (totals.node_cost_usd === null ? "allocated_usd" : "node_cost_usd");
+const costOf = (totals: FleetTotals) => totals[amountOf(totals)];
 
 export function Answers(props: AnswersData) {
   return (
     <section class="answers" aria-label="Summary">
-      <Spent {...props} />
+      <Cost {...props} />
       <Worked {...props} />
       <Changed {...props} />
       <ToDo {...props} />
@@ -110,23 +111,23 @@ function Row({ name, children, testId }: { name: ComponentChildren; children: Co
   );
 }
 
-function Spent({ fleet, lastHour, month, budgets }: AnswersData) {
+function Cost({ fleet, lastHour, month, budgets }: AnswersData) {
   const route = useRoute();
   const zone = useZone();
   const { totals, currency } = fleet;
-  const isFleet = totals.capacity_gpu_hours !== null;
+  const amount = amountOf(totals);
   const now = lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
   const cost = roundMoney(costOf(totals), currency);
   const { hours_complete: known, hours_expected: expected } = month.coverage;
   return (
     <Answer
-      title={isFleet ? "Spent" : "Spent on your pods"}
+      title={amount === "node_cost_usd" ? amountTitle(amount) : `${amountTitle(amount)} of your pods`}
       figure={cost}
       testId="cost-period"
       note={
         <>
-          {moment(fleet.start, zone)} to {moment(fleet.end, zone)}{" "}
-          <WhyLink figure={isFleet ? "node_cost_usd" : "allocated_usd"} amount={cost} />
+          {moment(fleet.start, zone)} to {moment(fleet.end, zone)} <WhyLink figure={amount} amount={cost} />{" "}
+          <Help term={amount === "node_cost_usd" ? "node cost" : "allocated"} />
         </>
       }
     >
@@ -200,8 +201,8 @@ function BudgetRows({ rows, currency }: { rows: BudgetsResponse["rows"]; currenc
               </>
             }
           >
-            {roundMoney(isSpent ? spent_usd : projected_usd, currency)} {isSpent ? "spent" : "expected"} of{" "}
-            {roundMoney(budget_usd, currency)}
+            {isSpent ? AMOUNTS.allocated_usd : "run rate"} {roundMoney(isSpent ? spent_usd : projected_usd, currency)}{" "}
+            of {roundMoney(budget_usd, currency)}
           </Row>
         );
       })}
@@ -219,7 +220,7 @@ function withinText(rows: BudgetsResponse["rows"]): string {
   const within = rows.filter(({ status }) => status === "within").length;
   if (within === rows.length) return `All ${within} business units with a budget stay within it.`;
   return within === 0
-    ? "Budgets: too few hours of this month for a projection."
+    ? "Budgets: too few hours of this month for a run rate."
     : `${within} of ${rows.length} business units with a budget stay within it. Of the others, too few hours are known.`;
 }
 
@@ -237,7 +238,7 @@ function Worked({ fleet }: AnswersData) {
       testId="worked"
       note={
         isMeasured(totals)
-          ? `${roundMoney(effective, currency)} of the ${roundMoney(cost, currency)} spent was effective`
+          ? `${AMOUNTS.effective_usd} ${roundMoney(effective, currency)} of the ${AMOUNTS[amountOf(totals)]} ${roundMoney(cost, currency)}`
           : `unknown: ${NOT_MEASURED}`
       }
     >
@@ -259,7 +260,7 @@ function Worked({ fleet }: AnswersData) {
           <li key={key} title={meaning}>
             <Swatch color={color} />
             {name} {share(totals[key], cost)}
-            {JARGON.includes(key) && <Help term={name as Term} />}
+            {JARGON.includes(key) && <Help term={key.replace("_usd", "") as Term} />}
           </li>
         ))}
       </ul>
@@ -275,7 +276,7 @@ function Worked({ fleet }: AnswersData) {
           {waste}
         </Row>
         {(totals.unallocated_usd ?? 0) > 0 && (
-          <Row name={<a href={linkTo(route, "nodes")}>Unallocated: which node to remove</a>}>
+          <Row name={<a href={linkTo(route, "nodes")}>Unallocated cost: which node to remove</a>}>
             {roundMoney(totals.unallocated_usd, currency)}
           </Row>
         )}
@@ -336,7 +337,9 @@ function Changed({ fleet, units, before }: AnswersData) {
       figure={change(relativeChange(now, then, comparison))}
       testId="changed"
       note={
-        comparison === null ? missing : `${signed(difference, show)} vs ${earlierText(before, zone)} ${missing ?? ""}`
+        comparison === null
+          ? missing
+          : `${amountTitle(amountOf(fleet.totals))} ${signed(difference, show)} vs ${earlierText(before, zone)} ${missing ?? ""}`
       }
     >
       {comparison !== null && (
@@ -360,14 +363,14 @@ function Changed({ fleet, units, before }: AnswersData) {
             <Row
               name={
                 <>
-                  <a href={all}>Idle</a> <Help term="idle" />
+                  <a href={all}>Idle cost</a> <Help term="idle" />
                 </>
               }
             >
               {signed(idle, show)}
             </Row>
           )}
-          {moved.length === 0 && <Row name="No business unit's cost changed">–</Row>}
+          {moved.length === 0 && <Row name="No business unit's allocated cost changed">–</Row>}
         </ul>
       )}
       <p class="note">
@@ -409,7 +412,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       note={
         rows.length === 0
           ? noneText(recommendations.response, zone)
-          : `a month on offer${offer === null || cash === null ? "" : `, ${roundMoney(cash, rows[0]?.currency)} of it in cash`}`
+          : `savings on offer, per month${offer === null || cash === null ? "" : `; cash savings ${roundMoney(cash, rows[0]?.currency)}`}`
       }
     >
       <ul data-testid="best" class="sentences">
@@ -444,7 +447,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       </ul>
       {rows.length === 0 && unallocated > 0 && (
         <ul data-testid="unallocated">
-          <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated</a>}>
+          <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated cost</a>}>
             {roundMoney(unallocated, fleet.currency)}
           </Row>
         </ul>
@@ -512,10 +515,10 @@ function Known({ fleet, units, hours }: AnswersData) {
         <Row
           name={
             totals.unmeasured_usd === 0 ? (
-              "Without a measurement"
+              amountTitle("unmeasured_usd")
             ) : (
               <>
-                Without a measurement{" "}
+                {amountTitle("unmeasured_usd")}{" "}
                 <WhyLink figure="unmeasured_usd" amount={roundMoney(totals.unmeasured_usd, currency)} />
               </>
             )

@@ -13,7 +13,8 @@ import {
 import { BurnChart } from "../charts/burn";
 import { gpuHours, HOUR, moment, percent, ratio, roundMoney } from "../format";
 import { useZone } from "../hooks";
-import { Empty, Section, Stat } from "../parts";
+import { amountTitle } from "../identity";
+import { Empty, Help, Section, Stat } from "../parts";
 import { exactly } from "../route";
 import { align, bucketsOf, endOf, completeShare, hoursIn, pricedShare } from "../series";
 
@@ -107,17 +108,17 @@ function sumOfDays(days: number, clusters: readonly (readonly (CostRow | undefin
   });
 }
 
-/** Spend, and what the projection exceeds or leaves. Without a projection, the hours that the spend is known for. */
+/** The used share, and what the run rate exceeds or leaves. Without a run rate, the hours that the cost is known for. */
 export function budgetNote(forecast: Forecast): string {
   const { spent_usd: spent, budget_usd: budget, run_rate_usd: projected, currency } = forecast;
   const { hours_known: known, hours_unknown: unknown } = forecast;
-  const share = `${percent(ratio(spent, budget))} spent`;
+  const share = `${percent(ratio(spent, budget))} of it used`;
   if (projected === null || budget === null)
     return unknown === 0
       ? share
       : `${share} in the ${gpuHours(known, 0)} of ${gpuHours(known + unknown, 0)} hours known of all clusters`;
   const over = projected - budget;
-  return `${share}; the projection is ${roundMoney(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
+  return `${share}; the run rate is ${roundMoney(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
 }
 
 export function Budget({ month }: { month: Month }) {
@@ -133,15 +134,23 @@ export function Budget({ month }: { month: Month }) {
     <Section title="This month, all clusters">
       <dl class="stats">
         <Stat
-          name="Spent"
+          name={amountTitle("allocated_usd")}
           value={roundMoney(forecast.spent_usd, currency)}
-          note={`until ${moment(forecast.known_until, zone)}`}
+          note={`so far, until ${moment(forecast.known_until, zone)}`}
           testId="month-spent"
         />
         <Stat
-          name="Projected"
+          name="Run rate"
           value={roundMoney(projected, currency)}
-          note={projected === null ? "too few hours for a projection" : "at the mean rate so far, as in budget alerts"}
+          note={
+            projected === null ? (
+              "of the month; too few hours for it"
+            ) : (
+              <>
+                of the month, at the mean rate so far, as in budget alerts <Help term="run rate" />
+              </>
+            )
+          }
           testId="month-projected"
         />
         <Stat

@@ -85,6 +85,7 @@ import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
+const IDLE_COST = "idle cost";
 /** Most pages of the chart's groups, which can be many Jobs. */
 const MAX_PAGES = 100;
 
@@ -347,6 +348,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
       >
         <p class="note">
           <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
+          {measure === "cost_usd" && question.filters.length === 0 && ", the node cost"}
           {ended > 0 && `, and ${ended} that ended`}
           {question.filters.length > 0 && ", with these filters"}. {jobsText(rows)} {whole.coverage.hours_complete} of{" "}
           {whole.coverage.hours_expected} cluster-hours are complete.{" "}
@@ -372,7 +374,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
                 row.kind === "idle" ? (
                   <>
                     {swatch(row)}
-                    <em>idle</em>
+                    <em>{IDLE_COST}</em>
                   </>
                 ) : row.jobs !== undefined ? (
                   <>
@@ -392,10 +394,10 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
             knownColumn<Measure, CostRow>(measure, MEASURES[measure], show),
             ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
             ...[
-              moneyColumn<"allocated_usd", CostRow>("allocated_usd", "Allocated", currency),
-              moneyColumn<"effective_usd", CostRow>("effective_usd", "Effective", currency),
-              moneyColumn<"waste_usd", CostRow>("waste_usd", "Waste", currency),
-              moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", "Unmeasured", currency),
+              moneyColumn<"allocated_usd", CostRow>("allocated_usd", currency),
+              moneyColumn<"effective_usd", CostRow>("effective_usd", currency),
+              moneyColumn<"waste_usd", CostRow>("waste_usd", currency),
+              moneyColumn<"unmeasured_usd", CostRow>("unmeasured_usd", currency),
             ]
               .filter(({ key }) => key !== measure)
               .map(exceptIdle),
@@ -553,7 +555,7 @@ export function seriesOf(
   const colors = groupColors(isIdleSeparate);
   const rest = [
     { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR },
-    { key: IDLE, name: "idle", meaning: GLOSSARY.idle, color: IDLE_COLOR },
+    { key: IDLE, name: IDLE_COST, meaning: GLOSSARY.idle, color: IDLE_COLOR },
   ];
   return [
     ...names.map((key, index) => ({ key, name: key === "" ? "none" : key, meaning: "", color: colors[index] ?? "" })),

@@ -20,15 +20,13 @@ import {
   isOfPods,
   isRounded,
   largest,
-  nameOf,
   notesOn,
-  phraseOf,
   type Price,
   pricesOf,
 } from "../explain";
 import { joinPriced } from "../health";
+import { AMOUNTS } from "../identity";
 import {
-  capitalized,
   counted,
   exactMoney,
   gpuHours,
@@ -75,7 +73,7 @@ export function WhyLink({ figure, amount, scope = {} }: { figure: FigureKey; amo
     <a
       class="why"
       href={changed(route, { ...NONE, ...query, why: figure })}
-      aria-label={`Why ${amount} ${nameOf(figure)}?`}
+      aria-label={`Why ${amount} ${AMOUNTS[figure]}?`}
     >
       Why?
     </a>
@@ -160,7 +158,7 @@ function Panel({ figure }: { figure: FigureKey }) {
   const request = useFetch(requestKey, () => explain(route, figure));
   const title = (
     <>
-      How {phraseOf(figure)} of <ScopeName /> is calculated
+      How the {AMOUNTS[figure]} of <ScopeName /> is calculated
     </>
   );
   return (
@@ -290,7 +288,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
         {ofPods ? (
           <Table
             name="figure-pods"
-            caption={`The pods with the largest part of ${phraseOf(figure)}. Select one to see its calculation and samples`}
+            caption={`The pods with the largest part of the ${AMOUNTS[figure]}. Select one to see its calculation and samples`}
             sort=""
             rows={shown}
             rowKey={(line) => `${line.cluster} ${lineKey(line)}`}
@@ -301,7 +299,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
                 (line: Line) => line.pod,
                 (line: Line) => changed(route, { "why-pod": podKey(line) }),
               ),
-              moneyColumn(figure as "waste_usd", capitalized(nameOf(figure)), currency),
+              moneyColumn(figure as "waste_usd", currency),
               figureColumn("gpu", "GPU-hours", (line: Line) => line.allocated_gpu_hours, roundHours),
               figureColumn(
                 "price",
@@ -317,13 +315,13 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
         ) : (
           <Table
             name="figure-nodes"
-            caption={`The nodes with the largest part of ${phraseOf(figure)}`}
+            caption={`The nodes with the largest part of the ${AMOUNTS[figure]}`}
             sort=""
             rows={topNodes?.shown ?? []}
             rowKey={(row) => `${row.cluster} ${row.kind} ${row.node}`}
             columns={[
               nodeColumn(route),
-              moneyColumn(figure as "node_cost_usd", capitalized(nameOf(figure)), currency),
+              moneyColumn(figure as "node_cost_usd", currency),
               nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
             ]}

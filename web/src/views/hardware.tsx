@@ -17,8 +17,8 @@ export function Hardware({ rows, currency }: { rows: readonly CostRow[]; currenc
       rowKey={(row) => Object.values(row.group).join("\n")}
       columns={[
         groupColumn("gpu_model", "GPU model"),
-        moneyColumn("allocated_usd", "Allocated", currency),
-        moneyColumn("waste_usd", "Waste", currency),
+        moneyColumn("allocated_usd", currency),
+        moneyColumn("waste_usd", currency),
         ...unmeasuredColumns(rows, currency),
         gpuHoursColumn(),
         useColumn(),

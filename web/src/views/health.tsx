@@ -31,6 +31,7 @@ import {
   statusOf,
 } from "../health";
 import { GLOSSARY, type Term } from "../glossary";
+import { amountTitle } from "../identity";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import {
   Columns,
@@ -160,7 +161,7 @@ function Shown(props: ViewData) {
           />
         ))}
         <Stat
-          name="Unmeasured cost"
+          name={amountTitle("unmeasured_usd")}
           value={roundMoney(totals.unmeasured_usd, clusters.currency)}
           note={`${roundHours(totals.unmeasured_gpu_hours)} GPU-hours, neither effective nor waste`}
           testId="unmeasured-cost"
@@ -409,7 +410,7 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
                     ),
                   }),
                 ),
-                moneyColumn("unmeasured_usd", "Unmeasured", currency),
+                moneyColumn("unmeasured_usd", currency),
                 figureColumn(
                   "unmeasured_gpu_hours",
                   "GPU-hours",
@@ -461,7 +462,7 @@ function Restatements({ list }: { list: RestatementsResponse | null }) {
   const zone = useZone();
   if (list === null) return <Empty>Your role may not see restatements.</Empty>;
   if (list.rows.length === 0) return <Empty>No hour of this period was restated.</Empty>;
-  const cost = (totals: RestatementRow["after"]) => totals.node_cost_usd ?? totals.allocated_usd;
+  const amount = list.rows.every(({ after }) => after.node_cost_usd === null) ? "allocated_usd" : "node_cost_usd";
   const currency = list.rows[0]?.currency ?? "USD";
   return (
     <Table
@@ -499,14 +500,14 @@ function Restatements({ list }: { list: RestatementsResponse | null }) {
         },
         figureColumn(
           "before",
-          "Cost before",
-          (row: RestatementRow) => cost(row.before),
+          `${amountTitle(amount)} before`,
+          (row: RestatementRow) => row.before[amount],
           (usd) => money(usd, currency),
         ),
         figureColumn(
           "after",
-          "Cost after",
-          (row: RestatementRow) => cost(row.after),
+          `${amountTitle(amount)} after`,
+          (row: RestatementRow) => row.after[amount],
           (usd) => money(usd, currency),
         ),
         {

@@ -36,7 +36,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { figureOf } from "../explain";
 import { lackingHours, noteGroups } from "../health";
-import { PARTS, partsOf } from "../identity";
+import { amountTitle, PARTS, partsOf } from "../identity";
 import { heldGpuHours, sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NoteText, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
@@ -364,7 +364,7 @@ function Totals({ fleet }: { fleet: FleetResponse }) {
   const { totals, currency } = fleet;
   return (
     <dl class="stats">
-      <Stat name="Node cost" value={roundMoney(totals.node_cost_usd, currency)} testId="node-cost" />
+      <Stat name={amountTitle("node_cost_usd")} value={roundMoney(totals.node_cost_usd, currency)} testId="node-cost" />
       {partsOf([totals], PARTS).map((part) => (
         <Stat
           key={part.key}
@@ -394,7 +394,7 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
       {rows.length > 0 ? (
         <>
           <Stat
-            name="Node cost"
+            name={amountTitle("node_cost_usd")}
             value={roundMoney(whole, currency)}
             note={of(totals.node_cost_usd)}
             testId="node-cost"
@@ -416,29 +416,29 @@ function Selected({ fleet, selected, nodes, lines }: ViewData) {
         selected !== undefined && (
           <>
             <Stat
-              name="Allocated"
+              name={amountTitle("allocated_usd")}
               value={roundMoney(selected.allocated_usd, currency)}
               note={of(totals.allocated_usd)}
               testId="allocated_usd"
             />
             <Stat
-              name="Effective"
+              name={amountTitle("effective_usd")}
               value={roundMoney(knownFigure(selected, "effective_usd"), currency)}
               note={isMeasured(selected) ? of(totals.effective_usd) : `unknown: ${NOT_MEASURED}`}
               testId="effective_usd"
             />
             <Stat
-              name="Waste"
+              name={amountTitle("waste_usd")}
               value={roundMoney(knownFigure(selected, "waste_usd"), currency)}
               note={
                 isMeasured(selected)
-                  ? `${wasteText(selected)} of allocated, ${of(totals.waste_usd)}`
+                  ? `${wasteText(selected)} of the allocated cost, ${of(totals.waste_usd)}`
                   : `unknown: ${NOT_MEASURED}`
               }
               testId="waste_usd"
             />
             <Stat
-              name="Unmeasured"
+              name={amountTitle("unmeasured_usd")}
               value={roundMoney(selected.unmeasured_usd, currency)}
               note={of(totals.unmeasured_usd)}
               testId="unmeasured_usd"

@@ -4,7 +4,6 @@ import { useState } from "preact/hooks";
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, gpuHoursColumn, moneyColumn, nameColumn, nodeColumn } from "../columns";
 import {
-  capitalized,
   counted,
   exactMoney,
   isUnmeasured,
@@ -17,7 +16,7 @@ import {
   utilization,
 } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
-import { PARTS, partsOf } from "../identity";
+import { amountTitle, PARTS, partsOf } from "../identity";
 import { type Column, Name, Table } from "../parts";
 import { podsOf, type Pod } from "../pods";
 import { heldGpuHours } from "../removal";
@@ -33,7 +32,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
   const zone = useZone();
   const why = (key: (typeof AMOUNTS)[number]): Column<Pod> => ({
     key,
-    title: capitalized(key.replace("_usd", "")),
+    title: amountTitle(key),
     isFigure: true,
     cell: (line) =>
       line.hours.length > 1 || (line[key] === 0 && key !== "allocated_usd") ? (
@@ -126,7 +125,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         },
         {
           key: "gpu_hourly_usd",
-          title: "GPU-hour price",
+          title: "Price per GPU-hour",
           isFigure: true,
           cell: (line) => (
             <span title={line.gpu_hourly_usd === null ? undefined : exactMoney(line.gpu_hourly_usd, line.currency)}>
@@ -137,7 +136,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         },
         {
           key: "price_source",
-          title: "Source",
+          title: "Price source",
           cell: (line) => (line.gpu_hourly_usd === null ? "–" : line.price_source || "unknown"),
           by: (line) => line.price_source,
         },
@@ -152,16 +151,14 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
   return (
     <Table
       name="nodes"
-      caption="Nodes by cost"
+      caption="Nodes by node cost"
       sort="-node_cost_usd"
       rows={rows.map((row) => ({ ...row, ...heldGpuHours([row]) }))}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
       columns={[
         nodeColumn(route),
-        moneyColumn("node_cost_usd", "Node cost", currency),
-        ...partsOf(rows, PARTS).map((part) =>
-          moneyColumn<typeof part.key, NodeRow>(part.key, capitalized(part.name), currency),
-        ),
+        moneyColumn("node_cost_usd", currency),
+        ...partsOf(rows, PARTS).map((part) => moneyColumn<typeof part.key, NodeRow>(part.key, currency)),
         ...clusterColumns(rows, (row) => row.cluster),
         nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),
         {

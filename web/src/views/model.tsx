@@ -8,7 +8,7 @@ import { clusterColumns, figureColumn, linkToPods, nameColumn } from "../columns
 import { filtersIn } from "../explore";
 import { axisMoney, axisPrice, type Figure, HOUR, instant, money, tokenCount, tokenRate, unitPrice } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { PARTS, partsOf } from "../identity";
+import { AMOUNTS, amountTitle, PARTS, partsOf } from "../identity";
 import {
   addedByWaiting,
   type Bars,
@@ -218,7 +218,6 @@ const TOKENS: readonly Series[] = [
   { key: "prompt_tokens", name: "prompt tokens", meaning: "", color: PART_COLORS.host_usd },
   { key: "generated_tokens", name: "generated tokens", meaning: "", color: PART_COLORS.unallocated_usd },
 ];
-const NAMES: Readonly<Record<string, string>> = { effective_usd: "serving", waste_usd: "waiting" };
 
 function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { total: ModelRow }) {
   const { currency } = whole;
@@ -253,18 +252,16 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
           axis={(figure) => axisPrice(figure, currency)}
         />
       </Section>
-      <Section title="Serving and waiting over time">
+      <Section title={`${amountTitle("allocated_usd")} over time`}>
         <Chart
           {...shared}
-          label={`Cost of this ${subject} over time: serving, waiting, unmeasured`}
+          label={`Allocated cost of this ${subject} over time, by part`}
           bars={spent}
           priced={priced}
-          parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3))).map((part) => ({
-            ...part,
-            name: NAMES[part.key] ?? part.name,
-          }))}
+          parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3)))}
           totals={total}
           whole={total.allocated_usd}
+          wholeName={AMOUNTS.allocated_usd}
           show={(figure) => money(figure, currency)}
           axis={(figure) => axisMoney(figure, currency)}
         />

@@ -17,6 +17,7 @@ import {
   wasteText,
 } from "../format";
 import { useFetch, useRoute } from "../hooks";
+import { amountTitle } from "../identity";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
 import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
@@ -180,11 +181,11 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
   const count = (key: "requests" | "prompt_tokens" | "generated_tokens" | "cached_tokens", title: string) =>
     figureColumn<ModelRow>(key, title, (row) => row[key], tokenCount);
   return [
-    moneyColumn("allocated_usd", "Cost", currency),
-    moneyColumn("effective_usd", "Serving", currency),
-    moneyColumn("waste_usd", "Waiting", currency),
-    moneyColumn("unmeasured_usd", "Unmeasured", currency),
-    moneyColumn("unknown_tokens_usd", "Tokens unknown", currency),
+    moneyColumn("allocated_usd", currency),
+    moneyColumn("effective_usd", currency),
+    moneyColumn("waste_usd", currency),
+    moneyColumn("unmeasured_usd", currency),
+    moneyColumn("unknown_tokens_usd", currency),
     price("usd_per_million_tokens", "Per 1M tokens"),
     price("usd_per_million_tokens_at_full_use", "At full use"),
     figureColumn("tokens_per_gpu_second", "Tokens per GPU-second", (row) => row.tokens_per_gpu_second, tokenRate),
@@ -211,25 +212,38 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
           }
           testId="per-million"
         />
-        <Stat name="Cost" value={roundMoney(row.allocated_usd, currency)} note="of the servers' GPUs" testId="cost" />
         <Stat
-          name="Serving"
+          name={amountTitle("allocated_usd")}
+          value={roundMoney(row.allocated_usd, currency)}
+          note="of the servers' GPUs"
+          testId="cost"
+        />
+        <Stat
+          name={amountTitle("effective_usd")}
           value={roundMoney(knownFigure(row, "effective_usd"), currency)}
           note={
             <>
-              the effective cost of these GPUs <Help term="cost of serving, cost of waiting" />
+              the cost of serving <Help term="cost of serving, cost of waiting" />
             </>
           }
           testId="serving"
         />
         <Stat
-          name="Waiting"
+          name={amountTitle("waste_usd")}
           value={roundMoney(knownFigure(row, "waste_usd"), currency)}
-          note={isMeasured(row) ? `the waste of these GPUs, ${wasteText(row)} of the cost` : `unknown: ${NOT_MEASURED}`}
+          note={
+            isMeasured(row)
+              ? `the cost of waiting, ${wasteText(row)} of the allocated cost`
+              : `unknown: ${NOT_MEASURED}`
+          }
           testId="waiting"
         />
         {(row.unmeasured_usd ?? 0) > 0 && (
-          <Stat name="Unmeasured" value={roundMoney(row.unmeasured_usd, currency)} testId="unmeasured" />
+          <Stat
+            name={amountTitle("unmeasured_usd")}
+            value={roundMoney(row.unmeasured_usd, currency)}
+            testId="unmeasured"
+          />
         )}
         <Stat
           name="Prompt tokens"
@@ -256,9 +270,9 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
       <UnpricedNote totals={row} />
       {unknown > 0 && (
         <p class="note unpriced" data-testid="unknown-tokens">
-          Tokens are unknown for {roundMoney(unknown, currency)} of the cost. Costs per token leave this part out.{" "}
-          <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" /> says which counters are
-          missing.
+          Tokens are unknown for {roundMoney(unknown, currency)} of the allocated cost. Costs per token leave this part
+          out. <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" /> says which counters
+          are missing.
         </p>
       )}
     </>

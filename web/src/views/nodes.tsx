@@ -35,6 +35,7 @@ import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn, unmeasuredColumns } from "../columns";
 import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, useFolded, View } from "../parts";
+import { AMOUNTS, amountTitle } from "../identity";
 import { stepsFor } from "../next-step";
 import {
   freeReason,
@@ -57,6 +58,8 @@ const MAX_PAGES = 10;
 const MAX_NODES = 24;
 const MAX_ON_PHONES = 4;
 const MAX_REMOVALS = 5;
+/** What a node's hours without pods cost. */
+const WITHOUT_PODS = "Cost without pods per month";
 
 interface ViewData {
   start: string;
@@ -214,7 +217,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
       </p>
       <dl class="stats">
         <Stat
-          name="Node cost"
+          name={amountTitle("node_cost_usd")}
           value={roundMoney(cost, currency)}
           note={`${roundMoney(cost === null ? null : cost / rows.length, currency)} an hour, in ${counted(rows.length, "hour")}`}
           testId="node-cost"
@@ -226,23 +229,19 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
           testId="node-utilization"
         />
         <Stat
-          name="Unallocated"
+          name={amountTitle("unallocated_usd")}
           value={roundMoney(usd("unallocated_usd"), currency)}
           note={hours("unallocated_gpu_hours")}
         />
         <Stat
-          name="Stranded"
+          name={amountTitle("stranded_usd")}
           value={roundMoney(usd("stranded_usd"), currency)}
           note={hours("stranded_gpu_hours")}
           testId="node-stranded"
         />
         {removal !== undefined && (
           <Stat
-            name={
-              removal.emptyHours > 0 && removal.emptyHours < removal.hours
-                ? "Hours without pods, a month"
-                : "Saved a month without it"
-            }
+            name={WITHOUT_PODS}
             value={roundMoney(savedWithout(removal), currency)}
             note={
               <>
@@ -338,7 +337,7 @@ interface Pool {
   unmeasured_gpu_hours: number | null;
   unallocated: number | null;
   stranded: number | null;
-  cost: number | null;
+  node_cost_usd: number | null;
   waste_usd: number | null;
   unmeasured_usd: number | null;
 }
@@ -361,15 +360,15 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
     ...heldGpuHours(poolRows),
     unallocated: sumOf(poolRows.map((row) => row.unallocated_gpu_hours)),
     stranded: sumOf(poolRows.map((row) => row.stranded_gpu_hours)),
-    cost: sumOf(poolRows.map((row) => row.node_cost_usd)),
+    node_cost_usd: sumOf(poolRows.map((row) => row.node_cost_usd)),
     waste_usd: sumOf(poolRows.map((row) => row.waste_usd)),
     unmeasured_usd: sumOf(poolRows.map((row) => row.unmeasured_usd)),
   }));
   return (
     <Table
       name="pools"
-      caption="Node pools by cost"
-      sort="-cost"
+      caption="Node pools by node cost"
+      sort="-node_cost_usd"
       rows={sums}
       rowKey={(pool) => `${pool.cluster} ${pool.name}`}
       columns={[
@@ -379,8 +378,8 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
           (pool: Pool) => pool.name,
           (pool: Pool) => linkTo(route, "nodes", "", { pool: pool.name, cluster: pool.cluster }),
         ),
-        moneyColumn("cost", "Node cost", currency),
-        moneyColumn("waste_usd", "Waste", currency),
+        moneyColumn("node_cost_usd", currency),
+        moneyColumn("waste_usd", currency),
         ...unmeasuredColumns(sums, currency),
         { key: "nodes", title: "Nodes", isFigure: true, cell: (pool) => pool.nodes, by: (pool) => pool.nodes },
         figureColumn("capacity", "Capacity GPU-hours", (pool: Pool) => pool.capacity, roundHours),
@@ -465,16 +464,21 @@ function Removals(props: ViewData) {
       </p>
       <Table
         name="removals"
-        caption="Nodes of the last hour: those without pods first. Empty: the cost of hours without pods"
+        caption="Nodes of the last hour: those without pods first. Costs per month are at this period's rate"
         sort=""
         most={10}
         rows={removals}
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
-          figureColumn("emptyMonthlyUsd", "Empty per month", (row: Removal) => row.emptyMonthlyUsd, monthly),
+          figureColumn("emptyMonthlyUsd", WITHOUT_PODS, (row: Removal) => row.emptyMonthlyUsd, monthly),
           figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
-          moneyColumn("unallocatedUsd", "Unallocated", currency),
+          figureColumn(
+            "unallocatedUsd",
+            amountTitle("unallocated_usd"),
+            (row: Removal) => row.unallocatedUsd,
+            (usd) => money(usd, currency),
+          ),
           {
             key: "empty",
             title: "Hours without pods",
@@ -652,9 +656,10 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
       <>
         <strong>{when}</strong> <Name>{holder.pod}</Name> in <Name>{holder.namespace}</Name> (
         <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)}{" "}
-        utilization, {money(holder.allocated_usd, row?.currency)} allocated,{" "}
-        {money(knownFigure(holder, "waste_usd"), row?.currency)} wasted
-        {holder.unmeasured_gpu_hours > 1e-9 && `, ${money(holder.unmeasured_usd, row?.currency)} unmeasured`}
+        utilization, {AMOUNTS.allocated_usd} {money(holder.allocated_usd, row?.currency)}, {AMOUNTS.waste_usd}{" "}
+        {money(knownFigure(holder, "waste_usd"), row?.currency)}
+        {holder.unmeasured_gpu_hours > 1e-9 &&
+          `, ${AMOUNTS.unmeasured_usd} ${money(holder.unmeasured_usd, row?.currency)}`}
       </>
     );
   }

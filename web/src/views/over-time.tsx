@@ -4,9 +4,9 @@ import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { axisMoney, capitalized, type Figure, instant, knownParts, money, moment, percent, utcDay } from "../format";
+import { axisMoney, type Figure, instant, knownParts, money, moment, percent, utcDay } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
-import { partsOf } from "../identity";
+import { AMOUNTS, amountTitle, partsOf } from "../identity";
 import { Section, Table } from "../parts";
 import { linkTo, type Route } from "../route";
 import { align, type Buckets, bucketsOf, endOf, type Grain, isWhole, completeShare } from "../series";
@@ -38,16 +38,19 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
     const period = { start: instant(start), end: instant(endOf(buckets, index)) };
     return { ...period, ...rows[index], coverage: coverage[index] };
   });
+  const whole = fleet.totals.node_cost_usd === null ? "allocated_usd" : "node_cost_usd";
+  const title = `${amountTitle(whole)} over time`;
   return (
-    <Section title={`Cost over time, by ${grain}`}>
+    <Section title={`${title}, by ${grain}`}>
       <StackedChart
-        label="Cost over time by part of the node cost"
+        label={`${title}, by part`}
         buckets={buckets}
         rows={rows}
         coverage={coverage}
         parts={parts}
         totals={knownParts(fleet.totals)}
-        whole={fleet.totals.node_cost_usd ?? fleet.totals.allocated_usd}
+        whole={fleet.totals[whole]}
+        wholeName={AMOUNTS[whole]}
         show={(figure) => money(figure, fleet.currency)}
         axis={(figure) => axisMoney(figure, fleet.currency)}
         hours={hours?.rows}
@@ -60,7 +63,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         <summary>Show as table</summary>
         <Table
           name="cost-over-time"
-          caption="Cost over time by part of the node cost"
+          caption={`${title}, by part`}
           sort="start"
           rows={tableRows}
           rowKey={(row) => row.start}
@@ -75,10 +78,8 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
               ),
               by: (row) => row.start,
             },
-            ...parts.map((part) =>
-              moneyColumn<keyof FleetTotals, TableRow>(part.key, capitalized(part.name), fleet.currency),
-            ),
-            moneyColumn("node_cost_usd", "Node cost", fleet.currency),
+            ...parts.map((part) => moneyColumn<typeof part.key, TableRow>(part.key, fleet.currency)),
+            moneyColumn(whole, fleet.currency),
             ...(tableRows.every((row) => row.coverage === 1)
               ? []
               : [figureColumn("coverage", "Coverage", (row: TableRow) => row.coverage, percent)]),

@@ -16,7 +16,7 @@ export function Recommendations({ response }: { response: RecommendationsRespons
   return (
     <Table
       name="recommendations"
-      caption="Recommendations by monthly savings"
+      caption="Recommendations by savings per month"
       sort="-usd"
       most={MOST}
       rows={rows}
@@ -29,7 +29,7 @@ export function Recommendations({ response }: { response: RecommendationsRespons
         },
         {
           key: "usd",
-          title: "Monthly savings",
+          title: "Savings per month",
           isFigure: true,
           cell: ({ saving, currency }) => (
             <>

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
-import { gpuHours, HOUR, moment, percent, roundMoney } from "../format";
+import { capitalized, gpuHours, HOUR, moment, percent, roundMoney } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
@@ -75,7 +75,7 @@ function Shown({ all, open }: ViewData) {
     <>
       <dl class="stats">
         <Stat
-          name="On offer"
+          name="Savings on offer"
           value={roundMoney(isKnown ? savings.usd : null, currency)}
           note={
             isKnown
@@ -98,7 +98,7 @@ function Shown({ all, open }: ViewData) {
           />
         )}
         <Stat
-          name="Verified"
+          name="Verified savings"
           value={roundMoney(verified, currency)}
           note={
             verified === null ? "No saving is measured yet. It takes a week." : "a month, measured after the change"
@@ -123,8 +123,9 @@ function Shown({ all, open }: ViewData) {
       </dl>
       <p class="note" data-testid="counts">
         {openRows.length > 0 && `${openRows.length} open: ${countsText(openRows)}. `}
-        On offer counts each saving once. It has no commitments, because what they save depends on the other changes. A
-        month has 730 hours. Each recommendation has its risk and confidence <Help term="risk, confidence" />.
+        Savings on offer count each saving once. They have no commitments, because what they save depends on the other
+        changes. A month has 730 hours. Each recommendation has its risk and confidence <Help term="risk, confidence" />
+        .
       </p>
       <WithoutEnoughHours response={all} />
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
@@ -210,7 +211,7 @@ const SECTIONS: readonly { section: SectionName; title: string; meaning: string 
   {
     section: "commitments",
     title: "Commitments",
-    meaning: "Not in what is on offer: apply the savings first, then commit to the rest.",
+    meaning: "Not in the savings on offer: apply the savings first, then commit to the rest.",
   },
   {
     section: "costs",
@@ -367,7 +368,7 @@ function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
       `${percent(evidence.mean_utilization)} on average, ${percent(evidence.peak_utilization)} in the busiest hour`,
     ],
     ["Measured", `${percent(evidence.coverage)} of the allocated GPU-hours`],
-    ...Object.entries(evidence.facts).map(([key, text]): [string, ComponentChildren] => [key, text]),
+    ...Object.entries(evidence.facts).map(([key, text]): [string, ComponentChildren] => [capitalized(key), text]),
     ["ID", <code key="id">{row.id}</code>],
   ];
   return (

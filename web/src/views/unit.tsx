@@ -39,7 +39,7 @@ import {
   utilization,
 } from "../format";
 import { changed, go, useFetch, useHasModels, useRoute, useZone } from "../hooks";
-import { PARTS, partsOf } from "../identity";
+import { AMOUNTS, amountTitle, PARTS, partsOf } from "../identity";
 import {
   Columns,
   Optional,
@@ -205,7 +205,7 @@ function Shown(props: ViewData) {
           <ThisMonth month={month} />
           <dl class="stats">
             <Stat
-              name="Allocated"
+              name={amountTitle("allocated_usd")}
               value={roundMoney(total.allocated_usd, currency)}
               note={
                 <>
@@ -216,7 +216,7 @@ function Shown(props: ViewData) {
               testId="allocated"
             />
             <Stat
-              name="Effective"
+              name={amountTitle("effective_usd")}
               value={roundMoney(knownFigure(total, "effective_usd"), currency)}
               note={
                 isMeasured(total) ? (
@@ -231,7 +231,7 @@ function Shown(props: ViewData) {
               testId="effective"
             />
             <Stat
-              name="Waste"
+              name={amountTitle("waste_usd")}
               value={roundMoney(knownFigure(total, "waste_usd"), currency)}
               note={
                 isRepresentative(total) ? (
@@ -246,7 +246,11 @@ function Shown(props: ViewData) {
               }
               testId="waste"
             />
-            <Stat name="Unmeasured" value={roundMoney(total.unmeasured_usd, currency)} note={why("unmeasured_usd")} />
+            <Stat
+              name={amountTitle("unmeasured_usd")}
+              value={roundMoney(total.unmeasured_usd, currency)}
+              note={why("unmeasured_usd")}
+            />
             <Stat name="GPU-hours" value={roundHours(total.allocated_gpu_hours)} testId="gpu-hours" />
             <Stat
               name="Utilization"
@@ -337,15 +341,16 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
   const rows = list.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
   return (
-    <Section title={`Cost over time, by ${grain}`}>
+    <Section title={`${amountTitle("allocated_usd")} over time, by ${grain}`}>
       <StackedChart
-        label="Cost of this business unit over time: effective, waste, unmeasured"
+        label="Allocated cost of this business unit over time, by part"
         buckets={buckets}
         rows={rows}
         coverage={coverage}
         parts={colored(partsOf(byTime.rows, PARTS.slice(0, 3)))}
         totals={total === undefined ? nothing : knownParts(total)}
         whole={total === undefined ? 0 : total.allocated_usd}
+        wholeName={AMOUNTS.allocated_usd}
         show={(figure) => money(figure, whole.currency)}
         axis={(figure) => axisMoney(figure, whole.currency)}
         hours={hours?.rows}

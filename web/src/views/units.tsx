@@ -54,12 +54,12 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
       rowKey={unitOf}
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
-        moneyColumn("waste_usd", "Waste", currency),
+        moneyColumn("waste_usd", currency),
         ratioColumn("share", "Waste %", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd)),
         { ...figureColumn("change", "Waste change", against, change), isChange: true },
-        moneyColumn("allocated_usd", "Allocated", currency),
-        moneyColumn("effective_usd", "Effective", currency),
-        moneyColumn("unmeasured_usd", "Unmeasured", currency),
+        moneyColumn("allocated_usd", currency),
+        moneyColumn("effective_usd", currency),
+        moneyColumn("unmeasured_usd", currency),
         gpuHoursColumn(),
         {
           key: "trend",

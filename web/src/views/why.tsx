@@ -1,10 +1,11 @@
 // Shows how a line's cost was calculated.
 
 import type { HourRow, Line } from "../api";
-import { type Amounts, answerOf, type FigureKey, notesOn, phraseOf, queriesOf } from "../explain";
+import { type Amounts, answerOf, type FigureKey, notesOn, queriesOf } from "../explain";
 import { joinPriced } from "../health";
 import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
+import { AMOUNTS } from "../identity";
 import { Dialog, Name } from "../parts";
 import { didNotRun } from "../unmeasured";
 
@@ -38,7 +39,7 @@ export function Why(props: {
   return (
     <Dialog
       id="why"
-      title={`How ${phraseOf(figure)} of ${usd((line as Amounts)[figure] ?? null)} was calculated`}
+      title={`How the ${AMOUNTS[figure]} of ${usd((line as Amounts)[figure] ?? null)} was calculated`}
       close={close}
       closeName={closeName}
     >
@@ -76,10 +77,10 @@ export function Why(props: {
             ? "the pod did not run, for example because its image was being pulled"
             : (UTILIZATION_SOURCES[line.utilization_source] ?? line.utilization_source)}{" "}
           (source: {line.utilization_source}): {gpuHours(line.effective_gpu_hours)} GPU-hours,{" "}
-          <b>{usd(line.effective_usd)}</b> effective
+          <b>{usd(line.effective_usd)}</b> effective cost
           {line.unmeasured_gpu_hours > 0 && (
             <>
-              ; {gpuHours(line.unmeasured_gpu_hours)} GPU-hours unmeasured, {usd(line.unmeasured_usd)}
+              ; {gpuHours(line.unmeasured_gpu_hours)} GPU-hours unmeasured, {usd(line.unmeasured_usd)} unmeasured cost
             </>
           )}
           .

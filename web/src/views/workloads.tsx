@@ -5,6 +5,7 @@ import { figureColumn, gpuHoursColumn, linkToPods, moneyColumn, unmeasuredColumn
 import { type ExploreRow, groupJobs, jobsText } from "../explore";
 import { counted, isMeasured, knownFigure, money, NOT_MEASURED, roundMoney } from "../format";
 import { useRoute } from "../hooks";
+import { amountTitle } from "../identity";
 import { Name, Table } from "../parts";
 import { linkTo } from "../route";
 import { commonFinding, findingFor, KINDS, openFor } from "../savings";
@@ -96,7 +97,7 @@ export function Workloads({ whole, rows: workloads, hours: statuses, recommendat
         },
         {
           key: "waste_usd",
-          title: "Waste",
+          title: amountTitle("waste_usd"),
           isFigure: true,
           cell: (row) => (
             <>
@@ -124,7 +125,7 @@ export function Workloads({ whole, rows: workloads, hours: statuses, recommendat
         },
         {
           key: "allocated_usd",
-          title: "Allocated",
+          title: amountTitle("allocated_usd"),
           isFigure: true,
           cell: (row) =>
             row.jobs === undefined ? (
@@ -136,7 +137,7 @@ export function Workloads({ whole, rows: workloads, hours: statuses, recommendat
             ),
           by: (row) => row.allocated_usd,
         },
-        moneyColumn("effective_usd", "Effective", currency),
+        moneyColumn("effective_usd", currency),
         ...unmeasuredColumns(workloads, currency),
         gpuHoursColumn(),
         useColumn(),
