@@ -202,8 +202,10 @@ def test_missing_hours_are_hatched_and_not_zero(visit: Callable[..., Page]) -> N
 
 def test_bars_are_as_wide_as_their_days(visit: Callable[..., Page]) -> None:
     """The first day is cut to 21 hours, the last to one."""
-    page = visit(Fleet(["research"], AUTUMN, 46), "&zone=utc&grain=day")
+    page = visit(Fleet(["research"], AUTUMN, 46), "&grain=day")
     settled(page)
+    for title in ("Node cost", "Utilization"):
+        expect(page.get_by_role("region", name=f"{title} over time, by UTC day", exact=True)).to_be_visible()
     painted = page.get_by_role("application", name=re.compile("Node cost over time")).evaluate(
         """(chart) => {
           const canvas = chart.querySelector("canvas"), over = chart.querySelector(".u-over").getBoundingClientRect();

@@ -273,7 +273,7 @@ def test_model_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
 
 
 def legend(page: Page, section: str) -> list[str]:
-    return page.get_by_role("region", name=section, exact=True).locator(".legend li").all_inner_texts()
+    return page.get_by_role("region", name=f"{section}, by hour", exact=True).locator(".legend li").all_inner_texts()
 
 
 def test_hours_of_a_model_match_the_api(visit: Callable[..., Page], site: Site) -> None:
@@ -302,7 +302,7 @@ def test_hours_of_a_model_match_the_api(visit: Callable[..., Page], site: Site) 
 
 def readouts(page: Page, section: str) -> list[str]:
     """The texts of all bars, by keyboard."""
-    region = page.get_by_role("region", name=section, exact=True)
+    region = page.get_by_role("region", name=f"{section}, by hour", exact=True)
     region.get_by_role("application").focus()
     texts: list[str] = []
     for _ in range(24):

@@ -171,7 +171,7 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     assert shown == {
         "spent": round_usd(forecast["spent_usd"]), "projected": round_usd(forecast["run_rate_usd"]), "budget": "$1,500",
     }  # fmt: skip
-    section = page.get_by_role("region", name="This month, all clusters")
+    section = page.get_by_role("region", name="This month (UTC), all clusters")
     expect(section).to_contain_text("at the mean rate so far, as in budget alerts")
     if forecast["projected_usd"] is not None:
         assert round_usd(forecast["projected_usd"]) not in section.inner_text(), "a second projection of the same month"
@@ -291,7 +291,7 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     first, second = (row["business_unit"] for row in response["rows"])
     first_budget, second_budget = (round_usd(row["budget_usd"]) for row in response["rows"])
     shown = reloaded()
-    assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month:")
+    assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month (UTC):")
     assert budgets.locator(".tag").all_inner_texts() == ["exceeded", "will exceed"]
     assert [line for line in shown.splitlines() if " of $" in line] == [
         f"allocated cost $1,600 of {first_budget}", f"run rate $950.00 of {second_budget}",

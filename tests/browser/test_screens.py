@@ -247,9 +247,9 @@ def test_every_strip_has_a_whole_time_axis(visit: Callable[..., Page], site: Sit
 
 @pytest.mark.parametrize(
     ("view", "left", "right"),
-    [("overview?", "Business units by waste", "Utilization over time"),
+    [("overview?", "Business units by waste", "Utilization over time, by hour"),
      ("nodes?", "Which node to remove", "Node pools"),
-     ("unit/research?", "This month, all clusters", "Allocated cost over time, by hour"),
+     ("unit/research?", "This month (UTC), all clusters", "Allocated cost over time, by hour"),
      ("health?", "Coverage by hour and source", "Unmeasured GPU-hours")],
 )  # fmt: skip
 def test_sections_are_in_two_columns_on_4k(

@@ -242,10 +242,20 @@ export function moment(instant: string | number | Date, zone: Zone): string {
   return `${at["weekday"]} ${at["day"]} ${at["month"]}, ${at["hour"]}:${at["minute"]} ${at["timeZoneName"]}`;
 }
 
-/** Days are always UTC days, as on the AWS bill. */
-export function utcDay(instant: string | number | Date): string {
+/** A day, under a title that says that it is a UTC day, as all days are, and those of the AWS bill. */
+export function dayOf(instant: string | number | Date): string {
   const at = clockParts(instant, { timeZone: "UTC", ...DATE });
-  return `${at["weekday"]} ${at["day"]} ${at["month"]} (UTC day)`;
+  return `${at["weekday"]} ${at["day"]} ${at["month"]}`;
+}
+
+/** A day that stands alone. */
+export function utcDay(instant: string | number | Date): string {
+  return `${dayOf(instant)} (UTC day)`;
+}
+
+/** A granularity in titles: days, weeks and months are those of UTC in every time zone of the page. */
+export function stepName(step: "hour" | "day" | "week" | "month"): string {
+  return step === "hour" ? "hour" : `UTC ${step}`;
 }
 
 export const DAY = 24 * HOUR;

@@ -5,6 +5,7 @@ import {
   change,
   clockOf,
   counted,
+  dayOf,
   exactMoney,
   gpuHours,
   HOUR,
@@ -18,6 +19,7 @@ import {
   ratio,
   readClock,
   roundMoney,
+  stepName,
   shortNode,
   utcDay,
   utilization,
@@ -71,6 +73,7 @@ test("a ratio is unknown if a part is unknown or the whole is zero", () => {
 test("times name their zone and look the same in all browsers", () => {
   const midnight = Date.parse("2026-11-19T00:00:00Z");
   expect(utcDay(midnight)).toBe("Thu 19 Nov (UTC day)");
+  expect(dayOf(midnight)).toBe("Thu 19 Nov");
   expect([axisTime(midnight / 1000, "utc"), axisTime(midnight / 1000 + 3600, "utc")]).toEqual(["19 Nov", "01:00"]);
   expect([counted(1, "hour"), counted(1200, "hour"), counted(2, "party", "parties")]).toEqual([
     "1 hour",
@@ -82,6 +85,15 @@ test("times name their zone and look the same in all browsers", () => {
   ).toEqual(["ip-10-0-1-2", "ip-10-0-1-2", "gpu1.example.com"]);
   expect(moment("2026-11-19T10:00:00Z", "utc")).toBe("Thu 19 Nov, 10:00 UTC");
   expect(instant(Date.parse("2026-11-19T10:00:00Z"))).toBe("2026-11-19T10:00:00Z");
+});
+
+test("titles say that days, weeks and months are those of UTC", () => {
+  expect((["hour", "day", "week", "month"] as const).map(stepName)).toEqual([
+    "hour",
+    "UTC day",
+    "UTC week",
+    "UTC month",
+  ]);
 });
 
 test("the hour field reads back what it shows, in UTC and in local time", () => {

@@ -136,7 +136,7 @@ function Cost({ fleet, lastHour, month, budgets }: AnswersData) {
           {roundMoney(now && costOf(now), currency)}
         </Row>
         <Row
-          name={<a href={changed(route, { window: "month", start: "", end: "" })}>This month so far</a>}
+          name={<a href={changed(route, { window: "month", start: "", end: "" })}>This month (UTC) so far</a>}
           testId="cost-month"
         >
           {roundMoney(costOf(month.totals), month.currency)}
@@ -163,7 +163,7 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
       <p class="note">
         {over.length === 0
           ? withinText(rows)
-          : `${overText(over)}, of ${counted(rows.length, "business unit")} with a budget this month:`}
+          : `${overText(over)}, of ${counted(rows.length, "business unit")} with a budget this month (UTC):`}
       </p>
       {over.length > 0 && <BudgetRows rows={over.slice(0, MOST)} currency={currency} />}
       {rows.length > Math.min(over.length, MOST) && (

@@ -131,7 +131,7 @@ export function Budget({ month }: { month: Month }) {
   }, [month]);
   const endedHours = forecast.hours_known + forecast.hours_unknown;
   return (
-    <Section title="This month, all clusters">
+    <Section title="This month (UTC), all clusters">
       <dl class="stats">
         <Stat
           name={amountTitle("allocated_usd")}

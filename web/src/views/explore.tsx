@@ -64,6 +64,7 @@ import {
   ratio,
   roundHours,
   signed,
+  stepName,
 } from "../format";
 import { GLOSSARY } from "../glossary";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
@@ -324,7 +325,9 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
-      <Section title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${chart.response.step}` : ""}`}>
+      <Section
+        title={`${MEASURES[measure]} over time${"response" in chart ? `, by ${stepName(chart.response.step)}` : ""}`}
+      >
         <Optional side={chart}>
           {(response) => <OverTime question={question} chart={response} whole={whole} show={show} />}
         </Optional>
@@ -527,8 +530,8 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
       />
       {isShared && (
         <p class="note">
-          The chart shares the idle cost of each {chart.step} by the cost allocated in it; the table shares that of the
-          whole period. Their sums are the same without filters, and single groups can differ.
+          The chart shares the idle cost of each {stepName(chart.step)} by the cost allocated in it; the table shares
+          that of the whole period. Their sums are the same without filters, and single groups can differ.
         </p>
       )}
       <Gaps hours={hours} />

@@ -27,7 +27,9 @@ import {
 import { joinPriced } from "../health";
 import { AMOUNTS } from "../identity";
 import {
+  capitalized,
   counted,
+  dayOf,
   exactMoney,
   gpuHours,
   HOUR,
@@ -37,7 +39,7 @@ import {
   money,
   moment,
   percent,
-  utcDay,
+  stepName,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
@@ -243,9 +245,9 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
       : changed(route, { start: row.start, end: row.end, window: "" });
   return (
     <li>
-      <h3>{{ hour: "Hours", day: "Days", month: "Months" }[grain]}</h3>
+      <h3>{capitalized(stepName(grain))}s</h3>
       <p class="note">
-        Select {grain === "hour" ? "an hour" : `a ${grain}`} to see its{" "}
+        Select {grain === "hour" ? "an hour" : `a ${stepName(grain)}`} to see its{" "}
         {grain === "hour" ? "" : `${grain === "day" ? "hours" : "days"} and `}
         {isOfPods(figure) ? "pods" : "nodes"}.
       </p>
@@ -253,14 +255,15 @@ function Periods({ figure, rows, grain, at, currency }: Explained & { figure: Fi
         {shown.map((row) => (
           <li key={row.start}>
             <a href={to(row)} aria-current={row.start === at ? "true" : undefined}>
-              {grain === "hour" ? moment(row.start, zone) : utcDay(row.start)}
+              {grain === "hour" ? moment(row.start, zone) : dayOf(row.start)}
             </a>{" "}
             <span>{money(knownFigure(row as Amounts, figure), currency)}</span>
           </li>
         ))}
         {others > 0 && (
           <li>
-            {counted(others, grain === "hour" ? "other hour" : `other ${grain}`)} <span>{money(rest, currency)}</span>
+            {counted(others, grain === "hour" ? "other hour" : `other ${stepName(grain)}`)}{" "}
+            <span>{money(rest, currency)}</span>
           </li>
         )}
       </ul>

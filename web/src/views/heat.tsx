@@ -13,13 +13,14 @@ import {
   moment,
   percent,
   roundHours,
+  stepName,
   utcDay,
   utilization,
 } from "../format";
 import { changed, go, useFetch, useIsNarrow, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
-import { exactly, linkTo } from "../route";
+import { exactly, linkTo, type Route } from "../route";
 import { align, bucketsOf, endOf, type Grain, isWhole, timeTicks } from "../series";
 import { openAt } from "./over-time";
 import { byUnit, coverageByUnit, type UnitClusters, unitOf } from "./units";
@@ -45,13 +46,19 @@ export function rowHeightOf(names: readonly string[], isNarrow: boolean): number
   return Math.max(names.length > 40 ? 16 : 22, lines * LINE);
 }
 
+/** The granularity of the map, which can be finer than that of charts. */
+export function heatGrainOf(route: Route, { start, end }: Pick<CostsResponse, "start" | "end">): Grain {
+  const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
+  return route.query["grain"] === "day" || hours > MAX_HOURS ? "day" : "hour";
+}
+
 export function Heat(props: Props) {
   const route = useRoute();
   const { units, byTime, timeGrain, fleet, grain, hours, clusters } = props;
   const names = units.rows.map(unitOf);
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
   if (names.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
-  const mapGrain: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
+  const mapGrain = heatGrainOf(route, units);
   if (mapGrain !== timeGrain)
     return (
       <Paged units={units} names={names} hours={hours} clusters={clusters} perPage={rowsOfPage(count, names.length)} />
@@ -173,7 +180,7 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
         </span>
       </Scale>
       <Grid
-        label={`Utilization of business units by ${grain}`}
+        label={`Utilization of business units by ${stepName(grain)}`}
         rows={names.length}
         columns={buckets.starts.length}
         rowHeight={rowHeightOf(names, useIsNarrow())}

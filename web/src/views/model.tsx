@@ -6,7 +6,18 @@ import { PART_COLORS, colored } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { clusterColumns, figureColumn, linkToPods, nameColumn } from "../columns";
 import { filtersIn } from "../explore";
-import { axisMoney, axisPrice, type Figure, HOUR, instant, money, tokenCount, tokenRate, unitPrice } from "../format";
+import {
+  axisMoney,
+  axisPrice,
+  type Figure,
+  HOUR,
+  instant,
+  money,
+  stepName,
+  tokenCount,
+  tokenRate,
+  unitPrice,
+} from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { AMOUNTS, amountTitle, PARTS, partsOf } from "../identity";
 import {
@@ -221,6 +232,7 @@ const TOKENS: readonly Series[] = [
 
 function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { total: ModelRow }) {
   const { currency } = whole;
+  const by = `by ${stepName(grain)}`;
   const buckets = bucketsOf(whole.start, whole.end, grain);
   const aligned = align(buckets, byTime.rows);
   const coverage = completeShare(buckets, hours?.rows ?? null, aligned, isWhole(whole.coverage));
@@ -234,7 +246,7 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
   const shared = { buckets, coverage, hours };
   return (
     <>
-      <Section title="Cost per million tokens over time">
+      <Section title={`Cost per million tokens over time, ${by}`}>
         <Chart
           {...shared}
           label="Cost per million tokens over time: at full use, and what waiting adds"
@@ -252,7 +264,7 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
           axis={(figure) => axisPrice(figure, currency)}
         />
       </Section>
-      <Section title={`${amountTitle("allocated_usd")} over time`}>
+      <Section title={`${amountTitle("allocated_usd")} over time, ${by}`}>
         <Chart
           {...shared}
           label={`Allocated cost of this ${subject} over time, by part`}
@@ -268,7 +280,7 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
         <Gaps hours={hours} />
       </Section>
       {subject === "model" ? (
-        <Section title="Load over time">
+        <Section title={`Load over time, ${by}`}>
           <Chart
             {...shared}
             label="Tokens per GPU-second over time"
@@ -282,7 +294,7 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
           />
         </Section>
       ) : (
-        <Section title="Tokens over time">
+        <Section title={`Tokens over time, ${by}`}>
           <Chart
             {...shared}
             label="Prompt and generated tokens over time"

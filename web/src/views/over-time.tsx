@@ -4,7 +4,7 @@ import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { axisMoney, type Figure, instant, knownParts, money, moment, percent, utcDay } from "../format";
+import { axisMoney, dayOf, type Figure, instant, knownParts, money, moment, percent, stepName } from "../format";
 import { changed, go, useRoute, useZone } from "../hooks";
 import { AMOUNTS, amountTitle, partsOf } from "../identity";
 import { Section, Table } from "../parts";
@@ -41,7 +41,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const whole = fleet.totals.node_cost_usd === null ? "allocated_usd" : "node_cost_usd";
   const title = `${amountTitle(whole)} over time`;
   return (
-    <Section title={`${title}, by ${grain}`}>
+    <Section title={`${title}, by ${stepName(grain)}`}>
       <StackedChart
         label={`${title}, by part`}
         buckets={buckets}
@@ -70,10 +70,10 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
           columns={[
             {
               key: "start",
-              title: "Start",
+              title: grain === "day" ? "UTC day" : "Hour",
               cell: (row) => (
                 <a href={openAt(route, buckets, Date.parse(row.start), Date.parse(row.end))}>
-                  {grain === "day" ? utcDay(row.start) : moment(row.start, zone)}
+                  {grain === "day" ? dayOf(row.start) : moment(row.start, zone)}
                 </a>
               ),
               by: (row) => row.start,

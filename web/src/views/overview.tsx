@@ -12,7 +12,7 @@ import {
   type Settled,
 } from "../api";
 import { fetchEarlier } from "../compare";
-import { HOUR, roundMoney, utilizationText, wasteText } from "../format";
+import { HOUR, roundMoney, stepName, utilizationText, wasteText } from "../format";
 import { useFetch, useRoute } from "../hooks";
 import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
@@ -20,7 +20,7 @@ import { exactly, linkTo, periodOf, type Route } from "../route";
 import { type Grain, grainOf, isWhole } from "../series";
 import { Alerts } from "./alerts";
 import { Answers, type AnswersData } from "./answers";
-import { Heat } from "./heat";
+import { Heat, heatGrainOf } from "./heat";
 import { CostOverTime } from "./over-time";
 import { type UnitClusters, Units, unitOf } from "./units";
 
@@ -164,7 +164,7 @@ function Shown(props: ViewData) {
         }
         right={
           <>
-            <Section title="Utilization over time">
+            <Section title={`Utilization over time, by ${stepName(heatGrainOf(route, units))}`}>
               <Heat {...props} />
             </Section>
             <Section title="Active alerts">

@@ -36,6 +36,7 @@ import {
   ratio,
   roundHours,
   roundMoney,
+  stepName,
   utilization,
 } from "../format";
 import { changed, go, useFetch, useHasModels, useRoute, useZone } from "../hooks";
@@ -325,7 +326,7 @@ function Shown(props: ViewData) {
 function ThisMonth({ month }: { month: Settled<Month> }) {
   if ("response" in month) return <Budget month={month.response} />;
   return (
-    <Section title="This month">
+    <Section title="This month (UTC)">
       <ErrorMessage error={month.error} />
     </Section>
   );
@@ -341,7 +342,7 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
   const rows = list.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
   return (
-    <Section title={`${amountTitle("allocated_usd")} over time, by ${grain}`}>
+    <Section title={`${amountTitle("allocated_usd")} over time, by ${stepName(grain)}`}>
       <StackedChart
         label="Allocated cost of this business unit over time, by part"
         buckets={buckets}
