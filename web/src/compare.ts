@@ -43,7 +43,7 @@ function lengthText(length: number): string {
 export interface Compared<Body> {
   period: Earlier;
   body: Body;
-  /** Why it is not the same hours of the same weekdays, in a sentence; null if it is, or if the reader chose it. */
+  /** Why it is not the same hours of the same weekdays, in words; null if it is, or if the reader chose it. */
   reason: string | null;
 }
 
@@ -62,14 +62,14 @@ export async function fetchEarlier<Body extends { coverage: Coverage }>(
   if (!isEnough(otherBody.coverage)) return { period: first, body, reason: null };
   const { hours_complete: complete, hours_expected: expected } = body.coverage;
   const hours = expected === 0 ? "no cluster-hours" : `figures for ${complete} of ${counted(expected, "cluster-hour")}`;
-  return { period: other, body: otherBody, reason: `Not with ${first.name}, which has ${hours}.` };
+  return { period: other, body: otherBody, reason: `Not with ${first.name}, which has ${hours}` };
 }
 
 /** Which period figures are compared with, when it was, and why it is not the default, for example
- * "a week before (Wed 11 Nov, 05:00 to Thu 12 Nov, 05:00 UTC)." */
+ * "a week before (Wed 11 Nov, 05:00 UTC to Thu 12 Nov, 05:00 UTC)". */
 export function earlierText({ period, reason }: Omit<Compared<unknown>, "body">, zone: Zone): string {
   const when = `${moment(period.start, zone)} to ${moment(period.end, zone)}`;
-  return `${period.name} (${when}).${reason === null ? "" : ` ${reason}`}`;
+  return `${period.name} (${when})${reason === null ? "" : `. ${reason}`}`;
 }
 
 export interface Comparison {

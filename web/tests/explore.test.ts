@@ -254,7 +254,7 @@ test("another period than a week before is compared only if that one lacks figur
   expect(await fetchedEarlier({ "11": 3, "17": 24 })).toEqual({
     days: ["11", "17"],
     name: "the previous 24 hours",
-    reason: "Not with a week before, which has figures for 3 of 24 cluster-hours.",
+    reason: "Not with a week before, which has figures for 3 of 24 cluster-hours",
   });
   expect(await fetchedEarlier({})).toMatchObject({ name: "a week before", reason: null });
   // What is missing now is no reason for another period.
@@ -274,10 +274,10 @@ test("a chosen period is compared, whatever figures it has", async () => {
 test("a comparison says when the earlier period was, and why it is not the default", () => {
   const [week, previous] = earlierPeriods("2026-11-16T00:00:00Z", "2026-11-19T00:00:00Z");
   expect(earlierText({ period: week, reason: null }, "utc")).toBe(
-    "a week before (Mon 9 Nov, 00:00 UTC to Thu 12 Nov, 00:00 UTC).",
+    "a week before (Mon 9 Nov, 00:00 UTC to Thu 12 Nov, 00:00 UTC)",
   );
-  expect(earlierText({ period: previous as typeof week, reason: "Not with a week before." }, "utc")).toMatch(
-    /^the previous 3 days \(Fri 13 Nov.*\)\. Not with a week before\.$/,
+  expect(earlierText({ period: previous as typeof week, reason: "Not with a week before" }, "utc")).toMatch(
+    /^the previous 3 days \(Fri 13 Nov.*\)\. Not with a week before$/,
   );
 });
 

@@ -339,7 +339,7 @@ function Changed({ fleet, units, before }: AnswersData) {
       note={
         comparison === null
           ? missing
-          : `${amountTitle(amountOf(fleet.totals))} ${signed(difference, show)} vs ${earlierText(before, zone)} ${missing ?? ""}`
+          : `${amountTitle(amountOf(fleet.totals))} ${signed(difference, show)} vs ${earlierText(before, zone)}. ${missing ?? ""}`
       }
     >
       {comparison !== null && (

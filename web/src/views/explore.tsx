@@ -357,7 +357,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
           {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
-              Compared with {earlierText(before, zone)}{" "}
+              Compared with {earlierText(before, zone)}.{" "}
               {comparisonNote(whole.coverage, before.body.coverage, before.period.name)}
             </>
           )}
