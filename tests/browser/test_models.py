@@ -152,6 +152,7 @@ def cost(figure: Decimal | None) -> str:
 COLUMNS: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ("allocated_usd", cost), ("effective_usd", cost), ("waste_usd", cost), ("unmeasured_usd", cost),
     ("unknown_tokens_usd", cost), ("usd_per_million_tokens", price), ("usd_per_million_tokens_at_full_use", price),
+    ("usd_per_million_generated_tokens", price),
     ("tokens_per_gpu_second", rate), ("requests", count), ("prompt_tokens", count), ("cached_tokens", count),
     ("generated_tokens", count),
 )  # fmt: skip
@@ -180,7 +181,7 @@ def test_models_match_the_api(visit: Callable[..., Page], site: Site) -> None:
     assert sorted(cells(table)) == sorted([row["group"]["model"] or "unknown", *figures(row)] for row in rows)
     shown = [Decimal(row[1].strip("$")) for row in cells(table)]
     assert shown == sorted(shown, reverse=True)
-    table.get_by_role("button", name="Per 1M tokens").click()
+    table.get_by_role("button", name="Cost per 1M prompt and generated tokens").click()
     prices = [row["usd_per_million_tokens"] for row in rows if row["usd_per_million_tokens"] is not None]
     expected = [price(figure) for figure in sorted(prices, reverse=True)] + [DASH] * (len(rows) - len(prices))
     expect(table.locator("tbody tr td:nth-child(7)")).to_have_text(expected)
@@ -200,6 +201,8 @@ def test_sums_of_models_match_the_api(visit: Callable[..., Page], site: Site) ->
     assert {name: page.get_by_test_id(name).inner_text() for name in stats} == stats
     main = page.locator("main")
     expect(main).to_contain_text(f"{price(total['usd_per_million_tokens_at_full_use'])} at full use")
+    generated = price(total["usd_per_million_generated_tokens"])
+    expect(main).to_contain_text(f"per 1M generated tokens alone {generated}")
     expect(main).to_contain_text(f"{percent(total['waste_usd'], total['allocated_usd'])} of the allocated cost")
     expect(main).to_contain_text("cached: unknown")
     p50, p95 = (rate(total[f"tokens_per_gpu_second_{name}"]) for name in ("p50", "p95"))
@@ -259,7 +262,7 @@ def test_model_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
         for (name, factor), number in zip(prices, counts, strict=True)
     ]  # fmt: skip
     as_it_was, full = total["usd_per_million_tokens"], total["usd_per_million_tokens_at_full_use"]
-    assert legend(page, "Cost per million tokens over time") == [
+    assert legend(page, "Cost per 1M prompt and generated tokens over time") == [
         f"at full use {price(full)}", f"added by waiting {price(as_it_was - full)}", f"as it was {price(as_it_was)}",
         "missing",
     ]  # fmt: skip
@@ -280,7 +283,7 @@ def test_hours_of_a_model_match_the_api(visit: Callable[..., Page], site: Site) 
     page = visit(site, model_view(LLAMA))
     query = f"inference?{PERIOD}&granularity=hour&model={LLAMA}"
     hours = {row["start"]: row for row in site.ask(query)["rows"]}
-    costs = readouts(page, "Cost per million tokens over time")
+    costs = readouts(page, "Cost per 1M prompt and generated tokens over time")
     loads = readouts(page, "Load over time")
     assert len(costs) == len(loads) == 24
     for number, (cost_text, load_text) in enumerate(zip(costs, loads, strict=True)):
@@ -314,7 +317,7 @@ def readouts(page: Page, section: str) -> list[str]:
 def test_hours_without_tokens_have_no_price(visit: Callable[..., Page], site: Site) -> None:
     """A cost without tokens is not zero per million, and not unknown: it is waste."""
     page = visit(site, model_view(RERANKER))
-    costs = readouts(page, "Cost per million tokens over time")
+    costs = readouts(page, "Cost per 1M prompt and generated tokens over time")
     loads = readouts(page, "Load over time")
     for hour in NIGHT:
         index = 24 - (END - hour) // HOUR

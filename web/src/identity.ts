@@ -35,6 +35,20 @@ export type AmountKey = keyof typeof AMOUNTS;
 /** The name of an amount as a title. */
 export const amountTitle = (key: AmountKey) => capitalized(AMOUNTS[key]);
 
+/** The name of every unit cost, which says of which tokens it is: those of all tokens and of generated ones differ by far. */
+export const UNIT_COSTS = {
+  usd_per_million_tokens: "Cost per 1M prompt and generated tokens",
+  usd_per_million_prompt_tokens: "Cost per 1M prompt tokens, not cached",
+  usd_per_million_cached_tokens: "Cost per 1M prompt tokens, cached",
+  usd_per_million_generated_tokens: "Cost per 1M generated tokens",
+} as const;
+
+/** The unit cost that an alert on the cost of tokens is about, as Models names it; null for other alerts. */
+export function unitCostOf(figures: Readonly<Record<string, unknown>> | undefined): string | null {
+  const key = (Object.keys(UNIT_COSTS) as (keyof typeof UNIT_COSTS)[]).find((name) => name in (figures ?? {}));
+  return key === undefined ? null : UNIT_COSTS[key];
+}
+
 export interface Part {
   key: PartKey;
   name: string;

@@ -3,6 +3,7 @@
 import type { ModelRow } from "./api";
 import { DIMENSIONS, type Filter, filtersOf } from "./explore";
 import { type Figure, knownParts, money, percent, ratio } from "./format";
+import { UNIT_COSTS } from "./identity";
 import { align, type Buckets } from "./series";
 
 /** The dimensions of models. */
@@ -199,31 +200,31 @@ export function unitCostsOf(row: ModelRow): UnitCost[] {
   const uncached = row.prompt_tokens === null ? null : row.prompt_tokens - (row.cached_tokens ?? 0);
   return [
     cost(
-      "1M tokens, prompt and generated",
+      UNIT_COSTS.usd_per_million_tokens,
       tokensOf(row),
       row.usd_per_million_tokens,
       row.usd_per_million_tokens_at_full_use,
     ),
     cost(
-      "1M prompt tokens, not cached",
+      UNIT_COSTS.usd_per_million_prompt_tokens,
       uncached,
       row.usd_per_million_prompt_tokens,
       row.usd_per_million_prompt_tokens_at_full_use,
     ),
     cost(
-      "1M prompt tokens, cached",
+      UNIT_COSTS.usd_per_million_cached_tokens,
       row.cached_tokens,
       row.usd_per_million_cached_tokens,
       row.usd_per_million_cached_tokens_at_full_use,
     ),
     cost(
-      "1M generated tokens",
+      UNIT_COSTS.usd_per_million_generated_tokens,
       row.generated_tokens,
       row.usd_per_million_generated_tokens,
       row.usd_per_million_generated_tokens_at_full_use,
     ),
     cost(
-      "1,000 requests",
+      "Cost per 1,000 requests",
       row.requests,
       thousandfold(row.usd_per_request),
       thousandfold(row.usd_per_request_at_full_use),

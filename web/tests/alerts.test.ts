@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Alert, AlertEvent } from "../src/api";
+import { unitCostOf } from "../src/identity";
 import { costPerHour, eventsText } from "../src/views/alerts";
 
 const about = (figures: Record<string, number> | null) =>
@@ -15,4 +16,12 @@ test("an alert costs what it wastes or leaves unallocated, and otherwise no know
 test("events are counted by what happened", () => {
   const events = ["firing", "resolved", "firing", "repeat"].map((event) => ({ event }) as Pick<AlertEvent, "event">);
   expect(eventsText(events)).toBe("2 fired, 1 resolved, 1 repeated");
+});
+
+test("an alert on the cost of tokens names the unit cost that it is about as Models does", () => {
+  const tokens = { prompt_tokens: 3, generated_tokens: 1, budget_usd_per_million_tokens: 6 };
+  expect(unitCostOf({ ...tokens, usd_per_million_generated_tokens: 6.47 })).toBe("Cost per 1M generated tokens");
+  expect(unitCostOf({ ...tokens, usd_per_million_tokens: 1.2 })).toBe("Cost per 1M prompt and generated tokens");
+  expect(unitCostOf({ ...tokens, usd_per_million_prompt_tokens: null })).toBe("Cost per 1M prompt tokens, not cached");
+  expect(unitCostOf({ waste_usd_per_hour: 4 })).toBeNull();
 });

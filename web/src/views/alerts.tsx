@@ -5,6 +5,8 @@ import type { Alert, AlertEvent, AlertsResponse } from "../api";
 import { type Column, Empty, Name, Table } from "../parts";
 import { money, moment } from "../format";
 import { useRoute, useZone } from "../hooks";
+import { filterQuery } from "../explore";
+import { unitCostOf } from "../identity";
 import { linkTo, type Route } from "../route";
 
 /** The waste or unallocated cost that an alert is about, per hour. Other kinds of alerts have none. */
@@ -28,6 +30,20 @@ function subjectOf({ subject }: Alert | AlertEvent): string {
   const { workload, namespace, business_unit, node_pool, cluster, detail } = subject;
   const about = workload === null ? (business_unit ?? node_pool ?? "") : `${namespace ?? ""}/${workload}`;
   return [about, cluster, detail].filter(Boolean).join(", ");
+}
+
+/** Of an alert on the cost of tokens: where Models has the same unit cost, next to the other ones. */
+function UnitCost({ alert: { subject, notification } }: { alert: Alert }) {
+  const route = useRoute();
+  const name = unitCostOf(notification?.figures);
+  if (name === null || subject.detail === null) return null;
+  const unit = { dimension: "business_unit", name: subject.business_unit ?? "", isExcluded: false };
+  return (
+    <>
+      {" "}
+      · <a href={linkTo(route, "model", subject.detail, filterQuery([unit], []))}>{name} and other unit costs</a>
+    </>
+  );
 }
 
 function conditionOf({ notification }: Alert): string {
@@ -136,6 +152,7 @@ function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending
           </a>
           <span class="note below">
             {isPending ? alert.rule : `${alert.rule}: ${conditionOf(alert)}`}
+            <UnitCost alert={alert} />
             {alert.acknowledged_by !== null && (
               <>
                 {" "}

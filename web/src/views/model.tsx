@@ -19,7 +19,7 @@ import {
   unitPrice,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { AMOUNTS, amountTitle, PARTS, partsOf } from "../identity";
+import { AMOUNTS, amountTitle, PARTS, partsOf, UNIT_COSTS } from "../identity";
 import {
   addedByWaiting,
   type Bars,
@@ -246,10 +246,10 @@ function OverTime({ total, whole, byTime, grain, hours, unknown }: ViewData & { 
   const shared = { buckets, coverage, hours };
   return (
     <>
-      <Section title={`Cost per million tokens over time, ${by}`}>
+      <Section title={`${UNIT_COSTS.usd_per_million_tokens} over time, ${by}`}>
         <Chart
           {...shared}
-          label="Cost per million tokens over time: at full use, and what waiting adds"
+          label={`${UNIT_COSTS.usd_per_million_tokens} over time: at full use, and what waiting adds`}
           bars={unitCosts}
           priced={priced}
           parts={hasUnmeasured ? UNIT_PARTS : UNIT_PARTS.slice(0, 2)}
@@ -352,7 +352,7 @@ function UnitCosts({ total, currency }: { total: ModelRow; currency: string }) {
         rows={unitCostsOf(total)}
         rowKey={(row) => row.name}
         columns={[
-          nameColumn("name", "Cost of", (row) => row.name),
+          nameColumn("name", "Unit cost", (row) => row.name),
           figureColumn<UnitCost>("as-it-was", "As it was", (row) => row.asItWas, price),
           figureColumn<UnitCost>("at-full-use", "At full use", (row) => row.atFullUse, price),
           figureColumn<UnitCost>("waiting", "Added by waiting", addedByWaiting, price),

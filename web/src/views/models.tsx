@@ -17,7 +17,7 @@ import {
   wasteText,
 } from "../format";
 import { useFetch, useRoute } from "../hooks";
-import { amountTitle } from "../identity";
+import { amountTitle, UNIT_COSTS } from "../identity";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
 import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
@@ -171,7 +171,7 @@ export function groupColumn(route: Route, by: Group, more: readonly Filter[] = [
 
 /** The columns of costs, unit costs and tokens. */
 export function modelColumns(currency: string): Column<ModelRow>[] {
-  const price = (key: "usd_per_million_tokens" | "usd_per_million_tokens_at_full_use", title: string) =>
+  const price = (key: keyof typeof UNIT_COSTS | "usd_per_million_tokens_at_full_use", title: string) =>
     figureColumn<ModelRow>(
       key,
       title,
@@ -186,8 +186,9 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
     moneyColumn("waste_usd", currency),
     moneyColumn("unmeasured_usd", currency),
     moneyColumn("unknown_tokens_usd", currency),
-    price("usd_per_million_tokens", "Per 1M tokens"),
-    price("usd_per_million_tokens_at_full_use", "At full use"),
+    price("usd_per_million_tokens", UNIT_COSTS.usd_per_million_tokens),
+    price("usd_per_million_tokens_at_full_use", "The same, at full use"),
+    price("usd_per_million_generated_tokens", UNIT_COSTS.usd_per_million_generated_tokens),
     figureColumn("tokens_per_gpu_second", "Tokens per GPU-second", (row) => row.tokens_per_gpu_second, tokenRate),
     count("requests", "Requests"),
     count("prompt_tokens", "Prompt tokens"),
@@ -203,11 +204,12 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
     <>
       <dl class="stats">
         <Stat
-          name="Per million tokens"
+          name={UNIT_COSTS.usd_per_million_tokens}
           value={unitPrice(row.usd_per_million_tokens, currency)}
           note={
             <>
-              {unitPrice(row.usd_per_million_tokens_at_full_use, currency)} at full use <Help term="at full use" />
+              {unitPrice(row.usd_per_million_tokens_at_full_use, currency)} at full use <Help term="at full use" />; per
+              1M generated tokens alone {unitPrice(row.usd_per_million_generated_tokens, currency)}
             </>
           }
           testId="per-million"
