@@ -384,7 +384,11 @@ def test_help_mark_opens_the_glossarys_sentence(visit: Callable[..., Page], site
     assert violations(page) == []
     note.get_by_role("link", name="All terms").click()
     settled(page)
-    expect(page.locator("main dt").first).to_have_text("allocated")
+    term = page.locator("main dt").filter(has_text=re.compile("^cluster-hour$"))
+    expect(term).to_be_in_viewport()
+    expect(term.get_by_role("link")).to_be_focused()
+    expect(page.locator("main dt").first).to_have_text("node cost")
+    expect(page.get_by_role("region", name="Budgets")).to_contain_text("run rate")
     expect(page.locator("main")).to_contain_text("The part of a node's price that the price split policy gives")
     check_layouts(page)
 

@@ -311,7 +311,7 @@ export function Help({ term }: { term: Term }) {
       >
         {isOpen && (
           <>
-            <strong>{term}</strong>: {GLOSSARY[term]} <a href={linkTo(route, "glossary")}>All terms</a>
+            <strong>{term}</strong>: {GLOSSARY[term]} <a href={linkTo(route, "glossary", term)}>All terms</a>
           </>
         )}
       </span>
