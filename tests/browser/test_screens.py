@@ -117,6 +117,34 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
         assert is_inside(figure, page.get_by_role("region").filter(has=page.get_by_test_id(table)).last)
 
 
+@pytest.mark.parametrize(
+    ("view", "table", "titles"),
+    [("overview?", "units", ["Business unit", "Waste", "Waste %", "Waste change"]),
+     ("explore?by=workload&compare=1&", "explore", ["Workload", "Allocated cost", "Change"]),
+     ("nodes?", "removals", ["Node", "Cost without pods per month", "Node cost per month"])],
+)  # fmt: skip
+def test_tables_on_a_phone_show_what_answers_and_that_there_is_more(
+    visit: Callable[..., Page], site: Site, view: str, table: str, titles: list[str]
+) -> None:
+    page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
+    scroller = page.get_by_test_id(table).locator("..")
+    heads = scroller.locator("thead th")
+    shown = [head.inner_text().rstrip(" ↓↑↕") for head in heads.all() if is_inside(head, scroller)]
+    assert shown[: len(titles)] == titles
+    expect(scroller.locator(".more-columns")).to_have_text(f". {heads.count() - len(shown)} more columns →")
+    name = scroller.locator("tbody td").first
+    before = name.bounding_box()
+    scroller.evaluate("(box) => { box.scrollLeft = box.scrollWidth; }")
+    assert is_inside(heads.last, scroller)
+    assert name.bounding_box() == before, "the names stay"
+    clipped = (
+        "(box) => [...box.querySelectorAll('bdi')].filter((name) => name.scrollWidth > name.clientWidth + 1).length"
+    )
+    assert scroller.evaluate(clipped) == 0
+    page.set_viewport_size(WIDE)
+    expect(scroller.locator(".more-columns")).to_have_count(0)
+
+
 def test_amount_that_pods_are_opened_by_is_visible_on_a_phone(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc&lines-sort=-unmeasured_usd", viewport=PHONE)
     table = page.get_by_test_id("lines")

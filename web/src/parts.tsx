@@ -4,9 +4,9 @@ import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled, type TablePath } from "./api";
 import { OUTLINE } from "./charts/colors";
-import { percent, UNKNOWN } from "./format";
+import { counted, percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
-import { changed, type FetchState, go, useIsNarrow, useRoute } from "./hooks";
+import { changed, type FetchState, go, useIsNarrow, useRoute, useWidth } from "./hooks";
 import { keyOf, orderAfter, orderMark, type Sortable, sorted } from "./order";
 import { clusterOf, linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
@@ -156,15 +156,24 @@ export function Table<Row>(props: {
   const order = route.query[`${props.name}-sort`] ?? props.sort;
   const rows = sorted(props.rows, props.columns, order);
   const [shown, button] = useFolded(rows, props.most ?? 50);
+  const [scroller, width] = useWidth();
+  const [hidden, setHidden] = useState(0);
+  useLayoutEffect(() => {
+    const ends = [...(scroller.current?.querySelectorAll("th") ?? [])].map(
+      (head) => head.offsetLeft + head.offsetWidth,
+    );
+    setHidden(hiddenColumns(ends, width));
+  }, [width, props.columns.length, shown.length]);
   const orders = props.columns.flatMap(({ key }) => (keyOf(order) === key ? (orderMark(order).text ?? []) : []));
   const reasons = new Set(shown.flatMap((row) => props.columns.flatMap(({ unknown }) => unknown?.(row) ?? [])));
   return (
-    <div class="scroller" tabIndex={0} role="region" aria-label={props.caption}>
+    <div class="scroller" ref={scroller} tabIndex={0} role="region" aria-label={props.caption}>
       <table data-testid={props.name}>
         <caption>
           <span>
             {props.caption}
             {[...orders, ...[...reasons].map((reason) => `${UNKNOWN}: ${reason}`)].map((text) => `. ${text}`)}
+            {hidden > 0 && <span class="more-columns">. {counted(hidden, "more column")} →</span>}
           </span>
         </caption>
         <thead>
@@ -215,6 +224,11 @@ export function Table<Row>(props: {
       {button}
     </div>
   );
+}
+
+/** How many columns a table continues with beyond the width of its room. */
+export function hiddenColumns(ends: readonly number[], width: number): number {
+  return width === 0 ? 0 : ends.filter((end) => end > width + 1).length;
 }
 
 /** Rows that a phone shows at first. */

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { orderAfter, orderMark, sorted } from "../src/order";
+import { hiddenColumns } from "../src/parts";
 
 interface Row {
   change: number | null;
@@ -27,4 +28,10 @@ test("the header of changes leads from their size to increases and to decreases"
 test("a header says in words what an order by size is", () => {
   expect(orderMark("~change")).toEqual({ arrow: "↕", aria: "other", text: "Largest change first, up or down" });
   expect(orderMark("-cost")).toEqual({ arrow: "↓", aria: "descending" });
+});
+
+test("a table says how many columns it has beyond its room", () => {
+  expect(hiddenColumns([100, 200, 301, 302, 400], 300)).toBe(2);
+  expect(hiddenColumns([100, 200], 300)).toBe(0);
+  expect(hiddenColumns([100], 0)).toBe(0); // not laid out yet
 });

@@ -165,17 +165,17 @@ function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending
       ),
     },
     {
-      key: "severity",
-      title: "Severity",
-      cell: (alert) => <Severity phase={alert.phase} severity={severityOf(alert)} />,
-      by: severityOf,
-    },
-    {
       key: "cost",
       title: COST_TITLE,
       isFigure: true,
       cell: (alert) => money(costPerHour(alert), alert.notification?.currency),
       by: costPerHour,
+    },
+    {
+      key: "severity",
+      title: "Severity",
+      cell: (alert) => <Severity phase={alert.phase} severity={severityOf(alert)} />,
+      by: severityOf,
     },
     { key: "since", title: "Since", cell: (alert) => moment(alert.since, zone), by: (alert) => alert.since },
   ];

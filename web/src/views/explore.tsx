@@ -468,11 +468,11 @@ function changeColumns(
   const shown = (row: ExploreRow) => (comparison === null ? was(row) : scaled(was(row), comparison));
   const difference = (row: ExploreRow) => changeOf(knownFigure(row, measure), was(row), comparison);
   return [
-    figureColumn<ExploreRow>("before", "Before", shown, show),
     {
       ...figureColumn<ExploreRow>("change", "Change", difference, (figure) => signed(figure, show)),
       isChange: true,
     },
+    figureColumn<ExploreRow>("before", "Before", shown, show),
     {
       ...figureColumn<ExploreRow>(
         "change_percent",

@@ -480,6 +480,18 @@ function Restatements({ list }: { list: RestatementsResponse | null }) {
           ),
           by: (row) => row.hour,
         },
+        figureColumn(
+          "before",
+          `${amountTitle(amount)} before`,
+          (row: RestatementRow) => row.before[amount],
+          (usd) => money(usd, currency),
+        ),
+        figureColumn(
+          "after",
+          `${amountTitle(amount)} after`,
+          (row: RestatementRow) => row.after[amount],
+          (usd) => money(usd, currency),
+        ),
         nameColumn("cluster", "Cluster", (row: RestatementRow) => row.cluster),
         { key: "version", title: "Version", isFigure: true, cell: (row) => row.version, by: (row) => row.version },
         {
@@ -498,18 +510,6 @@ function Restatements({ list }: { list: RestatementsResponse | null }) {
             </span>
           ),
         },
-        figureColumn(
-          "before",
-          `${amountTitle(amount)} before`,
-          (row: RestatementRow) => row.before[amount],
-          (usd) => money(usd, currency),
-        ),
-        figureColumn(
-          "after",
-          `${amountTitle(amount)} after`,
-          (row: RestatementRow) => row.after[amount],
-          (usd) => money(usd, currency),
-        ),
         {
           key: "units",
           title: "Business units",

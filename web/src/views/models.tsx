@@ -182,13 +182,13 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
     figureColumn<ModelRow>(key, title, (row) => row[key], tokenCount);
   return [
     moneyColumn("allocated_usd", currency),
+    price("usd_per_million_tokens", UNIT_COSTS.usd_per_million_tokens),
+    price("usd_per_million_tokens_at_full_use", "The same, at full use"),
+    price("usd_per_million_generated_tokens", UNIT_COSTS.usd_per_million_generated_tokens),
     moneyColumn("effective_usd", currency),
     moneyColumn("waste_usd", currency),
     moneyColumn("unmeasured_usd", currency),
     moneyColumn("unknown_tokens_usd", currency),
-    price("usd_per_million_tokens", UNIT_COSTS.usd_per_million_tokens),
-    price("usd_per_million_tokens_at_full_use", "The same, at full use"),
-    price("usd_per_million_generated_tokens", UNIT_COSTS.usd_per_million_generated_tokens),
     figureColumn("tokens_per_gpu_second", "Tokens per GPU-second", (row) => row.tokens_per_gpu_second, tokenRate),
     count("requests", "Requests"),
     count("prompt_tokens", "Prompt tokens"),

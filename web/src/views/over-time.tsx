@@ -78,8 +78,8 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
               ),
               by: (row) => row.start,
             },
-            ...parts.map((part) => moneyColumn<typeof part.key, TableRow>(part.key, fleet.currency)),
             moneyColumn(whole, fleet.currency),
+            ...parts.map((part) => moneyColumn<typeof part.key, TableRow>(part.key, fleet.currency)),
             ...(tableRows.every((row) => row.coverage === 1)
               ? []
               : [figureColumn("coverage", "Coverage", (row: TableRow) => row.coverage, percent)]),

@@ -187,17 +187,17 @@ function Reviews({ reviews }: Pick<RecommendationsResponse, "reviews">) {
             by: (review) => review.cluster,
           },
           {
-            key: "reviewed",
-            title: "Reviewed",
-            cell: (review) => moment(review.reviewed_at, zone),
-            by: (review) => review.reviewed_at,
-          },
-          {
             key: "hours",
             title: "Hours with figures",
             isFigure: true,
             cell: ({ hours_known, start, end }) => `${hours_known} of ${(Date.parse(end) - Date.parse(start)) / HOUR}`,
             by: (review) => review.hours_known,
+          },
+          {
+            key: "reviewed",
+            title: "Reviewed",
+            cell: (review) => moment(review.reviewed_at, zone),
+            by: (review) => review.reviewed_at,
           },
         ]}
       />
