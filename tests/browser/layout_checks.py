@@ -11,7 +11,7 @@ NARROW, WIDE, PAPER = 360, 3840, 1030
 """Widths in CSS pixels: a small phone, 4K, and landscape A4 without margins."""
 
 LONGEST_LINE = 80 * 28.8
-"""Widest paragraph on 4K, where a rem has 28.8 pixels."""
+"""Widest line of text on 4K, where a rem has 28.8 pixels."""
 
 _WATCH_FOCUS = """
 () => {
@@ -53,11 +53,22 @@ _EXTENT = """
 }
 """
 _LONG_LINES = """
-(most) => [...document.querySelectorAll("main p")].filter((paragraph) => {
-  const range = document.createRange();
-  range.selectNodeContents(paragraph);
-  return paragraph.children.length < 3 && range.getBoundingClientRect().width > most;
-}).map((paragraph) => paragraph.outerHTML.slice(0, 120))
+(most) => {
+  const isBlock = (element) => ["block", "list-item"].includes(getComputedStyle(element).display);
+  const hasText = (element) => [...element.childNodes].some(
+    (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== "");
+  return [...document.querySelectorAll("main :is(p, div, li, dd, summary, caption > span)")].filter((element) => {
+    if (!hasText(element) || !(isBlock(element) || element.matches("caption > span"))) return false;
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    const lines = {};
+    for (const { top, left, right } of range.getClientRects()) {
+      const line = (lines[Math.round(top / 8)] ??= [left, right]);
+      lines[Math.round(top / 8)] = [Math.min(line[0], left), Math.max(line[1], right)];
+    }
+    return Math.max(0, ...Object.values(lines).map(([left, right]) => right - left)) > most;
+  }).map((element) => element.outerHTML.slice(0, 120));
+}
 """
 _COLUMNS_OF_LETTERS = """
 () => [...document.querySelectorAll("th, td, .answer li > *, dt, dd")]

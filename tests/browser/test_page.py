@@ -690,6 +690,7 @@ def test_filtered_hour_has_the_totals_of_its_node(visit: Callable[..., Page], de
         tile = page.get_by_test_id(name)
         assert tile.inner_text() == round_usd(row[key])
         expect(tile.locator("..")).to_contain_text(f"of {round_usd(fleet[key])} in prod-us-east-1")
+    expect(page.locator(".filter")).to_contain_text(f"Node {NODE}")
     assert [row["Node"] for row in cells(page, "nodes")] == [short(NODE)]
 
 

@@ -22,6 +22,7 @@ export function Glossary() {
   return (
     <>
       <h1>Glossary</h1>
+      <p class="note">Amounts are named after their part of the node cost: for example, allocated cost.</p>
       <nav class="filters" aria-label="Groups of terms">
         {Object.keys(GLOSSARY_GROUPS).map((group) => (
           <span class="filter" key={group}>

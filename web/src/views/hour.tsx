@@ -41,6 +41,7 @@ import { heldGpuHours, sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NoteText, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
 import { clusterOf, exactly, linkTo, type Route } from "../route";
 import { Causes, fetchNeighbors, hasCauses } from "./causes";
+import { titleOf } from "./filters";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
@@ -299,8 +300,8 @@ function Filters() {
       Filtered by{" "}
       {set.map((key) => (
         <span key={key} class="filter">
-          {key} <Name>{route.query[key] ?? ""}</Name>{" "}
-          <a href={changed(route, { [key]: "" })} aria-label={`Remove filter ${key}`}>
+          {titleOf(FILTERS[key] ?? key)} <Name>{route.query[key] ?? ""}</Name>{" "}
+          <a href={changed(route, { [key]: "" })} aria-label={`Remove the filter ${titleOf(FILTERS[key] ?? key)}`}>
             ×
           </a>
         </span>

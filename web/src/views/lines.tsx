@@ -164,7 +164,7 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
         {
           key: "instance_type",
           title: "Instance type",
-          cell: (row) => (row.kind === "node" ? row.instance_type : row.kind),
+          cell: (row) => (row.kind === "node" ? row.instance_type : row.kind.replaceAll("-", " ")),
           by: (row) => row.instance_type,
         },
         {
