@@ -123,7 +123,7 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
      ("explore?by=workload&compare=1&", "explore", ["Workload", "Allocated cost", "Change"]),
      ("nodes?", "removals", ["Node", "Cost without pods per month", "Node cost per month"])],
 )  # fmt: skip
-def test_tables_on_a_phone_show_what_answers_and_that_there_is_more(
+def test_tables_on_a_phone_begin_with_the_answer_and_say_that_more_follows(
     visit: Callable[..., Page], site: Site, view: str, table: str, titles: list[str]
 ) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
