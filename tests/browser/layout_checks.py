@@ -91,8 +91,8 @@ def check_layouts(page: Page) -> None:
             left, right = page.evaluate(_EXTENT)
             assert left < width / 20, "the whole width"
             assert right > width - width / 20
-        assert page.evaluate(_LONG_LINES, LONGEST_LINE) == []
-        assert page.evaluate(_COLUMNS_OF_LETTERS) == [], "names have room for words"
+        assert not (lines := page.evaluate(_LONG_LINES, LONGEST_LINE)), lines
+        assert not (letters := page.evaluate(_COLUMNS_OF_LETTERS)), f"names have room for words: {letters}"
     page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(color_scheme="dark")
     assert _is_dark(page)

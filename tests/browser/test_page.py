@@ -309,7 +309,7 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
     assert len(pods) >= 3
     shown = [
         f"{pod['pod']} in moderation (content-moderation): 1 × nvidia.com/gpu, {percent(pod['utilization'])} "
-        f"utilization, {usd(pod['allocated_usd'])} allocated, {usd(pod['waste_usd'])} wasted"
+        f"utilization, allocated cost {usd(pod['allocated_usd'])}, waste {usd(pod['waste_usd'])}"
         for pod in pods
     ]
     expect(readout).to_contain_text(re.compile("|".join(map(re.escape, shown))))
@@ -558,8 +558,12 @@ def test_explore_matches_the_api(visit: Callable[..., Page], demo: Demo) -> None
     waste = {name: sum(row["waste_usd"] for row in rows) for name, rows in families.items()}
     assert names == sorted(waste, key=lambda name: -waste[name])
     for name, row in zip(names, shown, strict=True):
-        for column in ("allocated", "effective", "waste"):
-            assert row[column.capitalize()] == usd(sum(line[f"{column}_usd"] for line in families[name]))
+        for title, key in (
+            ("Allocated cost", "allocated_usd"),
+            ("Effective cost", "effective_usd"),
+            ("Waste", "waste_usd"),
+        ):
+            assert row[title] == usd(sum(line[key] for line in families[name]))
     selected = answer["totals"]["waste_usd"] - answer["filtered_out"]["waste_usd"]
     assert page.get_by_test_id("explore-total").text_content() == usd(selected)
 

@@ -182,7 +182,7 @@ export function Table<Row>(props: {
               const mark = keyOf(order) === column.key ? orderMark(order) : undefined;
               const next = orderAfter(column, order);
               return (
-                <th key={column.key} scope="col" class={column.isFigure ? "figure" : ""} aria-sort={mark?.aria}>
+                <th key={column.key} scope="col" class={headClass(column)} aria-sort={mark?.aria}>
                   {column.by === undefined ? (
                     column.title
                   ) : (
@@ -224,6 +224,13 @@ export function Table<Row>(props: {
       {button}
     </div>
   );
+}
+
+/** Letters of a title that needs several lines on a phone. */
+const LONG_TITLE = 15;
+
+function headClass<Row>({ title, isFigure }: Column<Row>): string {
+  return [isFigure && "figure", title.length > LONG_TITLE && "long"].filter(Boolean).join(" ");
 }
 
 /** How many columns a table continues with beyond the width of its room. */
