@@ -68,20 +68,40 @@ export function causesOf(lines: readonly Line[], hours: readonly HourRow[], all:
     .sort((left, right) => right.gpuHours - left.gpuHours);
 }
 
-/** What a cause of an hour that was read costs in the whole period: the unmeasured cost of its workloads, except that of
- * causes of a single hour, which have their own. Null if a price is missing.
+export interface Unmeasured {
+  gpuHours: number;
+  /** Null if a price is missing. */
+  usd: number | null;
+}
+
+/** What a cause of an hour that was read adds up to in the whole period: what its workloads have without a measurement,
+ * except for causes of a single hour, which have their own.
  *
  * `rows` are costs by cluster, business unit, namespace and workload; a workload without a row counts as in its hour. */
-export function costInPeriod(cause: Cause, causes: readonly Cause[], rows: readonly CostRow[]): number | null {
-  if (cause.isOfHour) return cause.usd;
-  const inPeriod = new Map(rows.map(({ group, unmeasured_usd }) => [workloadKey(group), unmeasured_usd]));
+export function inPeriod(cause: Cause, causes: readonly Cause[], rows: readonly CostRow[]): Unmeasured {
+  const { gpuHours, usd } = cause;
+  if (cause.isOfHour) return { gpuHours, usd };
+  return {
+    gpuHours: totalInPeriod(cause, causes, rows, (row) => row.unmeasured_gpu_hours) ?? gpuHours,
+    usd: totalInPeriod(cause, causes, rows, (row) => row.unmeasured_usd),
+  };
+}
+
+/** A total of `inPeriod`; null if it is unknown of any of the cause's pods or workloads. */
+function totalInPeriod(
+  cause: Cause,
+  causes: readonly Cause[],
+  rows: readonly CostRow[],
+  figureOf: (row: Line | CostRow) => number | null,
+): number | null {
+  const ofWorkloads = new Map(rows.map((row) => [workloadKey(row.group), figureOf(row)]));
   const ofHours = causes.filter(({ isOfHour }) => isOfHour).flatMap(({ lines }) => lines);
-  const sum = (lines: readonly Line[]) => lines.reduce((usd, line) => usd + (line.unmeasured_usd ?? 0), 0);
+  const sum = (lines: readonly Line[]) => lines.reduce((sum, line) => sum + (figureOf(line) ?? 0), 0);
   let total = 0;
   for (const [key, lines] of grouped(cause.lines, workloadKey)) {
-    const usd = inPeriod.has(key) ? inPeriod.get(key) : sum(lines);
-    if (usd === null || usd === undefined || lines.some(({ unmeasured_usd }) => unmeasured_usd === null)) return null;
-    total += Math.max(sum(lines), usd - sum(ofHours.filter((line) => workloadKey(line) === key)));
+    const figure = ofWorkloads.has(key) ? ofWorkloads.get(key) : sum(lines);
+    if (figure === null || figure === undefined || lines.some((line) => figureOf(line) === null)) return null;
+    total += Math.max(sum(lines), figure - sum(ofHours.filter((line) => workloadKey(line) === key)));
   }
   return total;
 }

@@ -27,7 +27,7 @@ import {
   selected,
   verifiedTotal,
 } from "../src/savings";
-import { causesOf, costInPeriod, didNotRun } from "../src/unmeasured";
+import { causesOf, didNotRun, inPeriod } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
 function recommendation(fields: Partial<Recommendation>): Recommendation {
@@ -499,7 +499,7 @@ test("an exporter that was silent on one node is one cause with its node and min
   expect(findings).toMatchObject([{ check: cause?.check, hour: cause?.hour, cause: { nodes: ["n1"], usd: 6 } }]);
 });
 
-test("a cause costs what its workloads lack in the period, and a gap what its hour lacks", () => {
+test("a cause has what its workloads lack in the period, and a gap what its hour lacks", () => {
   const gap = { node: "n2", unmeasured_gpu_hours: 0.5, unmeasured_usd: 1 };
   const lines = [
     pod("a", { workload: "train" }),
@@ -509,8 +509,12 @@ test("a cause costs what its workloads lack in the period, and a gap what its ho
   const causes = causesOf(lines, [hour(1, { coverage: { allocation: 1, utilization: 0.5 } })]);
   expect(causes.map(({ isOfHour }) => isOfHour)).toEqual([false, true]);
   const row = (workload: string, unmeasured_usd: number | null) =>
-    ({ group: { cluster: "west", workload }, unmeasured_usd }) as unknown as CostRow;
-  const amounts = (...rows: CostRow[]) => causes.map((cause) => costInPeriod(cause, causes, rows));
+    ({ group: { cluster: "west", workload }, unmeasured_usd, unmeasured_gpu_hours: 40 }) as unknown as CostRow;
+  const figures = (...rows: CostRow[]) => causes.map((cause) => inPeriod(cause, causes, rows));
+  const amounts = (...rows: CostRow[]) => figures(...rows).map(({ usd }) => usd);
+  const gpuHours = (...rows: CostRow[]) => figures(...rows).map((figure) => figure.gpuHours);
+  expect(gpuHours(row("train", 300), row("chat", 50))).toEqual([39.5, 1]);
+  expect(gpuHours(row("chat", 50))).toEqual([1, 1]);
   expect(amounts(row("train", 300), row("chat", 50))).toEqual([299, 2]);
   expect(amounts(row("chat", 50))).toEqual([2, 2]); // not among the largest workloads
   expect(amounts(row("train", null))).toEqual([null, 2]);

@@ -1,11 +1,11 @@
 // The probable causes of GPU-hours without a measurement.
 
 import { fetchAll, type HourRow, type Line } from "../api";
-import { counted, type Figure, HOUR, instant, money, moment, roundHours, shortNode } from "../format";
+import { counted, HOUR, instant, money, moment, roundHours, shortNode } from "../format";
 import { useRoute, useZone } from "../hooks";
 import { Help, Name } from "../parts";
 import { linkTo } from "../route";
-import { type Cause, causesOf } from "../unmeasured";
+import { type Cause, causesOf, type Unmeasured } from "../unmeasured";
 
 const MOST_NAMES = 3;
 
@@ -50,24 +50,33 @@ export function Causes({ lines, hours, all = lines }: Props) {
   );
 }
 
+interface ItemProps {
+  cause: Cause;
+  /** What the cause adds up to in the period; without it, the figures are those of its hours. */
+  period?: Unmeasured;
+  hasHour: boolean;
+}
+
 /** An item of a list, the same in every view: the amount, what happened on which nodes, the pods, and the check. */
-export function CauseItem({ cause, usd = cause.usd, hasHour }: { cause: Cause; usd?: Figure; hasHour: boolean }) {
+export function CauseItem(props: ItemProps) {
+  const { cause, period = cause } = props;
   return (
     <li class="item">
       <div class="amount">
-        <strong>{money(usd, cause.lines[0]?.currency)}</strong>
+        <strong>{money(period.usd, cause.lines[0]?.currency)}</strong>
       </div>
       <div>
-        <CauseText cause={cause} hasHour={hasHour} />
+        <CauseText {...props} />
       </div>
     </li>
   );
 }
 
-function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
+function CauseText({ cause, period, hasHour }: ItemProps) {
   const route = useRoute();
   const zone = useZone();
-  const { cluster, nodes, hour, lines, gpuHours } = cause;
+  const { cluster, nodes, hour, lines, isOfHour } = cause;
+  const { gpuHours } = period ?? cause;
   const pods = [...new Set(lines.map(({ pod }) => pod))].sort();
   const hours = new Set(lines.map((line) => line.hour)).size;
   return (
@@ -76,7 +85,9 @@ function CauseText({ cause, hasHour }: { cause: Cause; hasHour: boolean }) {
       {hasHour && (
         <>
           {" "}
-          in {hours > 1 && `${counted(hours, "hour")}, among them `}
+          {period !== undefined && !isOfHour
+            ? "in the period, for example in "
+            : `in ${hours > 1 ? `${counted(hours, "hour")}, among them ` : ""}`}
           <a href={linkTo(route, "hour", hour, { cluster, "lines-sort": "-unmeasured_usd" })}>{moment(hour, zone)}</a>
         </>
       )}

@@ -49,7 +49,7 @@ import {
 } from "../parts";
 import { exactly, linkTo, periodOf } from "../route";
 import { bucketsOf, timeTicks } from "../series";
-import { costInPeriod } from "../unmeasured";
+import { inPeriod } from "../unmeasured";
 import { CauseItem, Check } from "./causes";
 
 interface ViewData {
@@ -314,15 +314,18 @@ function Doctor(props: {
   const found = findingsOf(rows, new Map(clusters.map((row) => [row.group["cluster"] ?? "", row])), pods);
   const causes = found.flatMap(({ cause }) => cause ?? []);
   const findings = found
-    .map((entry) => ({ ...entry, usd: entry.cause ? costInPeriod(entry.cause, causes, unmeasured) : -1 }))
-    .sort((left, right) => (right.usd ?? 0) - (left.usd ?? 0));
+    .map((entry) => ({
+      ...entry,
+      period: entry.cause ? inPeriod(entry.cause, causes, unmeasured) : { gpuHours: -1, usd: -1 },
+    }))
+    .sort((left, right) => (right.period.usd ?? 0) - (left.period.usd ?? 0));
   return (
     <Section title="What to check">
       {findings.length === 0 ? (
         <Empty>Nothing is missing in this period: every hour has all scrapes, a measurement and a price.</Empty>
       ) : (
         <ul class="cards" data-testid="findings">
-          {findings.map(({ cluster, check, finding, hour, cause, usd }) =>
+          {findings.map(({ cluster, check, finding, hour, cause, period }) =>
             cause === undefined ? (
               <li key={`${cluster} ${finding}`} class="item">
                 <div class="amount" />
@@ -337,15 +340,16 @@ function Doctor(props: {
                 </div>
               </li>
             ) : (
-              <CauseItem key={`${cluster} ${finding} ${hour ?? ""}`} cause={cause} usd={usd} hasHour />
+              <CauseItem key={`${cluster} ${finding} ${hour ?? ""}`} cause={cause} period={period} hasHour />
             ),
           )}
         </ul>
       )}
       {findings.some(({ cause }) => cause !== undefined) && (
         <p class="note">
-          Causes are those of the worst and of the newest hour of each cluster, whose pods were read. Amounts are what
-          the same workloads have without a measurement in the whole period; those of gaps are of their hour.
+          Causes are those of the worst and of the newest hour of each cluster, whose pods were read. Amounts and
+          GPU-hours are what the same workloads have without a measurement in the whole period; those of gaps are of
+          their hour.
         </p>
       )}
       <p>

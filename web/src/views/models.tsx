@@ -130,7 +130,7 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
       <p class="note">
         {counted(named.length, by)}. Inference servers were seen in{" "}
         {counted(response.hours_with_servers, "cluster-hour")}; {coverage.hours_complete} of {coverage.hours_expected}{" "}
-        cluster-hours are complete.
+        cluster-hours are complete. Pods without an inference server are left out; the API has them without a server.
       </p>
       <Table<ModelRow>
         name={`${by}s`}
