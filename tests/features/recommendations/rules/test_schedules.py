@@ -157,6 +157,27 @@ def test_hours_that_are_mostly_unobserved_are_not_idle() -> None:
     assert recommendation.evidence.facts["needed (UTC)"].startswith("Mon 00:00 to Mon 19:00, Tue 07:00 to Tue 19:00")
 
 
+def test_hours_of_the_week_without_figures_are_named() -> None:
+    """Saturdays from 3 to 4 have no figures in any week: the schedule runs the workload then, and says why."""
+    load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
+    records = [
+        replace(record, status="incomplete") if index % 168 == 5 * 24 + 3 else record
+        for index, record in enumerate(sim.simulate([load], HOURS))
+    ]
+    (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
+    schedule = recommendation.evidence.facts["needed (UTC)"]
+    assert schedule.endswith("Fri 07:00 to Fri 19:00, Sat 03:00 to Sat 04:00 (no figures)")
+    assert schedule.count("(no figures)") == 1
+
+
+def test_workloads_that_stop_by_themselves_need_no_schedule() -> None:
+    """It is gone at night, except for half an hour after work."""
+    load = sim.Load("stops", lambda hour: 0.5 if is_office(hour) else 0.0, lambda hour: int(is_office(hour - 1)))
+    assert not recommended([load])
+    lingering = replace(load, pods=lambda hour: int(is_office(hour - 1) or is_office(hour - 4)))
+    assert [recommendation.kind for recommendation in recommended([lingering])] == ["off-hours"]
+
+
 def test_larger_saving_of_fewer_gpus_and_schedule_is_recommended() -> None:
     few = sim.Load("few", lambda hour: 0.3 if is_office(hour) else 0.0, lambda _: 8)
     short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)

@@ -35,6 +35,8 @@ MIN_HOURS_OFF: Final = 4
 """Consecutive idle hours. Shorter breaks are not worth a restart."""
 MIN_SHARE_OFF: Final = 0.25
 """Part of the hours of a week that must be idle."""
+MIN_SHARE_FREED: Final = 0.1
+"""Part of the held GPU-hours that the schedule must free: a workload that stops by itself holds hardly any of them."""
 _START_RISK = "Clients that send requests outside the schedule wait until the workload has started."
 _UTC_RISK = (
     "The schedule is in UTC, so it is an hour off in daylight saving time, unless alerts.time_zone in the settings "
@@ -70,8 +72,11 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
     ):
         return None
     slots = hours_of_week(look_back.start, look_back.hours, look_back.time_zone)
-    quiet = _idle_hours(look_back, measures, slots)
+    quiet, is_known = _idle_hours(look_back, measures, slots)
     if sum(quiet) < MIN_SHARE_OFF * WEEK:
+        return None
+    freed_gpu_hours = sum(held for held, slot in zip(history.held_gpu_hours, slots, strict=True) if quiet[slot])
+    if freed_gpu_hours < MIN_SHARE_FREED * sum(history.held_gpu_hours):
         return None
 
     def freed(index: int) -> tuple[float, float]:
@@ -91,7 +96,11 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
     runs = list(_runs_of_hours([not hour for hour in quiet]))
     zone = look_back.time_zone.key if look_back.time_zone else "UTC"
     minute = look_back.start.astimezone(look_back.time_zone or UTC).minute
-    schedule = ", ".join(f"{_format_hour(start, minute)} to {_format_hour(end, minute)}" for start, end in runs)
+    schedule = ", ".join(
+        f"{_format_hour(start, minute)} to {_format_hour(end, minute)}"
+        + ("" if any(is_known[hour % WEEK] for hour in range(start, end)) else " (no figures)")
+        for start, end in runs
+    )
     gpus_after = measures.current_gpus * (1 - sum(quiet) / WEEK)
     return RecommendationContent(
         "off-hours",
@@ -120,8 +129,13 @@ def hours_of_week(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[i
     return tuple(moment.weekday() * 24 + moment.hour for moment in local)
 
 
-def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence[int]) -> list[bool]:
-    """Whether each hour of the week was idle whenever it was observed, without short breaks."""
+def _idle_hours(
+    look_back: LookBack, measures: WorkloadMeasures, slots: Sequence[int]
+) -> tuple[list[bool], list[bool]]:
+    """Whether each hour of the week was idle whenever it was observed, without short breaks; and whether it is known.
+
+    An hour that was observed too rarely is neither: the schedule runs the workload then.
+    """
     history = measures.history
     observations, busy = [0] * WEEK, [False] * WEEK
     for index in range(measures.first_held_index, look_back.hours):
@@ -140,7 +154,7 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
         if end - start >= MIN_HOURS_OFF:
             for hour in range(start, end):
                 quiet[hour % WEEK] = True
-    return quiet
+    return quiet, [count >= MIN_WEEKS or is_busy for count, is_busy in zip(observations, busy, strict=True)]
 
 
 def _runs_of_hours(hours: Sequence[bool]) -> Iterator[tuple[int, int]]:
