@@ -137,6 +137,20 @@ def test_cash_cost_of_more_gpus_on_committed_capacity_is_unknown() -> None:
         assert recommendation.saving.cash_usd == cash
 
 
+def test_cash_cost_of_fewer_gpus_than_a_node_has_is_unknown() -> None:
+    """One more GPU may be free on the node of eight, or need another such node."""
+    busy = sim.Load("chat", lambda _: 1.0, lambda _: 1, pool=A100)
+    (recommendation,) = [
+        recommendation
+        for recommendation in review_of(list(sim.simulate([busy], 192))).recommendations
+        if recommendation.kind == "add-gpus"
+    ]
+    assert recommendation.saving.usd < 0
+    assert recommendation.saving.cash_usd is None
+    assert recommendation.evidence.facts["cash"].startswith("none while nodes have")
+    assert recommendation.evidence.facts["cash"].endswith("free GPUs; otherwise a node with 8 GPUs")
+
+
 def test_gpus_of_a_shared_node_save_no_cash() -> None:
     busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
     idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)

@@ -380,8 +380,12 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     def freed(index: int) -> tuple[float, float]:
         return -history.cost_usd[index] * added_share, -history.held_gpu_hours[index] * added_share
 
-    # With commitments, the cost of more GPUs is not known: a commitment may have room left.
-    cash = 1.0 if history.spend.avoidable_share() == 1 else None
+    added, node_gpus = measures.current_gpus * added_share, _largest_node_gpus(look_back, measures)
+    # The cost of more GPUs is not known with commitments, which may have room left, and for fewer GPUs than a node has.
+    cash = 1.0 if history.spend.avoidable_share() == 1 and added >= node_gpus else None
+    facts = {"hours at 90% or more": f"at least {SATURATED_HOURS_SHARE:.0%}"}
+    if added < node_gpus:
+        facts["cash"] = f"none while nodes have {format_count(added)} free GPUs; otherwise a node with {node_gpus} GPUs"
     saving = estimate_saving(
         look_back,
         measures.first_held_index,
@@ -396,7 +400,7 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
         f"Give {subject.workload_name} {replicas} replicas instead of {pods}: its GPUs "
         f"are {measures.mean_utilization:.0%} utilized on average, and demand above them is not visible",
         saving,
-        workload_evidence(look_back, measures, {"hours at 90% or more": f"at least {SATURATED_HOURS_SHARE:.0%}"}),
+        workload_evidence(look_back, measures, facts),
         confidence_level(measures),
         "low",
         "It costs money. These figures do not show how much work is waiting.",

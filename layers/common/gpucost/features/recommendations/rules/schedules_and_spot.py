@@ -72,7 +72,7 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
     ):
         return None
     slots = hours_of_week(look_back.start, look_back.hours, look_back.time_zone)
-    quiet, is_known = _idle_hours(look_back, measures, slots)
+    quiet, is_observed = _idle_hours(look_back, measures, slots)
     if sum(quiet) < MIN_SHARE_OFF * WEEK:
         return None
     freed_gpu_hours = sum(held for held, slot in zip(history.held_gpu_hours, slots, strict=True) if quiet[slot])
@@ -98,7 +98,7 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
     minute = look_back.start.astimezone(look_back.time_zone or UTC).minute
     schedule = ", ".join(
         f"{_format_hour(start, minute)} to {_format_hour(end, minute)}"
-        + ("" if any(is_known[hour % WEEK] for hour in range(start, end)) else " (no figures)")
+        + ("" if any(is_observed[hour % WEEK] for hour in range(start, end)) else " (no figures)")
         for start, end in runs
     )
     gpus_after = measures.current_gpus * (1 - sum(quiet) / WEEK)
@@ -129,9 +129,7 @@ def hours_of_week(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[i
     return tuple(moment.weekday() * 24 + moment.hour for moment in local)
 
 
-def _idle_hours(
-    look_back: LookBack, measures: WorkloadMeasures, slots: Sequence[int]
-) -> tuple[list[bool], list[bool]]:
+def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence[int]) -> tuple[list[bool], list[bool]]:
     """Whether each hour of the week was idle whenever it was observed, without short breaks; and whether it is known.
 
     An hour that was observed too rarely is neither: the schedule runs the workload then.
