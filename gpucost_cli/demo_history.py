@@ -20,7 +20,6 @@ from gpucost_devstack.metrics_segment import Segment, SegmentProcess, segments_o
 SAVE_EVERY_SECONDS = 20.0
 RESTATED_DAYS_BEFORE = 5
 DISCOUNT_FACTOR = Decimal("0.9")
-CENT = Decimal("0.01")
 REASON = "the invoice shows a credit of 10%"
 
 
@@ -115,7 +114,8 @@ class History:
         hour = max(self._begin, floor_day(demo.start) - timedelta(days=RESTATED_DAYS_BEFORE)) + 12 * HOUR
         nodes, _ = demo.ledger.nodes_and_charges(cluster, hour)
         if nodes and not demo.ledger.restatements(cluster, hour, hour + HOUR):
-            self._correct_price(container, cluster, hour, nodes[0])
+            # The node with most GPU-hours is there all hour, so that its cost is its price.
+            self._correct_price(container, cluster, hour, max(nodes, key=lambda node: node.capacity.capacity_gpu_hours))
         for name in fleet.CLUSTERS:  # one by one: each has the function's whole time, on a busy machine, too
             review = {"version": 1, "scheduled_time": format_timestamp(demo.end), "cluster": name}
             demo.stack.invoke_asynchronously("RecommendFunction", review)
@@ -130,15 +130,19 @@ class History:
 
     def _correct_price(self, container: Container, cluster: str, hour: datetime, node: NodeHour) -> None:
         """Set the price of a node's instance type in one hour by hand, and restate the hour."""
-        gpu_hours, cost = (node.capacity.figures()[name] for name in ("capacity_gpu_hours", "node_cost_usd"))
-        if not gpu_hours or not cost:
+        cost = node.capacity.figures()["node_cost_usd"]
+        if not cost:
             return
         now = datetime.now(UTC).replace(microsecond=0)
         price = Price(
             source="override",
-            unit="gpu-hour",
-            amount=(cost / gpu_hours * DISCOUNT_FACTOR).quantize(CENT),
-            applies_to={"cluster": cluster, "instance_type": node.instance_type},
+            unit="node-hour",
+            amount=cost * DISCOUNT_FACTOR,
+            applies_to={
+                "cluster": cluster,
+                "instance_type": node.instance_type,
+                "capacity_type": node.capacity_type,
+            },
             valid_from=hour,
             valid_to=hour + HOUR,
             fetched_at=now,

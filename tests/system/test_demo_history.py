@@ -73,6 +73,13 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
         check_against_scenario(demo, start, first_end)
         restatements = demo.ask(f"/v1/restatements?start={format_timestamp(start)}&end={format_timestamp(end)}")
         assert len({row["hour"] for row in restatements["rows"]}) == 1
+        assert restatements["rows"][0]["reason"] == "the invoice shows a credit of 10%"
+        before, after = (restatements["rows"][0][when]["node_cost_usd"] for when in ("before", "after"))
+        hour = datetime.fromisoformat(restatements["rows"][0]["hour"])
+        query = f"start={format_timestamp(hour)}&end={format_timestamp(hour + HOUR)}"
+        nodes = demo.ask(f"/v1/nodes?{query}&cluster={restatements['rows'][0]['cluster']}")["rows"]
+        credited = sum(node["node_cost_usd"] for node in nodes if node["price_source"] == "override")
+        assert before - after == pytest.approx(credited / 9)
         reviewed = {row["cluster"]: row["end"] for row in demo.ask("/v1/recommendations")["reviews"]}
         assert reviewed == dict.fromkeys(fleet.CLUSTERS, format_timestamp(demo.end)), "with the history"
     began = datetime.now(UTC)
