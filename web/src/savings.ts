@@ -103,6 +103,14 @@ export function grouped<Row extends Pick<Recommendation, "id" | "kind" | "state"
   return [...groups.values()].sort((left, right) => sum(right) - sum(left));
 }
 
+const LEVELS: readonly string[] = ["low", "medium", "high"];
+
+/** The confidence or risk of several recommendations: a single level, or the range, for example "low to medium". */
+export function levelRange(levels: readonly string[]): string {
+  const present = LEVELS.filter((level) => levels.includes(level));
+  return [...new Set([present[0], present.at(-1)])].join(" to ");
+}
+
 /** What a finding means, before its reason. */
 const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["finding"], string>> = {
   idle: "idle workload",

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Recommendation, RecommendationsResponse } from "../src/api";
-import { nextReview, reviewsWithoutEnough } from "../src/savings";
+import { levelRange, nextReview, reviewsWithoutEnough } from "../src/savings";
 import { cashText, noneText, savedRange } from "../src/views/recommendations";
 
 test.each([
@@ -40,6 +40,24 @@ test.each([
   [40, "all in cash"],
 ])("a saving of 40 of which %s is cash", (cash_usd, shown) => {
   expect(cashText({ saving: { usd: 40, cash_usd }, currency: "USD" } as Recommendation)).toBe(shown);
+});
+
+test("the cash of several savings is their sum, and names how many are not known", () => {
+  const text = (...cash: (number | null)[]) =>
+    cashText(...cash.map((cash_usd) => ({ saving: { usd: 40, cash_usd }, currency: "USD" }) as Recommendation));
+  expect(text(40, 40, 40)).toBe("all in cash");
+  expect(text(40, 0, 12.5)).toBe("$52.50 in cash");
+  expect(text(40, null, 12.5)).toBe("cash not known for 1 of 3, $52.50 in cash for the others");
+  expect(text(null, 0)).toBe("cash not known for 1 of 2, none in cash for the others");
+  expect(text(null, null)).toBe("cash not known");
+});
+
+test.each([
+  [["medium", "medium"], "medium"],
+  [["medium", "low"], "low to medium"],
+  [["high", "low", "medium"], "low to high"],
+])("levels %s are %s", (levels, shown) => {
+  expect(levelRange(levels)).toBe(shown);
 });
 
 test("reviews run every day at 04:10 UTC", () => {

@@ -106,13 +106,21 @@ export function WithoutEnoughHours({ response }: { response: RecommendationsResp
   ));
 }
 
-/** How much of a saving reduces the AWS bill. */
-export function cashText({ saving, currency }: Pick<Recommendation, "saving" | "currency">): string {
-  const { usd, cash_usd: cash } = saving;
-  if (cash === null) return "cash not known";
-  if (cash === usd) return "all in cash";
-  return cash === 0 ? "none in cash" : `${saved(cash, currency)} in cash`;
+/** How much of a saving, or of several, reduces the AWS bill. */
+export function cashText(...rows: readonly Pick<Recommendation, "saving" | "currency">[]): string {
+  const sum = (amounts: readonly number[]) => amounts.reduce((total, usd) => total + usd, 0);
+  const amounts = rows.flatMap(({ saving }) => saving.cash_usd ?? []);
+  const lacking = rows.length - amounts.length;
+  const cash = sum(amounts);
+  if (amounts.length === 0) return CASH_NOT_KNOWN;
+  const isAll = lacking === 0 && Math.abs(cash - sum(rows.map(({ saving }) => saving.usd))) < 0.005;
+  const amount = cash === 0 ? "none" : saved(cash, rows[0]?.currency ?? "USD");
+  if (lacking > 0) return `${CASH_NOT_KNOWN} for ${lacking} of ${rows.length}, ${amount} in cash for the others`;
+  return isAll ? "all in cash" : `${amount} in cash`;
 }
+
+/** What stands in place of cash savings that are null. */
+export const CASH_NOT_KNOWN = "cash not known";
 
 /** When the newest review ended. */
 export function reviewedAt({ reviews }: Pick<RecommendationsResponse, "reviews">): string | undefined {

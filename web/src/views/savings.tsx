@@ -1,6 +1,6 @@
 // Recommendations by state: what they save, on what evidence, and the commands that change them.
 
-import type { ComponentChildren } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { capitalized, gpuHours, HOUR, moment, percent, roundMoney } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
@@ -14,6 +14,7 @@ import {
   HOURS_NEEDED,
   hoursReviewed,
   KINDS,
+  levelRange,
   nextReview,
   onOffer,
   type Section as SectionName,
@@ -242,24 +243,48 @@ function Part(props: { title: string; meaning: string; rows: readonly Recommenda
   );
 }
 
+/** Recommendations that differ only in their workload: their sum, and what a single one says without being opened. */
 function Group({ rows, hasState }: { rows: readonly Recommendation[]; hasState: boolean }) {
+  const route = useRoute();
   const [first] = rows;
   if (first === undefined) return null;
   const names = rows.map(({ subject }) => subject.workload ?? "");
   const usd = rows.reduce((sum, { saving }) => sum + saving.usd, 0);
+  const unit = first.subject.business_unit; // that of all rows
+  const clusters = [...new Set(rows.map(({ subject }) => subject.cluster))].sort();
   return (
-    <li class="item">
-      <Amount usd={usd} currency={first.currency} />
+    <li class="item" data-testid="group">
+      <Amount usd={usd} currency={first.currency}>
+        {first.kind !== "commitment" && usd > 0 && <span class="note">{cashText(...rows)}</span>}
+      </Amount>
       <div>
+        <h4>
+          {rows.length} × {KINDS[first.kind]}: {names.slice(0, MOST_NAMES).join(", ")}
+          {names.length > MOST_NAMES && ` and ${names.length - MOST_NAMES} more`} in{" "}
+          <Name>{first.subject.namespace ?? ""}</Name>
+        </h4>
+        <p class="note">
+          {levelRange(rows.map(({ confidence }) => confidence))} confidence · {levelRange(rows.map(({ risk }) => risk))}{" "}
+          risk ·{" "}
+          {unit !== null && (
+            <>
+              Business unit{" "}
+              <a href={linkTo(route, "unit", unit)}>
+                <Name>{unit}</Name>
+              </a>
+              ,{" "}
+            </>
+          )}
+          {clusters.length === 1 ? "cluster" : "clusters"}{" "}
+          {clusters.map((cluster, index) => (
+            <Fragment key={cluster}>
+              {index > 0 && ", "}
+              <Name>{cluster}</Name>
+            </Fragment>
+          ))}
+        </p>
         <details>
-          <summary>
-            <strong>
-              {rows.length} × {KINDS[first.kind]}
-            </strong>
-            : {names.slice(0, MOST_NAMES).join(", ")}
-            {names.length > MOST_NAMES && ` and ${names.length - MOST_NAMES} more`} in{" "}
-            <Name>{first.subject.namespace ?? ""}</Name>
-          </summary>
+          <summary>The {rows.length} recommendations</summary>
           <ul class="cards">
             {rows.map((row) => (
               <Card key={row.id} row={row} hasState={hasState} />
