@@ -335,6 +335,11 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
         expect(cards).to_have_count(len(expected))
         expect(cards.locator(".state")).to_have_count(0)  # the tab says it
         assert expected
+        meaning = page.get_by_test_id("state-meaning")
+        if state in {"open", "applied", "verified"}:
+            expect(meaning).to_contain_text("detects in the figures when a change is applied")
+        else:
+            expect(meaning).not_to_contain_text("detects in the figures")
         for card, row in zip(cards.all(), expected, strict=True):
             saving = row["saving"]["usd"]
             for text in (
@@ -349,6 +354,7 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
             expect(cards).to_contain_text("by ana: needed for the launch")
             page.get_by_text("Evidence, risk and commands").click()
             expect(cards).to_contain_text(f"gpucost recommendations reopen {expected[0]['id']} --stack NAME")
+            expect(cards).to_contain_text("NAME is the name of the CloudFormation stack")
         if state == "withdrawn":
             expect(cards).to_contain_text("used more than 30% since")
     assert page.locator("main img, main b").count() == 0

@@ -5,10 +5,14 @@ import { DAY, HOUR } from "./format";
 
 export type State = Recommendation["state"];
 
+/** How a recommendation becomes applied and verified. */
+export const DETECTED =
+  "Nothing needs to be declared: the nightly review detects in the figures when a change is applied, and measures what it saves a week later.";
+
 export const STATES: readonly { state: State; name: string; meaning: string }[] = [
   { state: "open", name: "Open", meaning: "The newest figures support the recommendation." },
-  { state: "applied", name: "Applied", meaning: "The figures show the change. The saving is measured after a week." },
-  { state: "verified", name: "Verified", meaning: "A week after the change, the saving was measured." },
+  { state: "applied", name: "Applied", meaning: "A review detected the change in the figures." },
+  { state: "verified", name: "Verified", meaning: "A review measured the saving a week after the change." },
   { state: "dismissed", name: "Dismissed", meaning: "A person dismissed it. It stays dismissed until it is reopened." },
   { state: "withdrawn", name: "Withdrawn", meaning: "Newer figures no longer support it." },
 ];

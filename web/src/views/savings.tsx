@@ -10,6 +10,7 @@ import {
   cashOnOffer,
   commandsOf,
   countsText,
+  DETECTED,
   grouped,
   HOURS_NEEDED,
   hoursReviewed,
@@ -34,6 +35,8 @@ interface ViewData {
 }
 
 const MOST = 50;
+
+const STACK_NAME = "NAME is the name of the CloudFormation stack of gpucost.";
 
 const plural = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
@@ -143,6 +146,10 @@ function Shown({ all, open }: ViewData) {
             </a>
           ))}
         </nav>
+        <p class="note" data-testid="state-meaning">
+          {STATES.find((entry) => entry.state === state)?.meaning ?? "Every state."}{" "}
+          {["open", "applied", "verified", "all"].includes(state) && DETECTED}
+        </p>
         {shown.length === 0 ? (
           <Nothing state={state} all={all} hasOthers={rows.length > 0} />
         ) : (
@@ -159,7 +166,7 @@ function Shown({ all, open }: ViewData) {
         {shown.length > MOST && (
           <p class="note">
             {shown.length - MOST} more. Select a kind or a business unit, or run{" "}
-            <code>gpucost recommendations list</code>.
+            <code>gpucost recommendations list --stack NAME</code>. {STACK_NAME}
           </p>
         )}
       </Section>
@@ -317,7 +324,7 @@ function Nothing({ state, all, hasOthers }: { state: string; all: Recommendation
   if (reviewedAt(all) === undefined || (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED))
     return (
       <Empty>
-        {noneText(all, zone)} To run one now: <code>gpucost recommendations run --stack NAME</code>
+        {noneText(all, zone)} To run one now: <code>gpucost recommendations run --stack NAME</code>. {STACK_NAME}
       </Empty>
     );
   return (
@@ -459,6 +466,7 @@ function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
               {title}: <code class="command">{command}</code>
             </p>
           ))}
+          {commandsOf(row).length > 0 && <p class="note">{STACK_NAME}</p>}
         </details>
       </div>
     </li>
