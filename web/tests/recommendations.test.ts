@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Recommendation, RecommendationsResponse } from "../src/api";
 import { levelRange, nextReview, reviewsWithoutEnough } from "../src/savings";
-import { cashText, noneText, savedRange } from "../src/views/recommendations";
+import { cashText, factsOf, noneText, savedRange } from "../src/views/recommendations";
 
 test.each([
   [4809.52, 5286.65, "$4,810 to $5,287"],
@@ -58,6 +58,50 @@ test.each([
   [["high", "low", "medium"], "low to high"],
 ])("levels %s are %s", (levels, shown) => {
   expect(levelRange(levels)).toBe(shown);
+});
+
+const row = {
+  kind: "consolidate",
+  currency: "USD",
+  confidence: "medium",
+  risk: "low",
+  risk_note: "Pods are moved.",
+  effort: "low",
+  current_gpus: 4,
+  recommended_gpus: 3,
+  subject: { workload: null },
+  saving: { usd: 700, low_usd: 650, high_usd: 750, cash_usd: 700 },
+  evidence: {
+    first_hour: "2026-10-27T18:00:00Z",
+    last_hour: "2026-11-26T17:00:00Z",
+    hours_observed: 720,
+    hours_unknown: 0,
+    coverage: 0.9,
+    mean_utilization: 0.25,
+    peak_utilization: 0.5,
+    facts: { nodes: "4 now, 3 after" },
+  },
+} as unknown as Recommendation;
+const factsFrom = (changes: object) => Object.fromEntries(factsOf({ ...row, ...changes }, "utc"));
+
+test("evidence has no row for what is not known, or for a range of a single value", () => {
+  expect(factsFrom({})).toMatchObject({
+    Range: "$650.00 to $750.00 a month",
+    "Cash savings": "$700.00 a month",
+    Utilization: "25% on average, 50% in the busiest hour",
+    Measured: "90% of the allocated GPU-hours",
+    Nodes: "4 now, 3 after",
+  });
+  const lacking = { ...row.evidence, coverage: null, mean_utilization: null, peak_utilization: null };
+  const facts = factsFrom({ evidence: lacking, saving: { ...row.saving, low_usd: 700, high_usd: 700 } });
+  expect(Object.keys(facts)).toEqual(["Confidence", "Risk", "Effort", "Cash savings", "Evidence", "Hours", "Nodes"]);
+  expect(Object.values(facts).join()).not.toContain("–");
+});
+
+test("evidence of added GPUs says what they cost, and not negative savings", () => {
+  const facts = factsFrom({ saving: { usd: -1966, low_usd: -1967, high_usd: -1965, cash_usd: -1966 } });
+  expect(facts).toMatchObject({ Range: "$1,965 to $1,967 a month", "Added to the AWS bill": "$1,966 a month" });
+  expect(facts).not.toHaveProperty("Cash savings");
 });
 
 test("reviews run every day at 04:10 UTC", () => {

@@ -90,7 +90,7 @@ def test_evidence_shows_why_karpenter_kept_nodes(
     (recommendation,) = recommend_consolidation(look_back)
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
     assert recommendation.evidence.facts["Karpenter"] == reason
-    assert recommendation.evidence.facts["its settings"] == f"not in its metrics: {command}"
+    assert recommendation.evidence.facts["Karpenter's settings"] == f"not in its metrics; to print them: {command}"
     assert _disruption(recommendation) == {
         "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5m",
         **({"budgets": [{"nodes": "10%"}]} if has_budget else {}),

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
-import { moment, roundMoney, type Zone } from "../format";
+import { capitalized, gpuHours, moment, percent, roundMoney, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
 import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview, reviewsWithoutEnough } from "../savings";
@@ -121,6 +121,45 @@ export function cashText(...rows: readonly Pick<Recommendation, "saving" | "curr
 
 /** What stands in place of cash savings that are null. */
 export const CASH_NOT_KNOWN = "cash not known";
+
+/** What the recommendation changes: GPUs of a workload, or nodes of a pool, as whole ones. */
+function changeFact(row: Recommendation): [string, string][] {
+  const { current_gpus: current, recommended_gpus: after, subject, kind } = row;
+  if (subject.workload !== null)
+    return [[kind === "spot" ? "GPUs on demand" : "GPUs", `${gpuHours(current, 0)} now, ${gpuHours(after, 0)} after`]];
+  if ("nodes" in row.evidence.facts) return []; // of the same period as the summary
+  const name = kind === "commitment" || kind === "spot" ? "Nodes on demand" : "Nodes";
+  return [[name, `${Math.ceil(current - 0.005)} now, ${Math.ceil(after - 0.005)} after, in the newest day`]];
+}
+
+/** What a recommendation rests on, by name. Without what is not known of its kind. */
+export function factsOf(row: Recommendation, zone: Zone): [string, string][] {
+  const { saving, evidence, currency } = row;
+  const { mean_utilization: mean, peak_utilization: peak, coverage } = evidence;
+  const isCost = saving.usd < 0;
+  const range = isCost
+    ? savedRange(-saving.high_usd, -saving.low_usd, currency)
+    : savedRange(saving.low_usd, saving.high_usd, currency);
+  const cash = saving.cash_usd === null ? "not known" : `${roundMoney(Math.abs(saving.cash_usd), currency)} a month`;
+  return [
+    ["Confidence", row.confidence],
+    ["Risk", `${row.risk}: ${row.risk_note}`],
+    ["Effort", row.effort],
+    ...changeFact(row),
+    ...facts(range.includes(" to ") && ["Range", `${range} a month`]),
+    [isCost ? "Added to the AWS bill" : "Cash savings", cash],
+    ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
+    ["Hours", `${evidence.hours_observed} observed, ${evidence.hours_unknown} without figures`],
+    ...facts(
+      mean !== null &&
+        peak !== null && ["Utilization", `${percent(mean)} on average, ${percent(peak)} in the busiest hour`],
+      coverage !== null && ["Measured", `${percent(coverage)} of the allocated GPU-hours`],
+    ),
+    ...Object.entries(evidence.facts).map(([key, text]): [string, string] => [capitalized(key), text]),
+  ];
+}
+
+const facts = (...optional: ([string, string] | false)[]) => optional.filter((fact) => fact !== false);
 
 /** When the newest review ended. */
 export function reviewedAt({ reviews }: Pick<RecommendationsResponse, "reviews">): string | undefined {

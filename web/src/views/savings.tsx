@@ -2,7 +2,7 @@
 
 import { type ComponentChildren, Fragment } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
-import { capitalized, gpuHours, HOUR, moment, percent, roundMoney } from "../format";
+import { HOUR, moment, roundMoney } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
@@ -25,7 +25,7 @@ import {
   STATES,
   verifiedTotal,
 } from "../savings";
-import { cashText, noneText, reviewedAt, saved, savedRange, WithoutEnoughHours } from "./recommendations";
+import { cashText, factsOf, noneText, reviewedAt, saved, WithoutEnoughHours } from "./recommendations";
 
 interface ViewData {
   /** All states, kinds and units. */
@@ -372,37 +372,11 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
   );
 }
 
-/** What the recommendation changes: GPUs of a workload, or nodes of a pool, as whole ones. */
-function changeFact(row: Recommendation): [string, string][] {
-  const { current_gpus: current, recommended_gpus: after, subject, kind } = row;
-  if (subject.workload !== null)
-    return [[kind === "spot" ? "GPUs on demand" : "GPUs", `${gpuHours(current, 0)} now, ${gpuHours(after, 0)} after`]];
-  if ("nodes" in row.evidence.facts) return []; // of the same period as the summary
-  const name = kind === "commitment" || kind === "spot" ? "Nodes on demand" : "Nodes";
-  return [[name, `${Math.ceil(current - 0.005)} now, ${Math.ceil(after - 0.005)} after, in the newest day`]];
-}
-
 function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
   const route = useRoute();
   const zone = useZone();
-  const { subject, saving, evidence, currency } = row;
-  const facts: [string, ComponentChildren][] = [
-    ["Confidence", row.confidence],
-    ["Risk", `${row.risk}: ${row.risk_note}`],
-    ["Effort", row.effort],
-    ...changeFact(row),
-    ["Range", `${savedRange(saving.low_usd, saving.high_usd, currency)} a month`],
-    ["Cash savings", saving.cash_usd === null ? "not known" : saved(saving.cash_usd, currency)],
-    ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
-    ["Hours", `${evidence.hours_observed} observed, ${evidence.hours_unknown} without figures`],
-    [
-      "Utilization",
-      `${percent(evidence.mean_utilization)} on average, ${percent(evidence.peak_utilization)} in the busiest hour`,
-    ],
-    ["Measured", `${percent(evidence.coverage)} of the allocated GPU-hours`],
-    ...Object.entries(evidence.facts).map(([key, text]): [string, ComponentChildren] => [capitalized(key), text]),
-    ["ID", <code key="id">{row.id}</code>],
-  ];
+  const { subject, saving, currency } = row;
+  const facts: [string, ComponentChildren][] = [...factsOf(row, zone), ["ID", <code key="id">{row.id}</code>]];
   return (
     <li class="item">
       <Amount usd={saving.usd} currency={currency}>

@@ -179,5 +179,5 @@ def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[s
         eligibility = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
     return {
         "Karpenter": eligibility,
-        "its settings": f"not in its metrics: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
+        "Karpenter's settings": f"not in its metrics; to print them: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
     }

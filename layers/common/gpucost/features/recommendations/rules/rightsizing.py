@@ -383,7 +383,7 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     added, node_gpus = measures.current_gpus * added_share, _largest_node_gpus(look_back, measures)
     # The cost of more GPUs is not known with commitments, which may have room left, and for fewer GPUs than a node has.
     cash = 1.0 if history.spend.avoidable_share() == 1 and added >= node_gpus else None
-    facts = {"hours at 90% or more": f"at least {SATURATED_HOURS_SHARE:.0%}"}
+    facts = {"at 90% utilization or more": f"in at least {SATURATED_HOURS_SHARE:.0%} of the hours"}
     if added < node_gpus:
         facts["cash"] = f"none while nodes have {format_count(added)} free GPUs; otherwise a node with {node_gpus} GPUs"
     saving = estimate_saving(
