@@ -71,7 +71,7 @@ export const GLOSSARY_GROUPS = {
       "The part of a saving by which the AWS bill falls: 0 on committed capacity. It is not known if prices come from a bill, which may contain commitments, or if a change frees fewer GPUs than a node has: those save cash when their node is removed.",
     "verified savings": "What applied recommendations saved per month, measured a week after the change.",
     "risk, confidence":
-      "Two levels (low, medium, high) of a recommendation: how much could break, and how sure the saving is.",
+      "How much a recommendation could break, and how sure its saving is. Each is low, medium or high.",
   },
   "Energy and emissions": {
     energy:
