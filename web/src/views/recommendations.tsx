@@ -70,9 +70,9 @@ export function Recommendations({ response }: { response: RecommendationsRespons
           title: "Cash savings",
           isFigure: true,
           cell: (recommendation) => (
-            <span title="Reduction of the AWS bill. Zero while a commitment applies; a dash if not known">
+            <span title="Reduction of the AWS bill. Zero while a commitment applies">
               {recommendation.saving.cash_usd === null
-                ? "–"
+                ? NOT_KNOWN
                 : saved(recommendation.saving.cash_usd, recommendation.currency)}
             </span>
           ),
@@ -119,8 +119,9 @@ export function cashText(...rows: readonly Pick<Recommendation, "saving" | "curr
   return isAll ? "all in cash" : `${amount} in cash`;
 }
 
-/** What stands in place of cash savings that are null. */
-export const CASH_NOT_KNOWN = "cash not known";
+/** In place of cash savings that are null, under a title that says that they are cash. */
+const NOT_KNOWN = "not known";
+const CASH_NOT_KNOWN = `cash ${NOT_KNOWN}`;
 
 /** What the recommendation changes: GPUs of a workload, or nodes of a pool, as whole ones. */
 function changeFact(row: Recommendation): [string, string][] {
@@ -140,7 +141,7 @@ export function factsOf(row: Recommendation, zone: Zone): [string, string][] {
   const range = isCost
     ? savedRange(-saving.high_usd, -saving.low_usd, currency)
     : savedRange(saving.low_usd, saving.high_usd, currency);
-  const cash = saving.cash_usd === null ? "not known" : `${roundMoney(Math.abs(saving.cash_usd), currency)} a month`;
+  const cash = saving.cash_usd === null ? NOT_KNOWN : `${roundMoney(Math.abs(saving.cash_usd), currency)} a month`;
   return [
     ["Confidence", row.confidence],
     ["Risk", `${row.risk}: ${row.risk_note}`],
