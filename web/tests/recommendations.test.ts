@@ -86,6 +86,7 @@ const factsFrom = (changes: object) => Object.fromEntries(factsOf({ ...row, ...c
 
 test("evidence has no row for what is not known, or for a range of a single value", () => {
   expect(factsFrom({})).toMatchObject({
+    Evidence: "Tue 27 Oct, 18:00 UTC to Thu 26 Nov, 18:00 UTC",
     Range: "$650.00 to $750.00 a month",
     "Cash savings": "$700.00 a month",
     Utilization: "25% on average, 50% in the busiest hour",

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
-import { capitalized, gpuHours, moment, percent, roundMoney, type Zone } from "../format";
+import { capitalized, gpuHours, HOUR, moment, percent, roundMoney, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Name, Table } from "../parts";
 import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview, reviewsWithoutEnough } from "../savings";
@@ -137,6 +137,7 @@ function changeFact(row: Recommendation): [string, string][] {
 export function factsOf(row: Recommendation, zone: Zone): [string, string][] {
   const { saving, evidence, currency } = row;
   const { mean_utilization: mean, peak_utilization: peak, coverage } = evidence;
+  const end = Date.parse(evidence.last_hour) + HOUR; // its start
   const isCost = saving.usd < 0;
   const range = isCost
     ? savedRange(-saving.high_usd, -saving.low_usd, currency)
@@ -149,7 +150,7 @@ export function factsOf(row: Recommendation, zone: Zone): [string, string][] {
     ...changeFact(row),
     ...facts(range.includes(" to ") && ["Range", `${range} a month`]),
     [isCost ? "Added to the AWS bill" : "Cash savings", cash],
-    ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(evidence.last_hour, zone)}`],
+    ["Evidence", `${moment(evidence.first_hour, zone)} to ${moment(end, zone)}`],
     ["Hours", `${evidence.hours_observed} observed, ${evidence.hours_unknown} without figures`],
     ...facts(
       mean !== null &&
