@@ -54,6 +54,6 @@ def change(relative: Decimal) -> str:
     """A relative change: with its sign, and with a decimal below 1%."""
     size = abs(relative)
     if 0 < size < Decimal("0.0005"):
-        return "<0.1%"
+        return f"{'-' if relative < 0 else '+'}<0.1%"
     text = rounded(100 * relative, 1 if size < Decimal("0.00995") else 0).removesuffix(".0")
     return f"{'+' if relative > 0 else ''}{text}%"

@@ -109,7 +109,7 @@ export function percent(value: Figure): string {
 export function change(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
   const size = Math.abs(value);
-  if (size > 0 && size < 0.0005) return "<0.1%";
+  if (size > 0 && size < 0.0005) return `${value < 0 ? "-" : "+"}<0.1%`;
   const digits = size < 0.00995 ? 1 : 0;
   return number(value, { style: "percent", maximumFractionDigits: digits, signDisplay: "exceptZero" });
 }

@@ -43,7 +43,7 @@ test("clocks are those of the selected zone, also of one with half hours", () =>
 
 test("small changes are not zero", () => {
   const changes = [0.0004, -0.0004, 0.003, -0.0095, 0.0099, 0.01, -1.256, 0];
-  expect(changes.map(change)).toEqual(["<0.1%", "<0.1%", "+0.3%", "-1%", "+1%", "+1%", "-126%", "0%"]);
+  expect(changes.map(change)).toEqual(["+<0.1%", "-<0.1%", "+0.3%", "-1%", "+1%", "+1%", "-126%", "0%"]);
 });
 
 test("small amounts are not zero, and explanations have their digits", () => {
