@@ -61,7 +61,7 @@ export async function fetchEarlier<Body extends { coverage: Coverage }>(
   const otherBody = await fetched(other);
   if (!isEnough(otherBody.coverage)) return { period: first, body, reason: null };
   const { hours_complete: complete, hours_expected: expected } = body.coverage;
-  const hours = expected === 0 ? "no cluster-hours" : `figures for ${complete} of ${counted(expected, "cluster-hour")}`;
+  const hours = complete === 0 ? "no figures" : `figures for ${complete} of ${counted(expected, "cluster-hour")}`;
   return { period: other, body: otherBody, reason: `Not with ${first.name}, which has ${hours}` };
 }
 
@@ -112,6 +112,8 @@ export function relativeChange(now: Figure, before: Figure, comparison: Comparis
 export function comparisonNote(now: Coverage, before: Coverage, name: string): string | null {
   const comparison = comparisonOf(now, before);
   if (comparison?.isExact === true) return null;
+  if (before.hours_complete === 0)
+    return `Changes are not shown. There are no figures of the earlier period (${name}): it is older than the data, or all its hours are missing.`;
   const missing = ({ hours_expected: expected, hours_complete: complete }: Coverage, when: string) =>
     complete === expected ? [] : [`${expected - complete} of ${expected} ${when}`];
   const counts = [...missing(now, "now"), ...missing(before, name)].join(", and ");

@@ -209,6 +209,15 @@ test("with few missing hours, changes are for the same number of hours; with man
   expect(comparisonNote(coverage(94), coverage(100), "a week before")).toMatch(/^Changes are not shown/);
 });
 
+test.each([0, 504])(
+  "an earlier period of %s cluster-hours without any figures is called older than the data",
+  (expected) => {
+    expect(comparisonNote(coverage(504, 504), coverage(0, expected), "a week before")).toBe(
+      "Changes are not shown. There are no figures of the earlier period (a week before): it is older than the data, or all its hours are missing.",
+    );
+  },
+);
+
 test("a group that only the period before has is a row of zeros", () => {
   const figures = { waste_usd: 3, energy_kwh: 5, co2e_kg: null };
   const [now, gone] = ["now", "gone"].map((name) => row({ group: { namespace: name }, ...figures }));

@@ -17,7 +17,7 @@ import {
 } from "../api";
 import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
-import { type Compared, comparisonOf, earlierText, fetchEarlier, relativeChange } from "../compare";
+import { type Compared, comparisonNote, comparisonOf, earlierText, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
 import { filterQuery } from "../explore";
 import {
@@ -211,7 +211,10 @@ function Shown(props: ViewData) {
               note={
                 <>
                   {comparison?.isExact === false && "about "}
-                  {change(since)} vs {earlierText(before, zone)} {why("allocated_usd")}
+                  {comparison === null
+                    ? comparisonNote(whole.coverage, before.body.coverage, before.period.name)
+                    : `${change(since)} vs ${earlierText(before, zone)}`}{" "}
+                  {why("allocated_usd")}
                 </>
               }
               testId="allocated"

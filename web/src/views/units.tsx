@@ -48,7 +48,9 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
   return (
     <Table
       name="units"
-      caption={`Costs by business unit. Waste change: vs ${earlierText(before, zone)}`}
+      caption={`Costs by business unit. Waste change: ${
+        comparison === null ? "not shown, because too many hours have no figures" : `vs ${earlierText(before, zone)}`
+      }`}
       sort="-waste_usd"
       rows={units.rows}
       rowKey={unitOf}
