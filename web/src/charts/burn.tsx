@@ -5,9 +5,9 @@ import uPlot from "uplot";
 import { axisMoney, axisTime, roundMoney, utcDay } from "../format";
 import { AMOUNTS } from "../identity";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
-import { axisOf, sizeOf, timeAxisOf } from "./axes";
+import { axisOf, plotPadding, sizeOf, timeAxisOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
-import { GAP_MARK, hatch, styleToken } from "./colors";
+import { GAP_MARK, hatch, styleToken, textScale } from "./colors";
 
 interface Props {
   start: number;
@@ -66,7 +66,7 @@ export function BurnChart(props: Props) {
       {
         width,
         height,
-        padding: [8, 28, 0, 0],
+        padding: plotPadding(textScale()),
         legend: { show: false },
         cursor: { show: false },
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),

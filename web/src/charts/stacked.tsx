@@ -8,7 +8,7 @@ import { bucketName, type Figure, HOUR, percent, ratio, type Zone } from "../for
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
-import { axisOf, sizeOf, timeAxisOf } from "./axes";
+import { axisOf, plotPadding, sizeOf, timeAxisOf } from "./axes";
 import { GAP_MARK, hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
@@ -86,7 +86,7 @@ export function StackedChart(props: Props) {
         width,
         height,
         legend: { show: false },
-        padding: [8, 28, 0, 0],
+        padding: plotPadding(textScale()),
         cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
         scales: {
           x: { time: true, range: () => [(buckets.starts[0] ?? 0) / 1000, buckets.end / 1000] },
