@@ -7,7 +7,7 @@ export type State = Recommendation["state"];
 
 /** How a recommendation becomes applied and verified. */
 export const DETECTED =
-  "Nothing needs to be declared: the nightly review detects in the figures when a change is applied, and measures what it saves a week later.";
+  "You do not report changes: the nightly review detects in the figures when a change is applied, and measures what it saves a week later.";
 
 export const STATES: readonly { state: State; name: string; meaning: string }[] = [
   { state: "open", name: "Open", meaning: "The newest figures support the recommendation." },

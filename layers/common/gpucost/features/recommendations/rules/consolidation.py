@@ -177,7 +177,5 @@ def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[s
     else:
         budgets = "" if allowed is None else f"; the pool's disruption budgets allow {allowed or 'none'} at once"
         eligibility = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
-    return {
-        "Karpenter": eligibility,
-        "Karpenter's settings": f"not in its metrics; to print them: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
-    }
+    command = f"kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'"
+    return {"Karpenter": eligibility, "Karpenter's settings": f"not in its metrics; to print them: {command}"}
