@@ -133,11 +133,11 @@ function changeFact(row: Recommendation): [string, string][] {
   return [[name, `${Math.ceil(current - 0.005)} now, ${Math.ceil(after - 0.005)} after, in the newest day`]];
 }
 
-/** What a recommendation rests on, by name. Without what is not known of its kind. */
+/** What a recommendation rests on, by name; without names for which its kind has no figures. */
 export function factsOf(row: Recommendation, zone: Zone): [string, string][] {
   const { saving, evidence, currency } = row;
   const { mean_utilization: mean, peak_utilization: peak, coverage } = evidence;
-  const end = Date.parse(evidence.last_hour) + HOUR; // its start
+  const end = Date.parse(evidence.last_hour) + HOUR; // `last_hour` is the start of the last hour
   const isCost = saving.usd < 0;
   const range = isCost
     ? savedRange(-saving.high_usd, -saving.low_usd, currency)

@@ -118,14 +118,12 @@ def present_by_piece(
 
 def _present_at(times: Iterable[int], intervals: Sequence[IntervalMs]) -> Iterator[list[int]]:
     """For each time, in ascending order, yield the ascending indexes of the intervals that contain it."""
-    waiting = [*range(len(intervals))]
-    waiting.sort(key=[interval.start for interval in intervals].__getitem__, reverse=True)
+    waiting = sorted(range(len(intervals)), key=lambda index: intervals[index].start, reverse=True)
     present: list[int] = []
     for time in times:
         while waiting and intervals[waiting[-1]].start <= time:
             present.append(waiting.pop())
-        present = [index for index in present if intervals[index].end > time]
-        present.sort()
+        present = sorted([index for index in present if intervals[index].end > time])
         yield present
 
 

@@ -1,4 +1,4 @@
-"""Inference servers whose counters say how many tokens they processed: the names of their metrics, by kind.
+"""Inference servers whose counters say how many tokens they processed: their metrics by kind, and what they served.
 
 | server | read from |
 | --- | --- |

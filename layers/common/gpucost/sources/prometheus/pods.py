@@ -274,7 +274,7 @@ class PodTable:
         pod.units[container] = _larger_request(pod.units.get(container), value)
         raw.requested.setdefault(target, set()).update(time for time, _ in series.samples)
 
-    def _container_requests(self, pod: _Pod) -> tuple[ContainerRequest, ...]:
+    def _requests_of(self, pod: _Pod) -> tuple[ContainerRequest, ...]:
         """The requests of a pod's containers. Pods without raw samples that request the same share one tuple."""
         if pod.raw_samples is not None:
             return _container_requests(pod.units, pod.raw_samples)
@@ -298,7 +298,7 @@ class PodTable:
             name,
             pod.uid,
             node,
-            self._container_requests(pod),
+            self._requests_of(pod),
             held_samples=held,
             running_samples=running,
             scheduled_at=raw.scheduled_at if raw else None,

@@ -33,10 +33,10 @@ class HourScrapes(Struct, frozen=True):
         """Whether an object with these sample counts, by instance, existed for the whole hour."""
         key = tuple(counts.items())
         if key not in self._covers_hour:
-            self._covers_hour[key] = self._find_whether_covers_hour(counts)
+            self._covers_hour[key] = self._existed_all_hour(counts)
         return self._covers_hour[key]
 
-    def _find_whether_covers_hour(self, counts: Mapping[ScrapeTarget, int]) -> bool:
+    def _existed_all_hour(self, counts: Mapping[ScrapeTarget, int]) -> bool:
         if not counts or any(count < self.expected.get(target, 1) for target, count in counts.items()):
             return False
         edges = [self.reaches_edges.get(target, (False, False)) for target in counts]
