@@ -1,6 +1,7 @@
 """Fractions of GPUs by cores and memory: the larger share counts, and pods never hold more than their GPU."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,13 +15,15 @@ from gpucost.core.metering.gpu_fractions import (
     CORES,
     MEMORY,
     MEMORY_PERCENTAGE,
+    ReservedTime,
+    disputed_parts_of_reserved_gpus,
     fraction_share,
     limit_to_gpus,
     limits_of,
     requested_gpus,
 )
 from gpucost.core.metering.gpu_shares import GPU, GpuNode, to_kubernetes_resource
-from gpucost.core.metering.observations import ContainerRequest, GpuLimits, PodObservation
+from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, PodObservation
 from gpucost.core.metering.usage import PodUsage
 
 MINUTE = 60_000
@@ -145,3 +148,18 @@ def test_merging_keeps_the_gpu_time_of_each_pod(
 def test_share_of_a_node_depends_on_the_slices_per_gpu() -> None:
     node = GpuNode("n", gpu_model="NVIDIA-A100-SXM4-80GB", physical_gpus=None, capacity={GPU: Decimal(7)})
     assert [node.share(GPU, slices).gpus_per_unit for slices in (7, None, 7)] == [Fraction(1, 7), 1, Fraction(1, 7)]
+
+
+def test_only_the_rest_of_a_reserved_gpu_is_disputed_while_a_pod_has_an_unknown_fraction() -> None:
+    """A pod has a quarter for half an hour; another one has an unknown part from minute 20 to 50."""
+
+    def reserved(start: int, end: int) -> ReservedTime:
+        return ReservedTime(frozenset({"group"}), NODE, IntervalMs(start * MINUTE, end * MINUTE))
+
+    quarter = holding("quarter", Fraction(1, 4), IntervalMs(0, 30 * MINUTE))
+    sharer = replace(quarter, pod=replace(quarter.pod, fraction=GpuFraction(None, None, frozenset({"group"}))))
+    parts = [part for _, part in disputed_parts_of_reserved_gpus([reserved(0, 60)], [reserved(20, 50)], [sharer])]
+    assert [(part.time.start // MINUTE, part.time.end // MINUTE, part.gpus) for part in parts] == [
+        (20, 30, Fraction(3, 4)),
+        (30, 50, 1),
+    ]

@@ -372,3 +372,10 @@ def test_model_of_a_neuron_node_does_not_depend_on_running_pods() -> None:
     for devices in [(), (used,)]:
         usage = meter(replace(observation(devices=devices, nodes=(neuron,)), pods=()), MeteringRules())
         assert [each.node.gpu_model for each in usage.nodes or ()] == ["NeuronCore"]
+
+
+def test_device_with_two_labels_of_a_pod_counts_once() -> None:
+    """Exporters of processes report a GPU with the pod's uid, and once more without it."""
+    usage = meter(observation(devices=(device(), device()._replace(uid="u"))), MeteringRules(("pod",)))
+    (line,) = usage.pods
+    assert line.effective_gpu_ms == HOUR_MS // 2
