@@ -7,7 +7,7 @@ from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Rows
 
 
-def test_pods_with_the_same_containers_keep_their_own_units() -> None:
+def test_units_of_pods_with_the_same_containers_name_the_pod() -> None:
     """Queries return only units other than 1."""
     pods = [
         {"job": "k", "instance": "k:1", "namespace": "team", "pod": name, "uid": name, "node": "n1",
