@@ -12,6 +12,7 @@ from gpucost.core.hours import HOUR, floor_day, format_timestamp, hours_between,
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.reprice import restate_messages
+from gpucost.runtime.messages import RecommendationsDue
 from gpucost_cli.deployment import find_deployment
 from gpucost_cli.running_demo import SCHEDULE_DELAY, RunningDemo
 from gpucost_devstack.fleet import demo as fleet
@@ -21,6 +22,11 @@ SAVE_EVERY_SECONDS = 20.0
 RESTATED_DAYS_BEFORE = 5
 DISCOUNT_FACTOR = Decimal("0.9")
 REASON = "the invoice shows a credit of 10%"
+NEEDED_AT_NIGHT = "annotation"
+"""The workload whose recommended schedule a person dismisses."""
+WEEK = timedelta(days=7)
+REVIEW_SECONDS = 900.0
+"""The time of the function that reviews."""
 
 
 class History:
@@ -107,7 +113,7 @@ class History:
         )
 
     def _add_events(self) -> None:
-        """Let happen what only a longer history shows: a restated hour, a review, and a closed month."""
+        """Let happen what only a longer history shows: a restated hour, reviews, and a closed month."""
         demo = self._demo
         container = find_deployment(self._stack).container()
         cluster = fleet.CLUSTERS[-1]
@@ -116,10 +122,7 @@ class History:
         if nodes and not demo.ledger.restatements(cluster, hour, hour + HOUR):
             # The node with most GPU-hours is there all hour, so that its cost is its price.
             self._correct_price(container, cluster, hour, max(nodes, key=lambda node: node.capacity.capacity_gpu_hours))
-        for name in fleet.CLUSTERS:  # one by one: each has the function's whole time, on a busy machine, too
-            review = {"version": 1, "scheduled_time": format_timestamp(demo.end), "cluster": name}
-            demo.stack.invoke_asynchronously("RecommendFunction", review)
-        demo.stack.deliver_all()
+        self._review_clusters(container)
         month, _ = month_bounds(demo.end)
         if month > self._begin:
             ledger = container.ledger
@@ -127,6 +130,25 @@ class History:
             name = f"{month - HOUR:%Y-%m}"
             with suppress(ConflictError):  # an earlier demo closed it
                 months.close(name, author="demo", reason="closed for chargeback", force=True)
+
+    def _review_clusters(self, container: Container) -> None:
+        """Review the clusters; a new ledger also in the weeks before, and dismiss a recommendation."""
+        demo, store = self._demo, container.recommendation_store
+        if all(store.review(name) is None for name in fleet.CLUSTERS):
+            deployment, weeks = find_deployment(self._stack), (demo.end - self._begin) // WEEK
+            for at in [demo.end - WEEK * number for number in range(weeks - 1, 0, -1)]:
+                deployment.container(clock=lambda at=at: at).review_service.review_clusters(
+                    RecommendationsDue(version=1, scheduled_time=at), lambda: REVIEW_SECONDS
+                )
+        for name in fleet.CLUSTERS:  # one by one: each has the function's whole time, on a busy machine, too
+            review = {"version": 1, "scheduled_time": format_timestamp(demo.end), "cluster": name}
+            demo.stack.invoke_asynchronously("RecommendFunction", review)
+        demo.stack.deliver_all()
+        for recommendation in store.recommendations(fleet.CLUSTERS[1]):
+            if recommendation.state == "open" and recommendation.content.subject.workload == NEEDED_AT_NIGHT:
+                container.recommendation_queries.dismiss(
+                    recommendation.id, author="demo", reason="annotators in other time zones need it at night"
+                )
 
     def _correct_price(self, container: Container, cluster: str, hour: datetime, node: NodeHour) -> None:
         """Set the price of a node's instance type in one hour by hand, and restate the hour."""

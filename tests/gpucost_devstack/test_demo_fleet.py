@@ -236,3 +236,25 @@ def test_fleet_refuses_times_within_an_hour_and_scales_below_1() -> None:
         demo.scenarios(START + timedelta(minutes=1), END)
     with pytest.raises(ValueError, match="less than 1"):
         demo.scenarios(START, END, scale=0)
+
+
+@pytest.mark.parametrize("days", range(8))
+def test_weekly_reviews_see_every_stage_of_a_release_test(days: int) -> None:
+    """A review needs a week of idleness to recommend that a test is stopped, and a week without it to verify that."""
+    end = END + days * DAY
+    production, *_ = demo.scenarios(end - 35 * DAY, end)
+    length = 35 * 24 * 60
+    tests = {
+        pod.owners[1][1]: (float(pod.bound_at), min(float(pod.deleted_at), length))
+        for pod in production.pods
+        if pod.owners[1][1].startswith("release-test-")
+    }
+    week = 7 * 24 * 60
+    running = [bound for bound, deleted in tests.values() if deleted == length]
+    stopped = [length - deleted for _, deleted in tests.values() if deleted < length]
+    assert any(length - bound > week for bound in running), "recommended"
+    assert any(6 * 60 < since < week for since in stopped), "applied"
+    assert any(since > week for since in stopped), "verified"
+    for bound, deleted in tests.values():
+        reviews = [length - number * week for number in range(5)]
+        assert bound < 0 or deleted == length or any(bound + week < review < deleted for review in reviews)

@@ -13,6 +13,7 @@ from gpucost_devstack.fleet.demo.clock import (
     HOUR,
     WEEK,
     Period,
+    calendar_day,
     draw,
     hour_of_day,
     is_weekend,
@@ -32,6 +33,7 @@ from gpucost_devstack.fleet.demo.workloads import (
     service,
     slots_of,
     stateful_set,
+    temporary_service,
 )
 from gpucost_devstack.fleet.hardware import resource_of_profile
 from gpucost_devstack.fleet.scenario import Exporter, InferenceServer, KubeStateMetrics, Node, Pod, Scenario
@@ -201,6 +203,7 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
     cluster.service(scoring, slots_of(a10g_nodes[1])[:3], lambda _: 3, lambda at: 0.06 + 0.13 * traffic("fraud", at))
     legacy = Workload(copy.workload("ranker-v1"), copy.namespace("ads-ranking"))
     cluster.service(legacy, slots_of(a10g_nodes[1])[3:], lambda _: 1, lambda at: 0.004)
+    _add_release_tests(cluster, copy, [slots_of(l4_nodes[1])[2], slots_of(l4_nodes[1])[3], slots_of(a10g_nodes[0])[3]])
     transcription = Workload(copy.workload("transcription"), copy.namespace("speech"), resource=NEURON)
     cluster.service(
         transcription,
@@ -209,6 +212,19 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
         lambda at: 0.2 + 0.6 * traffic("speech", at, peak_hour=13),
     )
     cluster.quotas.update({chat.namespace: 16, ranker.namespace: 6, moderation.namespace: 3, scoring.namespace: 4})
+
+
+def _add_release_tests(cluster: _Cluster, copy: Copy, slots: list[Slot]) -> None:
+    """Every Monday, a release is tested on a GPU that is then left idle, until somebody stops the test after 16 days.
+
+    So weekly reviews recommend to stop each test, see that it was stopped, and measure what that saved.
+    """
+    for monday in cluster.period.cycles(WEEK, before=2):
+        start = monday + 9 * HOUR
+        workload = Workload(copy.workload(f"release-test-{calendar_day(monday)}"), copy.namespace("search"))
+        cluster.pods += temporary_service(
+            cluster.period, workload, slots[monday // WEEK % len(slots)], (start, start + 16 * DAY), lambda _: 0.003
+        )
 
 
 def _research(cluster: _Cluster, copy: Copy) -> None:

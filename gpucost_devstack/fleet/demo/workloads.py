@@ -62,21 +62,43 @@ def service(
         for index, (node, devices) in enumerate(slots):
             for start, end in _runs(release, [count > index for count in needed]):
                 if period.overlaps(start, end):
-                    bound = start + 2 + 2 * int(4 * draw("bound", replica_set, index, start))
-                    pull = 2 + 2 * int(4 * draw("pull", replica_set, index, start))
-                    yield Pod(
-                        f"{replica_set}-{suffix(replica_set, index, start)}",
-                        node,
-                        tuple(devices),
-                        use=use_curve(period, start, end, use),
-                        requests=workload.requests,
-                        namespace=workload.namespace,
-                        bound_at=bound - period.start,
-                        running_at=bound + pull - period.start,
-                        deleted_at=end - period.start,
-                        owners=(("ReplicaSet", replica_set), ("Deployment", workload.name)),
-                        labels=workload.pod_labels,
-                    )
+                    yield _deployment_pod(period, workload, replica_set, index, (node, devices), (start, end), use)
+
+
+def temporary_service(
+    period: Period, workload: Workload, slot: Slot, runs: tuple[int, int], use: UseOfHour
+) -> Iterator[Pod]:
+    """A Deployment with one replica that exists between two absolute minutes only."""
+    replica_set = f"{workload.name}-{suffix(workload.namespace, workload.name, length=9)}"
+    if period.overlaps(*runs):
+        yield _deployment_pod(period, workload, replica_set, 0, slot, runs, use)
+
+
+def _deployment_pod(
+    period: Period,
+    workload: Workload,
+    replica_set: str,
+    index: int,
+    slot: Slot,
+    runs: tuple[int, int],
+    use: UseOfHour,
+) -> Pod:
+    (node, devices), (start, end) = slot, runs
+    bound = start + 2 + 2 * int(4 * draw("bound", replica_set, index, start))
+    pull = 2 + 2 * int(4 * draw("pull", replica_set, index, start))
+    return Pod(
+        f"{replica_set}-{suffix(replica_set, index, start)}",
+        node,
+        tuple(devices),
+        use=use_curve(period, start, end, use),
+        requests=workload.requests,
+        namespace=workload.namespace,
+        bound_at=bound - period.start,
+        running_at=bound + pull - period.start,
+        deleted_at=end - period.start,
+        owners=(("ReplicaSet", replica_set), ("Deployment", workload.name)),
+        labels=workload.pod_labels,
+    )
 
 
 @dataclass(frozen=True)

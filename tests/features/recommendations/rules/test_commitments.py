@@ -69,11 +69,19 @@ def test_commitment_to_the_floor_saves_the_cost_difference_of_the_fleet() -> Non
     assert "nodes without pods" not in recommendation.evidence.facts
 
 
-def test_commitment_names_steady_nodes_that_no_pod_needs() -> None:
-    """Of four nodes, 2 are without pods for 12 hours a day, and 3 instead of none for 4 of 720 hours: 1 + 12 / 720."""
-    (recommendation,) = recommended([load(min_nodes=4)], g5_xlarge=0.9)
-    assert "Commit to 4 g5.xlarge nodes" in recommendation.summary
-    assert recommendation.evidence.facts["nodes without pods"] == "1.02 of 4, on average: scale down before you commit"
+def test_steady_nodes_without_pods_get_no_commitment() -> None:
+    """Of four nodes, 2 are without pods for 12 hours a day, and 3 instead of none for 4 of 720 hours: 1 + 12 / 720.
+
+    Its saving is that of the pool that has no nodes without pods.
+    """
+    (recommendation,), (scaled_down,) = (recommended([load(**pool)], g5_xlarge=0.9) for pool in ({"min_nodes": 4}, {}))
+    assert "Commit to 2 g5.xlarge nodes" in recommendation.summary
+    assert recommendation.saving.usd == pytest.approx(scaled_down.saving.usd, rel=Decimal("0.01"))
+    assert recommendation.current_gpus == 4
+    assert recommendation.recommended_gpus == 2
+    assert recommendation.evidence.facts["nodes without pods"] == (
+        "1.02 of 4, on average: not committed to, because they can be removed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,7 @@ def test_floor_is_used_in_95_percent_of_the_hours(lower: int, floor: int) -> Non
     short = {7 + 18 * number for number in range(lower)}
     workload = sim.Load("serve", lambda _: 1.0, lambda hour: 2 if hour in short else 3)
     (recommendation,) = recommended([workload], g5_xlarge=0.9)
-    assert recommendation.summary.startswith(f"Commit to {floor} g5.xlarge nodes: in 95% of the hours")
+    assert recommendation.summary.startswith(f"Commit to {floor} g5.xlarge nodes: in 95% of the hours,")
 
 
 # Families: a Savings Plan commits to an amount per hour

@@ -128,6 +128,29 @@ def test_nodes_needed_in_a_neighboring_hour_are_not_spare() -> None:
     spare = 3 * (48 + 1) / HOURS
     assert float(recommendation.saving.usd) == pytest.approx(spare * 16 * 730)
     assert f" {spare:.3f} would be empty" in recommendation.summary, "the sentence has the nodes that the amount is for"
+    assert recommendation.summary.endswith("(3 in 26% of the hours)")
+    assert recommendation.evidence.facts["spare nodes"] == "3 in 26% of the hours"
+
+
+@pytest.mark.parametrize(("quiet_hours", "is_reported"), [(8, True), (7, False)])
+def test_pool_that_a_service_leaves_at_night_is_reported(quiet_hours: int, *, is_reported: bool) -> None:
+    """By hand: a service leaves one of two nodes for some hours. The first and the last of them do not count."""
+    pool = replace(SPREAD, min_nodes=2, packs_pods=True)
+    loads = [
+        sim.Load(
+            "serve",
+            lambda _: 8.0,
+            lambda hour: 1 if hour % 24 < quiet_hours else 2,
+            gpus=8,
+            kind="Deployment",
+            pool=pool,
+        )
+    ]
+    recommendations, _ = recommended(loads)
+    assert bool(recommendations) == is_reported
+    for recommendation in recommendations:
+        assert float(recommendation.saving.usd) == pytest.approx((8 - 2) / 24 * 16 * 730, rel=0.03)
+        assert recommendation.summary.endswith("0.255 would be empty if pods were packed (1 in 26% of the hours)")
 
 
 def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
@@ -143,7 +166,7 @@ def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
     ((recommendation,), _) = recommended([sim.Load("grows", lambda _: 8.0, pods, gpus=8, kind="Job", pool=pool)])
     spare = (3 * (HOURS // 2 - 1) + HOURS // 2 + 1) / HOURS  # the third node is needed from the hour before
     assert float(recommendation.saving.usd) == pytest.approx(spare / 3 * 16 * 730)
-    assert f"of 4 on average, {spare / 3:.3g} would be empty" in recommendation.summary
+    assert recommendation.summary.endswith(f"of 4 on average, {spare / 3:.3g} would be empty if pods were packed")
     assert recommendation.evidence.facts["nodes"] == (
         f"4 now, {ceil(4 - spare / 3)} after (on average 4, of which {spare / 3:.3g} would be empty)"
     ), "the same period as the summary"
@@ -162,6 +185,6 @@ def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
     assert recommendation.subject.node_pool == "spread"
     assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * 730)
     assert float(recommendation.saving.usd) == pytest.approx(before - after)
-    assert recommendation.summary.endswith("of 4 on average, 3 held no pod")
+    assert recommendation.summary.endswith("of 4 on average, 3 held no pod (3 in 100% of the hours)")
     assert recommendation.evidence.facts["packing"].startswith("none")
     assert recommendation.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"

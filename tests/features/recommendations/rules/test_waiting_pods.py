@@ -22,7 +22,11 @@ Waits = Mapping[datetime, Sequence[PodWait]]
 
 
 def recommended(
-    queues: Sequence[simulated_queue.Queue], waits: Waits | None = None
+    queues: Sequence[simulated_queue.Queue],
+    waits: Waits | None = None,
+    *,
+    list_prices: Mapping[str, float] | None = None,
+    currency: str = "USD",
 ) -> dict[str, RecommendationContent]:
     """Recommendations by node pool."""
     loads = [load for queue in queues for load in simulated_queue.loads(queue.jobs, queue.pool, queue.nodes, HOURS)]
@@ -32,8 +36,9 @@ def recommended(
             days.setdefault(day, []).extend(day_waits)
     look_back = LookBack("demo", sim.START, HOURS)
     look_back.add_waits(days if waits is None else waits)
+    look_back.list_prices.update(list_prices or {})
     for record in sim.simulate(loads, HOURS):
-        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, currency)
     review = review_cluster(look_back, sim.START + timedelta(hours=HOURS), {})
     return {
         recommendation.subject.node_pool: recommendation
@@ -91,13 +96,13 @@ def test_recall_precision_and_nodes_on_many_queues(seed: int) -> None:
     test_recommended_nodes_remove_the_waiting_in_the_simulation(many)
 
 
-def test_evidence_has_the_cost_of_waiting_and_of_the_nodes() -> None:
+def test_evidence_has_the_value_of_the_waiting_and_the_cost_of_the_nodes() -> None:
     """By hand: two jobs of four hours arrive at nine every day. The second waits four hours, at $3 an hour."""
     pool = sim.Pool("solo", min_nodes=1, price=Decimal(3))
     jobs = [simulated_queue.Job(f"j{day}-{number}", 24 * day + 9, 4) for day in range(DAYS) for number in (1, 2)]
     recommendation = recommended([simulated_queue.Queue(pool, 1, tuple(jobs), needs_nodes=True)])["solo"]
     assert recommendation.summary == (
-        "Add 1 g5.xlarge node to node pool solo: 14 pods waited 56.0 GPU-hours for nvidia.com/gpu"
+        "Add 1 g5.xlarge node to node pool solo: 14 pods waited 56.0 GPU-hours for nvidia.com/gpu, worth $365 a month"
     )
     assert (
         recommendation.saving.usd
@@ -109,12 +114,42 @@ def test_evidence_has_the_cost_of_waiting_and_of_the_nodes() -> None:
     facts = recommendation.evidence.facts
     assert facts["longest wait"] == "4.0 hours (research-ns/j0-2-0)"
     assert facts["requested at once"] == "1 GPUs, mean of the busiest hour"
-    assert facts["cost of waiting"].startswith("$365.00 a month at $3.000 per GPU-hour"), "a sixth of the month's hours"
+    assert facts["value of the waiting"].startswith("$365.00 a month: the waited GPU-hours at $3.000"), (
+        "a sixth of the month's hours"
+    )
+    assert facts["price of a node"] == "$3.000 an hour, as the pool's nodes"
     assert facts["nodes in hours of waiting only"] == "$365.00 a month"
     assert facts["waited by namespace"] == "research-ns 56.0"
     assert recommendation.current_gpus == 1
     assert recommendation.recommended_gpus == 2  # nodes
     assert recommendation.confidence == "medium"
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "list_price", "usd"),
+    [
+        ("reserved", 5.0, 5.0),
+        ("capacity-block", 5.0, 5.0),
+        ("reserved", 2.0, 3.0),
+        ("reserved", None, 3.0),
+        ("on-demand", 5.0, 3.0),
+        ("spot", 5.0, 3.0),
+    ],
+)
+def test_nodes_beyond_a_reservation_are_on_demand(capacity_type: str, list_price: float | None, usd: float) -> None:
+    """The pool's node costs $3. The wait is valued at that rate, whatever more nodes cost."""
+    pool = sim.Pool("solo", min_nodes=1, price=Decimal(3), capacity_type=capacity_type)
+    jobs = [simulated_queue.Job(f"j{day}-{number}", 24 * day + 9, 4) for day in range(DAYS) for number in (1, 2)]
+    queue = simulated_queue.Queue(pool, 1, tuple(jobs), needs_nodes=True)
+    prices = {} if list_price is None else {"g5.xlarge": list_price}
+    recommendation = recommended([queue], list_prices=prices)["solo"]
+    assert float(recommendation.saving.usd) == pytest.approx(-usd * 730)
+    facts = recommendation.evidence.facts
+    assert f"{usd:.3f} an hour, " + ("on demand" if usd == list_price else "as the pool") in facts["price of a node"]
+    assert f"{usd * 365 / 3:,.2f} a month" in facts["nodes in hours of waiting only"]
+    assert "365.00 a month" in facts["value of the waiting"]
+    if usd == list_price:
+        assert recommendation.saving.cash_usd == recommendation.saving.list_usd == recommendation.saving.usd
 
 
 @pytest.mark.parametrize("days", [0, 6, 7])
@@ -192,15 +227,7 @@ def test_new_namespace_waits_for_the_largest_pool() -> None:
 
 def test_amounts_are_in_the_currency_of_the_ledger() -> None:
     queue = next(queue for queue in simulated_queue.queues(1, 5, DAYS) if queue.needs_nodes)
-    look_back = LookBack("demo", sim.START, HOURS)
-    look_back.add_waits(simulated_queue.waits(queue.jobs, queue.pool, queue.nodes, HOURS))
-    for record in sim.simulate(simulated_queue.loads(queue.jobs, queue.pool, queue.nodes, HOURS), HOURS):
-        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, "EUR")
-    (recommendation,) = [
-        recommendation
-        for recommendation in review_cluster(look_back, sim.START, {}).recommendations
-        if recommendation.kind == "pending"
-    ]
+    (recommendation,) = recommended([queue], currency="EUR").values()
     assert recommendation.currency == "EUR"
-    assert recommendation.evidence.facts["cost of waiting"].startswith("EUR ")
+    assert recommendation.evidence.facts["value of the waiting"].startswith("EUR ")
     assert "$" not in str(recommendation.evidence.facts)

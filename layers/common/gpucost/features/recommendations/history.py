@@ -29,7 +29,8 @@ _LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "list-price"}
 """Price sources that are price lists."""
 _COMMITMENT_SOURCES = frozenset({"cur", "rates", "override"})
 """Price sources that change when a commitment is bought. Price lists and constants do not."""
-_COMMITTED_CAPACITY = frozenset({"reserved", "capacity-block"})
+COMMITTED_CAPACITY = frozenset({"reserved", "capacity-block"})
+"""Capacity types that are paid for in advance."""
 
 
 class PodWait(NamedTuple):
@@ -107,7 +108,7 @@ class SpendByAvoidability(Struct):
         """Add an amount."""
         if price_source in _LIST_PRICE_SOURCES:
             self.at_list_price += usd
-        if capacity_type in _COMMITTED_CAPACITY or price_source == "capacity-block":
+        if capacity_type in COMMITTED_CAPACITY or price_source == "capacity-block":
             self.committed += usd
         elif price_source in _AVOIDABLE_PRICE_SOURCES:
             self.avoidable += usd

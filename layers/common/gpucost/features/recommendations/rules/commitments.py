@@ -1,4 +1,6 @@
-"""Recommends commitments for capacity that is nearly always there on demand, at the settings' reserved prices.
+"""Recommends commitments for nodes that nearly always hold pods on demand, at the settings' reserved prices.
+
+A node without pods can be removed instead, so it needs no commitment, even if it is always there.
 
 A price of one instance type commits to nodes, as a reservation does. A price of a family (`g5.*`) commits to an amount
 per hour, as an EC2 Instance Savings Plan does: it covers any size of the family at its own price, the largest discount
@@ -46,6 +48,8 @@ class _OnDemandInstanceType(Struct, frozen=True):
     """Reserved price in USD per node-hour."""
     gpus: int
     nodes: Sequence[float]
+    busy_nodes: Sequence[float]
+    """Those that held pods, in the hour or in a neighboring one: nodes take minutes to start and stop."""
     charged_rates: Sequence[float]
     """The rate charged in each hour, in USD per node-hour; 0 without nodes."""
 
@@ -72,7 +76,7 @@ def _recommend_scope(
     candidates = [_instance_type(look_back, name, type_pools) for name, type_pools in pools.items()]
     types = [candidate for candidate in candidates if candidate is not None]
     usd_at_reserved_price = [
-        sum(instance_type.nodes[index] * instance_type.reserved_usd_per_node_hour for instance_type in types)
+        sum(instance_type.busy_nodes[index] * instance_type.reserved_usd_per_node_hour for instance_type in types)
         for index in range(look_back.hours)
     ]
     is_family = scope not in pools
@@ -90,7 +94,7 @@ def _recommend_scope(
         for instance_type in sorted(
             types, key=lambda candidate: -candidate.charged_rates[index] / candidate.reserved_usd_per_node_hour
         ):
-            nodes = min(instance_type.nodes[index], remaining / instance_type.reserved_usd_per_node_hour)
+            nodes = min(instance_type.busy_nodes[index], remaining / instance_type.reserved_usd_per_node_hour)
             remaining -= nodes * instance_type.reserved_usd_per_node_hour
             covered += nodes * instance_type.charged_rates[index]
         return covered - hourly_commitment, 0.0
@@ -102,15 +106,18 @@ def _recommend_scope(
     )
     if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
-    gpus = [
-        sum(instance_type.nodes[index] * instance_type.gpus for instance_type in types)
-        for index in range(look_back.hours)
-    ]
+    gpus, busy_gpus = (
+        [
+            sum(nodes[index] * instance_type.gpus for nodes, instance_type in zip(columns, types, strict=True))
+            for index in range(look_back.hours)
+        ]
+        for columns in ([candidate.nodes for candidate in types], [candidate.busy_nodes for candidate in types])
+    )
     amounts = gpus if is_family else list(types[0].nodes)
-    steady = _steady_amount(amounts, priced_hours)
+    steady_gpus = _steady_amount(busy_gpus, priced_hours)
     count = int(hourly_commitment / step + 0.5)
     current = sum(amounts[index] for index in priced_hours[-_DAY:]) / len(priced_hours[-_DAY:])
-    after = current - (steady if is_family else count)
+    after = current - (steady_gpus if is_family else count)
     used_share = sum(min(hourly_commitment, usd_at_reserved_price[index]) for index in priced_hours) / (
         hourly_commitment * len(priced_hours)
     )
@@ -126,8 +133,8 @@ def _recommend_scope(
         RecommendationSubject(
             look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_gpu_model(all_pools)
         ),
-        f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours at least as "
-        f"{'much was' if is_family else 'many were'} on demand",
+        f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours, at least as "
+        f"{'much was on demand' if is_family else 'many were on demand'} and held pods",
         saving,
         Evidence(
             look_back.hour_at(0),
@@ -141,7 +148,7 @@ def _recommend_scope(
             | {
                 "reserved price": _format_prices(look_back, sorted(pools)),
                 "utilization of the commitment": f"{used_share:.1%}",
-                "steady": f"{format_count(_steady_amount(gpus, priced_hours))} GPUs",
+                "steady": f"{format_count(steady_gpus)} GPUs",
                 "GPUs" if is_family else "nodes": amount_range,
                 **_nodes_without_pods(all_pools, priced_hours),
             },
@@ -158,14 +165,14 @@ def _recommend_scope(
 
 
 def _nodes_without_pods(pools: Sequence[PoolHourlySeries], indexes: Sequence[int]) -> dict[str, str]:
-    """A fact about nodes that are there all the time and that no pod needs; empty if all nodes hold pods."""
+    """A fact about nodes that need no commitment; empty if all nodes hold pods."""
     nodes = sum(pool.node_counts[index] for pool in pools for index in indexes) / len(indexes)
     without_pods = nodes - sum(pool.busy_nodes[index] for pool in pools for index in indexes) / len(indexes)
     if without_pods < _MIN_NODES_WITHOUT_PODS:
         return {}
     return {
-        "nodes without pods": f"{format_count(without_pods)} of {format_count(nodes)}, on average: scale down before "
-        "you commit"
+        "nodes without pods": f"{format_count(without_pods)} of {format_count(nodes)}, on average: not committed to, "
+        "because they can be removed"
     }
 
 
@@ -188,7 +195,9 @@ def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHourlySer
         sum(pool.cost_usd[index] for pool in pools) / node_count if node_count else 0.0
         for index, node_count in enumerate(nodes)
     ]
-    return _OnDemandInstanceType(look_back.reserved_prices[name].usd, gpus, nodes, rates)
+    busy = [sum(pool.busy_nodes[index] for pool in pools) for index in range(look_back.hours)]
+    needed = [min(node_count, max(busy[max(0, index - 1) : index + 2])) for index, node_count in enumerate(nodes)]
+    return _OnDemandInstanceType(look_back.reserved_prices[name].usd, gpus, nodes, needed, rates)
 
 
 def _gpu_model(pools: Sequence[PoolHourlySeries]) -> str:

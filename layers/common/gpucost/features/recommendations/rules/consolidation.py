@@ -22,8 +22,12 @@ from gpucost.features.recommendations.pools import (
     pool_subject,
 )
 
-MIN_SPARE_NODES: Final = 0.5
-"""Nodes that must be spare on average. Less is daily variation."""
+MIN_SPARE_NODES: Final = 0.25
+"""Nodes that must be spare on average: one for six hours a day."""
+_SHARES_OF_HOURS = (0.95, 0.5, 0.05)
+"""Parts of the hours for which the evidence says how many nodes were spare."""
+_SAME_SHARE = 0.95
+"""Part of the look-back's mean above which the saving is that of the whole look-back, and not only of its end."""
 _MIN_MONTHLY_SAVING_USD = 1.0
 _TOLERANCE = 1e-6
 
@@ -121,13 +125,14 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     capacity = sum(pool.capacity_gpu_hours) / len(indexes)
     unallocated = sum(pool.unallocated_gpu_hours[index] for index in indexes) / len(indexes)
     empty_nodes = float(saving.gpu_hours) / HOURS_PER_MONTH / gpus
-    hours_with_spare_node = sum(spare[index] >= 1 - _TOLERANCE for index in indexes)
+    spare_by_hours = _format_spare_nodes([spare[index] for index in indexes])
     return RecommendationContent(
         "consolidate",
         pool_subject(look_back, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
         f"{format_count(nodes)} on average, {format_count(empty_nodes)} "
-        f"{'would be empty if pods were packed' if can_pack else 'held no pod'}",
+        f"{'would be empty if pods were packed' if can_pack else 'held no pod'}"
+        f"{f' ({spare_by_hours})' if empty_nodes > _SAME_SHARE * mean else ''}",
         saving,
         pool_evidence(
             look_back,
@@ -139,9 +144,9 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
                 else "none; the MIG geometry of each GPU is not known",
                 "nodes": f"{_whole_nodes(nodes)} now, {_whole_nodes(nodes - empty_nodes)} after (on average "
                 f"{format_count(nodes)}, of which {format_count(empty_nodes)} would be empty)",
+                "spare nodes": spare_by_hours,
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
                 "GPUs per node": str(gpus),
-                "hours with a spare node": f"{hours_with_spare_node} of {len(indexes)}",
                 **_karpenter_facts(look_back, key.node_pool, reason),
             },
         ),
@@ -158,6 +163,18 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
 
 def _whole_nodes(number: float) -> int:
     return ceil(round(number, 2))
+
+
+def _format_spare_nodes(spare: Sequence[float]) -> str:
+    """How many whole nodes were spare in how many hours, for example `1 in 100% of the hours and 2 in 49%`."""
+    descending = sorted((int(nodes + _TOLERANCE) for nodes in spare), reverse=True)
+    counts = sorted({descending[int(share * len(descending))] for share in _SHARES_OF_HOURS} - {0}) or descending[:1]
+    if not counts[0]:
+        return "less than one at a time"
+    shares = [f"{sum(nodes >= count for nodes in descending) / len(descending):.0%}" for count in counts]
+    phrases = [f"{count} in {share}" for count, share in zip(counts, shares, strict=True)]
+    phrases[0] += " of the hours"
+    return f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]
 
 
 def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:

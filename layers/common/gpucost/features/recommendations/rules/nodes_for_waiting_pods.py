@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack, PodWait, PoolHourlySeries, PoolKey
+from gpucost.features.recommendations.history import COMMITTED_CAPACITY, LookBack, PodWait, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import estimate_saving
 from gpucost.features.recommendations.model import (
     HOURS_PER_MONTH,
@@ -217,10 +217,14 @@ def _recommend_nodes(
     nodes = fewest_nodes(pending, int(gpus / share + 1e-6))
     if nodes is None:
         return None
-    rate = sum(pool.cost_usd[index] for index in priced) / gpu_hours
+    pool_rate = sum(pool.cost_usd[index] for index in priced) / gpu_hours
+    on_demand_rate = look_back.list_prices.get(pool.key.instance_type, 0.0) / gpus
+    # A reservation has as many nodes as were bought: until more are, additional ones are on demand.
+    is_on_demand = pool.key.capacity_type in COMMITTED_CAPACITY and on_demand_rate > pool_rate
+    rate = on_demand_rate if is_on_demand else pool_rate
     hours = len(look_back.waits) * 24
     waited = share * sum(pod.units * pod.wait_hours for pod in pending)
-    waiting_usd = waited / hours * HOURS_PER_MONTH * rate
+    waiting_usd = waited / hours * HOURS_PER_MONTH * pool_rate
     if waiting_usd < _MIN_MONTHLY_COST_USD:
         return None
     remaining = share * remaining_wait(pending, nodes, int(gpus / share + 1e-6))
@@ -233,8 +237,8 @@ def _recommend_nodes(
         look_back,
         0,
         freed,
-        None if pool.spend.unknown else 1.0,
-        pool_list_price_ratio(look_back, pool),
+        1.0 if is_on_demand or not pool.spend.unknown else None,
+        1.0 if is_on_demand else pool_list_price_ratio(look_back, pool),
         pool.is_unpriced,
     )
     newest = newest_hour_indexes(look_back, 0)
@@ -248,7 +252,8 @@ def _recommend_nodes(
         "pending",
         pool_subject(look_back, pool, resource),
         f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
-        f"{len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}",
+        f"{len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}, "
+        f"worth {sign}{waiting_usd:,.0f} a month",
         saving,
         Evidence(
             look_back.hour_at(0),
@@ -262,7 +267,15 @@ def _recommend_nodes(
                 "longest wait": f"{longest.wait_hours:.1f} hours ({longest.namespace}/{longest.pod})",
                 "requested at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
                 "waited by namespace": _format_namespaces(pending, share),
-                "cost of waiting": f"{sign}{waiting_usd:,.2f} a month at {sign}{rate:.3f} per GPU-hour",
+                "value of the waiting": f"{sign}{waiting_usd:,.2f} a month: the waited GPU-hours at "
+                f"{sign}{pool_rate:.3f}, the pool's rate",
+                "price of a node": f"{sign}{rate * gpus:.3f} an hour, "
+                + (
+                    f"on demand, because more than the reserved nodes ({sign}{pool_rate * gpus:.3f}) would have to be "
+                    "reserved first"
+                    if is_on_demand
+                    else "as the pool's nodes"
+                ),
                 "nodes in hours of waiting only": f"{sign}{cost_while_waiting:,.2f} a month",
                 "replay": f"with the nodes, {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting remain",
             },
