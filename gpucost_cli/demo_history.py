@@ -134,7 +134,8 @@ class History:
     def _review_clusters(self, container: Container) -> None:
         """Review the clusters; a new ledger also in the weeks before, and dismiss a recommendation."""
         demo, store = self._demo, container.recommendation_store
-        if all(store.review(name) is None for name in fleet.CLUSTERS):
+        reviews = [store.review(name) for name in fleet.CLUSTERS]
+        if all(review is None or HOUR * review.hours_known < WEEK for review in reviews):
             deployment, weeks = find_deployment(self._stack), (demo.end - self._begin) // WEEK
             for at in [demo.end - WEEK * number for number in range(weeks - 1, 0, -1)]:
                 deployment.container(clock=lambda at=at: at).review_service.review_clusters(

@@ -173,6 +173,33 @@ def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
     assert (recommendation.current_gpus, recommendation.recommended_gpus) == (Decimal(4), Decimal(3))
 
 
+@pytest.mark.parametrize(
+    ("last_day_with_spare", "hours_of_last_day", "is_reported"),
+    [(7, 0, True), (6, 0, False), (6, 4, False)],
+    ids=["still spare", "scaled down", "scaled down except for three hours"],
+)
+def test_pool_that_was_scaled_down_is_not_reported(
+    last_day_with_spare: int, hours_of_last_day: int, *, is_reported: bool
+) -> None:
+    """Of two nodes, one is spare until a day. The newest of the eight days has a few such hours."""
+    pool = replace(SPREAD, min_nodes=2)
+
+    def pods(hour: int) -> int:
+        return 1 if hour // 24 <= last_day_with_spare or hour % 24 >= 24 - hours_of_last_day else 2
+
+    reported, _ = recommended([sim.Load("serve", lambda _: 8.0, pods, gpus=8, pool=pool)])
+    assert bool(reported) == is_reported
+
+
+def test_pool_with_spare_nodes_on_most_days_is_reported_on_the_other_days() -> None:
+    """The newest day has no spare node, as on the same day of the week before."""
+    pool = replace(SPREAD, min_nodes=2)
+    loads = [sim.Load("serve", lambda _: 8.0, lambda hour: 2 if hour // 24 % 7 == 0 else 1, gpus=8, pool=pool)]
+    ((recommendation,), _) = recommended(loads)
+    assert recommendation.current_gpus == 2, "the newest day needs both"
+    assert float(recommendation.recommended_gpus) == pytest.approx(2 - (6 * 24 - 3) / HOURS, abs=0.01), "the mean"
+
+
 def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
     """By hand: pods hold five sevenths of a GPU on one of four nodes. The layout of the other GPUs does not matter."""
     pool = replace(SPREAD, min_nodes=4, packs_pods=True)

@@ -104,8 +104,6 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
     spare_now = sum(spare[index] for index in newest) / max(1, len(newest))
     mean = sum(spare[index] for index in indexes) / len(indexes)
-    if min(mean, spare_now) < MIN_SPARE_NODES:
-        return None
 
     def freed(index: int) -> tuple[float, float]:
         hour_nodes = pool.capacity_gpu_hours[index] / gpus
@@ -115,7 +113,8 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     saving = estimate_saving(
         look_back, first, freed, pool.spend.avoidable_share(), pool_list_price_ratio(look_back, pool), pool.is_unpriced
     )
-    if saving.usd < _MIN_MONTHLY_SAVING_USD:
+    empty_nodes = float(saving.gpu_hours) / HOURS_PER_MONTH / gpus  # fewer than the mean if the pool shrank lately
+    if saving.usd < _MIN_MONTHLY_SAVING_USD or empty_nodes < MIN_SPARE_NODES:
         return None
     key = pool.key
     can_pack = holds_whole_gpus(pool)
@@ -124,7 +123,6 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     patch = consolidation_patch(key.node_pool, blocks_disruption=allowed == 0)
     capacity = sum(pool.capacity_gpu_hours) / len(indexes)
     unallocated = sum(pool.unallocated_gpu_hours[index] for index in indexes) / len(indexes)
-    empty_nodes = float(saving.gpu_hours) / HOURS_PER_MONTH / gpus
     spare_by_hours = _format_spare_nodes([spare[index] for index in indexes])
     return RecommendationContent(
         "consolidate",
@@ -156,7 +154,8 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
         "low",
         patch,
         round_cents(current_nodes),
-        round_cents(current_nodes - spare_now),  # when the pool's newest hours reach it, it counts as applied
+        # When the pool's newest hours reach it, it counts as applied. The newest day may need more nodes than usual.
+        round_cents(current_nodes - max(spare_now, empty_nodes)),
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
 
