@@ -1,5 +1,6 @@
 """The demo's history: simulated and attributed day by day, newest first, while the API answers."""
 
+import logging
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -137,10 +138,12 @@ class History:
         reviews = [store.review(name) for name in fleet.CLUSTERS]
         if all(review is None or HOUR * review.hours_known < WEEK for review in reviews):
             deployment, weeks = find_deployment(self._stack), (demo.end - self._begin) // WEEK
+            logging.disable(logging.WARNING)  # each day before the history is one without metrics
             for at in [demo.end - WEEK * number for number in range(weeks - 1, 0, -1)]:
                 deployment.container(clock=lambda at=at: at).review_service.review_clusters(
                     RecommendationsDue(version=1, scheduled_time=at), lambda: REVIEW_SECONDS
                 )
+            logging.disable(logging.NOTSET)
         for name in fleet.CLUSTERS:  # one by one: each has the function's whole time, on a busy machine, too
             review = {"version": 1, "scheduled_time": format_timestamp(demo.end), "cluster": name}
             demo.stack.invoke_asynchronously("RecommendFunction", review)
