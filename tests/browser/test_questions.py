@@ -407,6 +407,10 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
     settled(page)
     assert cells(page, "alerts", "Waste or unallocated cost per hour") == ["$9.00", "$2.00"]
     assert cells(page, "alerts", "Severity") == ["warning", "warning"]
+    assert all(since.endswith("or before") for since in cells(page, "alerts", "Since")), "no hour before is known"
+    expect(page.get_by_test_id("alerts").locator("caption")).to_contain_text(
+        "“or before”: the condition held in the first hour that was evaluated"
+    )
     expect(page.get_by_test_id("pending")).to_be_hidden()
     page.get_by_text("1 pending: ").click()
     expect(page.get_by_test_id("pending")).to_contain_text("batch, west")
@@ -418,6 +422,11 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
     marked = page.get_by_test_id("alerts").locator("[aria-current]")
     expect(marked).to_contain_text("research wastes")
     expect(marked).to_be_in_viewport()
+    page.set_viewport_size({"width": 360, "height": 740})
+    expect(marked).to_contain_text("warning since")
+    table = page.get_by_role("region").filter(has=page.get_by_test_id("alerts")).last
+    assert table.evaluate("(table) => table.scrollWidth <= table.clientWidth"), "a phone shows the whole table"
+    assert cells(page, "alerts", "Waste or unallocated cost per hour") == ["$9.00"]
     check_layouts(page)
 
 

@@ -122,9 +122,30 @@ export async function fetchHours(
   return count > MAX_HOURS ? null : fetchIfAllowed("v1/hours", period);
 }
 
+export type AlertsOfDay = AlertsResponse & {
+  /** The first hour in which rules of a cluster are known to have been evaluated, as alerts and their events show. */
+  evaluated: ReadonlyMap<string | null, string>;
+};
+
 /** Fetches pending and firing alerts, and the events of the last day. */
-export async function fetchAlerts(end: string): Promise<AlertsResponse> {
-  return fetchJson("v1/alerts", { start: instant(Date.parse(end) - 24 * HOUR), end });
+export async function fetchAlerts(end: string): Promise<AlertsOfDay> {
+  const response = await fetchJson("v1/alerts", { start: instant(Date.parse(end) - WEEK), end });
+  const history = response.history.filter(({ hour }) => Date.parse(hour) >= Date.parse(end) - 24 * HOUR);
+  return { ...response, history, evaluated: firstEvaluated(response) };
+}
+
+/** Events of this time show that rules were evaluated. */
+const WEEK = 7 * 24 * HOUR;
+
+/** The first hour of a breach by cluster. Digests have periods instead, and external alerts are evaluated elsewhere. */
+export function firstEvaluated({ active, history }: Pick<AlertsResponse, "active" | "history">) {
+  const first = new Map<string | null, string>();
+  for (const { subject, since } of [
+    ...active.filter(({ notification }) => notification?.kind !== "external"),
+    ...history.filter(({ event, kind }) => event !== "digest" && kind !== "external"),
+  ])
+    if (since < (first.get(subject.cluster) ?? "z")) first.set(subject.cluster, since);
+  return first;
 }
 
 /** Downloads a response as a file. A plain link could not send the token. */

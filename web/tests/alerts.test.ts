@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { Alert, AlertEvent } from "../src/api";
+import { type Alert, type AlertEvent, firstEvaluated } from "../src/api";
 import { unitCostOf } from "../src/identity";
-import { costPerHour, eventsText } from "../src/views/alerts";
+import { costPerHour, eventsText, maybeOlder } from "../src/views/alerts";
 
 const about = (figures: Record<string, number> | null) =>
   ({ notification: figures && { figures } }) as Pick<Alert, "notification">;
@@ -24,4 +24,21 @@ test("an alert on the cost of tokens names the unit cost that it is about as Mod
   expect(unitCostOf({ ...tokens, usd_per_million_tokens: 1.2 })).toBe("Cost per 1M prompt and generated tokens");
   expect(unitCostOf({ ...tokens, usd_per_million_prompt_tokens: null })).toBe("Cost per 1M prompt tokens, not cached");
   expect(unitCostOf({ waste_usd_per_hour: 4 })).toBeNull();
+});
+
+test("an alert may be older than the first hour in which its cluster's rules are known to have been evaluated", () => {
+  const alert = (cluster: string, since: string, kind = "waste") =>
+    ({ subject: { cluster }, since, notification: { kind } }) as unknown as Alert;
+  const ended = (cluster: string, since: string, event = "resolved") =>
+    ({ subject: { cluster }, since, kind: "waste", event }) as unknown as AlertEvent;
+  const older = (active: Alert[], history: AlertEvent[]) => {
+    const evaluated = firstEvaluated({ active, history });
+    return active.map((row) => maybeOlder(row, evaluated));
+  };
+  const [first, later] = ["2026-11-24T21:00:00Z", "2026-11-26T05:00:00Z"];
+  expect(older([alert("west", first), alert("west", first), alert("west", later)], [])).toEqual([true, true, false]);
+  expect(older([alert("west", later), alert("east", first)], [])).toEqual([true, true]);
+  expect(older([alert("west", later)], [ended("west", first)])).toEqual([false]);
+  expect(older([alert("west", later)], [ended("east", first), ended("west", first, "digest")])).toEqual([true]);
+  expect(older([alert("west", later, "external"), alert("west", later)], [])).toEqual([false, true]);
 });

@@ -1,10 +1,10 @@
 // Firing alerts by cost, with the pending ones and the latest events below.
 
 import { useEffect, useRef } from "preact/hooks";
-import type { Alert, AlertEvent, AlertsResponse } from "../api";
+import type { Alert, AlertEvent, AlertsOfDay } from "../api";
 import { type Column, Empty, Name, Table } from "../parts";
 import { money, moment } from "../format";
-import { useRoute, useZone } from "../hooks";
+import { useIsNarrow, useRoute, useZone } from "../hooks";
 import { filterQuery } from "../explore";
 import { unitCostOf } from "../identity";
 import { linkTo, type Route } from "../route";
@@ -15,6 +15,8 @@ export function costPerHour({ notification }: Pick<Alert, "notification">): numb
   return waste ?? unallocated ?? null;
 }
 
+/** Below the start of an alert that may be older. */
+const OR_BEFORE = "or before";
 const COST_TITLE = "Waste or unallocated cost per hour";
 
 /** Where to look: the node pool, the business unit with the alert marked, or the data of the cluster. */
@@ -46,6 +48,12 @@ function UnitCost({ alert: { subject, notification } }: { alert: Alert }) {
   );
 }
 
+/** Whether an alert may be older than its `since`, the first evaluated hour of the breach: no rule of its cluster is known
+ * to have been evaluated before. Hours from before alerting was set up, or backfilled ones, are not evaluated. */
+export function maybeOlder({ since, subject, notification }: Alert, evaluated: AlertsOfDay["evaluated"]): boolean {
+  return notification?.kind !== "external" && since <= (evaluated.get(subject.cluster) ?? since);
+}
+
 function conditionOf({ notification }: Alert): string {
   return notification?.threshold ?? "no notification was sent";
 }
@@ -57,9 +65,9 @@ function Severity({ phase, severity }: { phase: string; severity: string }) {
   return severity === "" ? <>–</> : <span class={`phase ${phase} ${severity}`}>{severity}</span>;
 }
 
-export function Alerts(props: Pick<AlertsResponse, "active" | "history">) {
+export function Alerts(props: Pick<AlertsOfDay, "active" | "history" | "evaluated">) {
   const route = useRoute();
-  const { active } = props;
+  const { active, evaluated } = props;
   const history = props.history.filter(({ event }) => event !== "digest"); // a report, and about no alert
   const marked = route.query["alert"];
   const firing = active.filter(({ phase }) => phase === "firing");
@@ -70,11 +78,11 @@ export function Alerts(props: Pick<AlertsResponse, "active" | "history">) {
   }, [marked, active]);
   return (
     <div ref={box}>
-      {firing.length === 0 ? <Empty>No alert fires.</Empty> : <AlertTable alerts={firing} isPending={false} />}
+      {firing.length === 0 ? <Empty>No alert fires.</Empty> : <AlertTable {...{ alerts: firing, evaluated }} />}
       {pending.length > 0 && (
         <details open={pending.some(({ id }) => id === marked)}>
           <summary>{pending.length} pending: the condition holds, but not for long enough to notify</summary>
-          <AlertTable alerts={pending} isPending />
+          <AlertTable {...{ alerts: pending, evaluated }} isPending />
         </details>
       )}
       {history.length > 0 && (
@@ -101,6 +109,33 @@ export function eventsText(events: readonly Pick<AlertEvent, "event">[]): string
 function History({ events }: { events: readonly AlertEvent[] }) {
   const route = useRoute();
   const zone = useZone();
+  const isNarrow = useIsNarrow();
+  const columns: Column<AlertEvent>[] = [
+    {
+      key: "alert",
+      title: "Alert",
+      cell: (event) => (
+        <span class="wide full" aria-current={event.id === route.query["alert"] ? "true" : undefined}>
+          <a href={linkOf(route, event)}>
+            <Name>{subjectOf(event) || event.rule}</Name>
+          </a>
+          <span class="note below">
+            {isNarrow && `${EVENTS[event.event]} ${moment(event.hour, zone)} · `}
+            {event.rule}: {event.threshold}
+          </span>
+        </span>
+      ),
+    },
+    { key: "event", title: "Event", cell: ({ event }) => EVENTS[event], by: ({ event }) => event },
+    { key: "hour", title: "Hour", cell: ({ hour }) => moment(hour, zone), by: ({ hour }) => hour },
+    {
+      key: "cost",
+      title: COST_TITLE,
+      isFigure: true,
+      cell: (event) => money(costPerHour({ notification: event }), event.currency),
+      by: (event) => costPerHour({ notification: event }),
+    },
+  ];
   return (
     <Table<AlertEvent>
       name="alert-events"
@@ -109,47 +144,41 @@ function History({ events }: { events: readonly AlertEvent[] }) {
       most={20}
       rows={events}
       rowKey={(event) => `${event.id} ${event.event} ${event.hour}`}
-      columns={[
-        {
-          key: "alert",
-          title: "Alert",
-          cell: (event) => (
-            <span class="wide" aria-current={event.id === route.query["alert"] ? "true" : undefined}>
-              <a href={linkOf(route, event)}>
-                <Name>{subjectOf(event) || event.rule}</Name>
-              </a>
-              <span class="note below">
-                {event.rule}: {event.threshold}
-              </span>
-            </span>
-          ),
-        },
-        { key: "event", title: "Event", cell: ({ event }) => EVENTS[event], by: ({ event }) => event },
-        { key: "hour", title: "Hour", cell: ({ hour }) => moment(hour, zone), by: ({ hour }) => hour },
-        {
-          key: "cost",
-          title: COST_TITLE,
-          isFigure: true,
-          cell: (event) => money(costPerHour({ notification: event }), event.currency),
-          by: (event) => costPerHour({ notification: event }),
-        },
-      ]}
+      columns={shownOn(columns, isNarrow)}
     />
   );
 }
 
-function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending: boolean }) {
+/** Phones have room for a sentence and an amount: the sentence's cell has the rest. */
+function shownOn<Row>(columns: readonly Column<Row>[], isNarrow: boolean): Column<Row>[] {
+  return columns.filter(({ key }) => !isNarrow || key === "alert" || key === "cost");
+}
+
+function AlertTable(props: { alerts: readonly Alert[]; evaluated: AlertsOfDay["evaluated"]; isPending?: boolean }) {
+  const { alerts, evaluated, isPending = false } = props;
   const route = useRoute();
   const zone = useZone();
+  const isNarrow = useIsNarrow();
+  const since = (alert: Alert) => (
+    <>
+      {moment(alert.since, zone)}
+      {maybeOlder(alert, evaluated) && <span class={isNarrow ? undefined : "note below"}> {OR_BEFORE}</span>}
+    </>
+  );
   const columns: Column<Alert>[] = [
     {
       key: "alert",
       title: "Alert",
       cell: (alert) => (
-        <span class="wide" aria-current={alert.id === route.query["alert"] ? "true" : undefined}>
+        <span class="wide full" aria-current={alert.id === route.query["alert"] ? "true" : undefined}>
           <a href={linkOf(route, alert)}>
             <Name>{alert.summary ?? subjectOf(alert)}</Name>
           </a>
+          {isNarrow && (
+            <span class="below">
+              {!isPending && <Severity phase={alert.phase} severity={severityOf(alert)} />} since {since(alert)}
+            </span>
+          )}
           <span class="note below">
             {isPending ? alert.rule : `${alert.rule}: ${conditionOf(alert)}`}
             <UnitCost alert={alert} />
@@ -177,16 +206,23 @@ function AlertTable({ alerts, isPending }: { alerts: readonly Alert[]; isPending
       cell: (alert) => <Severity phase={alert.phase} severity={severityOf(alert)} />,
       by: severityOf,
     },
-    { key: "since", title: "Since", cell: (alert) => moment(alert.since, zone), by: (alert) => alert.since },
+    { key: "since", title: "Since", cell: since, by: (alert) => alert.since },
   ];
+  const areMaybeOlder = alerts.some((alert) => maybeOlder(alert, evaluated));
   return (
     <Table
       name={isPending ? "pending" : "alerts"}
-      caption={isPending ? "Pending alerts, newest first" : "Firing alerts by waste or unallocated cost per hour"}
+      caption={[
+        isPending ? "Pending alerts, newest first" : "Firing alerts by waste or unallocated cost per hour",
+        ...(areMaybeOlder ? [`“${OR_BEFORE}”: the condition held in the first hour that was evaluated`] : []),
+      ].join(". ")}
       sort={isPending ? "-since" : "-cost"}
       rows={alerts}
       rowKey={(alert) => alert.id}
-      columns={columns.filter(({ key }) => !isPending || key === "alert" || key === "since")}
+      columns={shownOn(
+        columns.filter(({ key }) => !isPending || key === "alert" || key === "since"),
+        isNarrow,
+      )}
     />
   );
 }

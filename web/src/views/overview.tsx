@@ -1,7 +1,7 @@
 // Overview of a period: costs, waste by business unit, utilization over time, alerts and recommendations.
 
 import {
-  type AlertsResponse,
+  type AlertsOfDay,
   settle,
   fetchJson,
   fetchAll,
@@ -28,7 +28,7 @@ interface ViewData extends AnswersData {
   grain: Grain;
   byTime: CostsResponse;
   timeGrain: Grain;
-  alerts: Settled<AlertsResponse>;
+  alerts: Settled<AlertsOfDay>;
   /** The clusters that each unit uses; null if no hour is missing, or if they are unknown. */
   clusters: UnitClusters | null;
   /** The workload with the most waste of the unit with the most waste; null without units. */

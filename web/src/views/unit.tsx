@@ -1,7 +1,7 @@
 // A business unit: costs over time, workloads, hardware, budget, recommendations and alerts.
 
 import {
-  type AlertsResponse,
+  type AlertsOfDay,
   settle,
   fetchJson,
   fetchAll,
@@ -76,7 +76,7 @@ interface ViewData {
   /** Of the clusters that the unit uses. */
   hours: HoursResponse | null;
   month: Settled<Month>;
-  alerts: Settled<AlertsResponse>;
+  alerts: Settled<AlertsOfDay>;
   recommendations: Settled<RecommendationsResponse | null>;
 }
 
@@ -308,8 +308,9 @@ function Shown(props: ViewData) {
           </Section>
           <Section title="Active alerts">
             <Optional side={props.alerts}>
-              {({ active, history }) => (
+              {({ active, history, evaluated }) => (
                 <Alerts
+                  evaluated={evaluated}
                   active={active.filter(({ subject }) => subject.business_unit === route.name)}
                   history={history.filter(({ subject }) => subject.business_unit === route.name)}
                 />
