@@ -360,6 +360,39 @@ def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: S
     assert page.locator("main img, main b").count() == 0
 
 
+def test_cash_savings_at_list_prices_say_so_next_to_the_total(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "savings?zone=utc")
+    response = site.ask("recommendations?state=open")
+    factors = [Decimal(1)] * len(response["rows"])
+
+    def add_prices(route: Route) -> None:
+        rows = []
+        for row, by in zip(response["rows"], factors, strict=True):
+            usd = row["saving"]["usd"]
+            rows.append({**row, "saving": {**row["saving"], "cash_usd": usd, "list_usd": usd * by}})
+        route.fulfill(body=simplejson.dumps({**response, "rows": rows}), content_type="application/json")
+
+    page.route("**/v1/recommendations*", add_prices)
+    caveat, cards = page.get_by_test_id("list-prices"), page.get_by_test_id("savings").first.locator("> li")
+    page.reload()
+    expect(caveat).to_have_text(", at list prices")
+    expect(cards.first).to_contain_text("all in cash")
+    expect(cards.first.locator(".amount")).not_to_contain_text("list prices")
+    caveat.get_by_role("button", name="What does at list prices mean?").click()
+    expect(page.get_by_test_id("help").filter(visible=True)).to_contain_text("your discounts are not in it")
+    assert violations(page) == []
+    page.goto(f"{site.address}/#/overview?window=48h")
+    expect(caveat).to_have_text(", at list prices")
+    savings = [row["saving"]["usd"] for row in response["rows"] if row["saving"]["usd"] > 0]
+    factors[response["rows"].index(max(response["rows"], key=lambda row: row["saving"]["usd"]))] = Decimal("1.5")
+    page.goto(f"{site.address}/#/savings?zone=utc&state=open")
+    page.reload()
+    expect(caveat).to_have_text(f", {round_usd(sum(savings) - max(savings))} of it at list prices")
+    expect(cards.first.locator(".amount")).to_contain_text("all in cash")
+    expect(cards.first.locator(".amount")).not_to_contain_text("list prices")
+    expect(cards.nth(1).locator(".amount")).to_contain_text("all in cash, at list prices")
+
+
 def test_savings_are_in_two_columns_on_4k(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?zone=utc", viewport={"width": 3840, "height": 2160})
     first, second = (box for card in page.get_by_test_id("savings").first.locator("> li").all()[:2]

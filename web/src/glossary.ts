@@ -69,6 +69,8 @@ export const GLOSSARY_GROUPS = {
       "What the open recommendations save per month. It counts each saving once, and leaves out commitments.",
     "cash savings":
       "The part of a saving by which the AWS bill falls: 0 on committed capacity. It is not known if prices come from a bill, which may contain commitments, or if a change frees or adds fewer GPUs than a node has: those save or cost cash when a node is removed or added.",
+    "at list prices":
+      "Valued at price lists, AWS's or those of the settings, and not at a bill: your discounts are not in it, so the bill may fall by less.",
     "verified savings": "What applied recommendations saved per month, measured a week after the change.",
     "risk, confidence":
       "How much a recommendation could break, and how sure its saving is. Each is low, medium or high.",

@@ -54,15 +54,28 @@ export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "par
   );
 }
 
-/** The part of what is on offer that reduces the AWS bill, null if that is not known of any; and the part of which it is
- * not known. Rows of several currencies do not add up: the API's total is null then. */
-export function cashOnOffer(rows: readonly Recommendation[]): { cash: number | null; unknown: number } {
-  const savings = onOffer(rows).map(({ saving }) => saving);
-  const cash = savings.flatMap(({ cash_usd }) => cash_usd ?? []);
+/** Whether a saving is valued at price lists, which know no discounts, and not at what a bill charged. */
+export function isAtListPrices({ saving }: Pick<Recommendation, "saving">): boolean {
+  return saving.list_usd !== null && Math.abs(saving.list_usd - saving.usd) < 0.005;
+}
+
+/** The part of what is on offer that reduces the AWS bill, null if that is not known of any; how much of it is at list
+ * prices; and the part of which it is not known. Rows of several currencies do not add up: the API's total is null then. */
+export function cashOnOffer(rows: readonly Recommendation[]) {
+  const offered = onOffer(rows);
+  const sum = (some: readonly Recommendation[]) => some.reduce((usd, { saving }) => usd + (saving.cash_usd ?? 0), 0);
+  const unknown = offered.filter(({ saving }) => saving.cash_usd === null);
   return {
-    cash: cash.length === 0 && savings.length > 0 ? null : cash.reduce((sum, usd) => sum + usd, 0),
-    unknown: savings.reduce((sum, { usd, cash_usd }) => sum + (cash_usd === null ? usd : 0), 0),
+    cash: unknown.length === offered.length && offered.length > 0 ? null : sum(offered),
+    atListPrices: sum(offered.filter(isAtListPrices)),
+    unknown: unknown.reduce((usd, { saving }) => usd + saving.usd, 0),
   };
+}
+
+/** Whether the cash savings on offer are valued at list prices: all, some or none. */
+export function listPricesOf({ cash, atListPrices }: ReturnType<typeof cashOnOffer>): "all" | "some" | "none" {
+  if (atListPrices < 0.005) return "none";
+  return (cash ?? 0) - atListPrices < 0.005 ? "all" : "some";
 }
 
 export type Section = "savings" | "commitments" | "costs" | "included";

@@ -21,13 +21,15 @@ import {
   commonFinding,
   findingFor,
   grouped,
+  listPricesOf,
   onOffer,
   openFor,
   sectionOf,
   selected,
   verifiedTotal,
 } from "../src/savings";
-import { causesOf, didNotRun, inPeriod } from "../src/unmeasured";
+import { listPriceMark } from "../src/views/recommendations";
+import { causesOf, didNotRun, inPeriod, questionOf } from "../src/unmeasured";
 import { hoursByCluster, monthlyWaste } from "../src/waste";
 
 function recommendation(fields: Partial<Recommendation>): Recommendation {
@@ -67,9 +69,28 @@ test("cash on offer is that of the offered savings, and what is not known is nam
     recommendation({ ...saving(90, 90), kind: "commitment" }),
     recommendation({ ...saving(80, null), part_of: "mig-geometry-1" }),
   ];
-  expect(cashOnOffer(rows)).toEqual({ cash: 10, unknown: 7 });
-  expect(cashOnOffer(rows.slice(1, 2))).toEqual({ cash: null, unknown: 7 });
-  expect(cashOnOffer([])).toEqual({ cash: 0, unknown: 0 });
+  expect(cashOnOffer(rows)).toMatchObject({ cash: 10, unknown: 7 });
+  expect(cashOnOffer(rows.slice(1, 2))).toMatchObject({ cash: null, unknown: 7 });
+  expect(cashOnOffer([])).toMatchObject({ cash: 0, unknown: 0 });
+});
+
+test("cash on offer says how much of it is at list prices, and savings only where they differ", () => {
+  const saving = (usd: number, cash_usd: number | null, list_usd: number | null) =>
+    recommendation({ saving: { usd, cash_usd, list_usd } as Recommendation["saving"] });
+  const [list, discounted, committed, unknown] = [
+    saving(10, 8, 10),
+    saving(10, 8, 12.5),
+    saving(5, 0, 5),
+    saving(7, null, 7),
+  ];
+  const shares = (...rows: Recommendation[]) => listPricesOf(cashOnOffer(rows));
+  expect(cashOnOffer([list, discounted, unknown]).atListPrices).toBe(8);
+  expect(shares(list, discounted)).toBe("some");
+  expect(shares(list, committed, unknown)).toBe("all");
+  expect(shares(discounted, committed, saving(3, 3, null))).toBe("none");
+  expect(listPriceMark([list])).toBe(", at list prices");
+  expect(listPriceMark([list, discounted])).toBe(", partly at list prices");
+  expect(listPriceMark([discounted, committed, unknown])).toBe("");
 });
 
 test("a node's commitment is that of its instance type or family, in its cluster", () => {

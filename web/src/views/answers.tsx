@@ -46,7 +46,7 @@ import { linkTo, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
 import { cashOnOffer, countsText, onOffer } from "../savings";
-import { noneText, saved, WithoutEnoughHours } from "./recommendations";
+import { AtListPrices, noneText, saved, WithoutEnoughHours } from "./recommendations";
 import { unitOf } from "./units";
 
 export interface AnswersData {
@@ -410,9 +410,19 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       figure={roundMoney(offer, rows[0]?.currency)}
       testId="offer"
       note={
-        rows.length === 0
-          ? noneText(recommendations.response, zone)
-          : `savings on offer, per month${offer === null || cash === null ? "" : `; cash savings ${roundMoney(cash, rows[0]?.currency)}`}`
+        rows.length === 0 ? (
+          noneText(recommendations.response, zone)
+        ) : (
+          <>
+            savings on offer, per month
+            {offer !== null && cash !== null && (
+              <>
+                ; cash savings {roundMoney(cash, rows[0]?.currency)}
+                <AtListPrices rows={rows} currency={rows[0]?.currency} />
+              </>
+            )}
+          </>
+        )
       }
     >
       <ul data-testid="best" class="sentences">

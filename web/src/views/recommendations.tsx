@@ -4,8 +4,18 @@ import { useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
 import { capitalized, gpuHours, HOUR, moment, percent, roundMoney, type Zone } from "../format";
 import { useZone } from "../hooks";
-import { Empty, Name, Table } from "../parts";
-import { firstReview, HOURS_NEEDED, hoursReviewed, KINDS, nextReview, reviewsWithoutEnough } from "../savings";
+import { Empty, Help, Name, Table } from "../parts";
+import {
+  cashOnOffer,
+  firstReview,
+  HOURS_NEEDED,
+  hoursReviewed,
+  isAtListPrices,
+  KINDS,
+  listPricesOf,
+  nextReview,
+  reviewsWithoutEnough,
+} from "../savings";
 
 const MOST = 5;
 
@@ -13,10 +23,12 @@ export function Recommendations({ response }: { response: RecommendationsRespons
   const zone = useZone();
   const rows = response?.rows ?? [];
   if (rows.length === 0) return <Empty>{noneText(response, zone)}</Empty>;
+  const inCash = rows.filter(({ saving }) => (saving.cash_usd ?? 0) > 0);
+  const areAllAtListPrices = inCash.length > 0 && inCash.every(isAtListPrices);
   return (
     <Table
       name="recommendations"
-      caption="Recommendations by savings per month"
+      caption={`Recommendations by savings per month${areAllAtListPrices ? `. Cash savings are ${AT_LIST_PRICES}` : ""}`}
       sort="-usd"
       most={MOST}
       rows={rows}
@@ -42,6 +54,20 @@ export function Recommendations({ response }: { response: RecommendationsRespons
           by: (recommendation) => recommendation.saving.usd,
         },
         {
+          key: "cash",
+          title: "Cash savings",
+          isFigure: true,
+          cell: (recommendation) => (
+            <span title="Reduction of the AWS bill. Zero while a commitment applies">
+              {recommendation.saving.cash_usd === null
+                ? NOT_KNOWN
+                : saved(recommendation.saving.cash_usd, recommendation.currency)}
+              {!areAllAtListPrices && listPriceMark([recommendation])}
+            </span>
+          ),
+          by: (recommendation) => recommendation.saving.cash_usd,
+        },
+        {
           key: "confidence",
           title: "Confidence",
           cell: (recommendation) => recommendation.confidence,
@@ -62,21 +88,8 @@ export function Recommendations({ response }: { response: RecommendationsRespons
         {
           key: "kind",
           title: "Kind",
-          cell: (recommendation) => KINDS[recommendation.kind],
+          cell: (recommendation) => <span class="wrapped">{KINDS[recommendation.kind]}</span>,
           by: (recommendation) => KINDS[recommendation.kind],
-        },
-        {
-          key: "cash",
-          title: "Cash savings",
-          isFigure: true,
-          cell: (recommendation) => (
-            <span title="Reduction of the AWS bill. Zero while a commitment applies">
-              {recommendation.saving.cash_usd === null
-                ? NOT_KNOWN
-                : saved(recommendation.saving.cash_usd, recommendation.currency)}
-            </span>
-          ),
-          by: (recommendation) => recommendation.saving.cash_usd,
         },
       ]}
     />
@@ -119,6 +132,30 @@ export function cashText(...rows: readonly Pick<Recommendation, "saving" | "curr
   return isAll ? "all in cash" : `${amount} in cash`;
 }
 
+/** What cash savings are valued at, where that is a price list. */
+const AT_LIST_PRICES = "at list prices";
+
+/** The caveat next to the total of cash savings; nothing if no part of it is at list prices. */
+export function AtListPrices({ rows, currency }: { rows: readonly Recommendation[]; currency: string | undefined }) {
+  const offer = cashOnOffer(rows);
+  const share = listPricesOf(offer);
+  if (share === "none") return null;
+  return (
+    <span data-testid="list-prices">
+      , {share === "some" && `${roundMoney(offer.atListPrices, currency)} of it `}
+      {AT_LIST_PRICES}
+      <Help term="at list prices" />
+    </span>
+  );
+}
+
+/** What the caveat next to the total does not say: which savings of several are at list prices. */
+export function listPriceMark(rows: readonly Pick<Recommendation, "saving">[]): string {
+  const marked = rows.filter((row) => (row.saving.cash_usd ?? 0) > 0 && isAtListPrices(row));
+  if (marked.length === 0) return "";
+  return marked.length === rows.length ? `, ${AT_LIST_PRICES}` : `, partly ${AT_LIST_PRICES}`;
+}
+
 /** In place of cash savings that are null, under a title that says that they are cash. */
 const NOT_KNOWN = "not known";
 const CASH_NOT_KNOWN = `cash ${NOT_KNOWN}`;
@@ -142,7 +179,10 @@ export function factsOf(row: Recommendation, zone: Zone): [string, string][] {
   const range = isCost
     ? savedRange(-saving.high_usd, -saving.low_usd, currency)
     : savedRange(saving.low_usd, saving.high_usd, currency);
-  const cash = saving.cash_usd === null ? NOT_KNOWN : `${roundMoney(Math.abs(saving.cash_usd), currency)} a month`;
+  const cash =
+    saving.cash_usd === null
+      ? NOT_KNOWN
+      : `${roundMoney(Math.abs(saving.cash_usd), currency)} a month${listPriceMark([row])}`;
   return [
     ["Confidence", row.confidence],
     ["Risk", `${row.risk}: ${row.risk_note}`],

@@ -16,6 +16,7 @@ import {
   hoursReviewed,
   KINDS,
   levelRange,
+  listPricesOf,
   nextReview,
   onOffer,
   type Section as SectionName,
@@ -25,7 +26,16 @@ import {
   STATES,
   verifiedTotal,
 } from "../savings";
-import { cashText, factsOf, noneText, reviewedAt, saved, WithoutEnoughHours } from "./recommendations";
+import {
+  AtListPrices,
+  cashText,
+  factsOf,
+  listPriceMark,
+  noneText,
+  reviewedAt,
+  saved,
+  WithoutEnoughHours,
+} from "./recommendations";
 
 interface ViewData {
   /** All states, kinds and units. */
@@ -71,7 +81,8 @@ function Shown({ all, open }: ViewData) {
   const { savings, costs } = open.totals;
   const reviewed = reviewedAt(all);
   const verified = verifiedTotal(rows);
-  const { cash, unknown } = cashOnOffer(rows);
+  const offer = cashOnOffer(rows);
+  const { cash, unknown } = offer;
   const openRows = rows.filter((row) => row.state === "open");
   // Before a review had enough hours, savings are unknown and not zero.
   const isKnown = all.rows.length > 0 || hoursReviewed(all) >= HOURS_NEEDED;
@@ -94,8 +105,9 @@ function Shown({ all, open }: ViewData) {
             value={roundMoney(cash, currency)}
             note={
               <>
-                of it a month{unknown > 0 && `; not known for ${roundMoney(unknown, currency)}`}{" "}
-                <Help term="cash savings" />
+                of it a month
+                <AtListPrices rows={rows} currency={currency} />
+                {unknown > 0 && `; not known for ${roundMoney(unknown, currency)}`} <Help term="cash savings" />
               </>
             }
             testId="cash"
@@ -160,6 +172,7 @@ function Shown({ all, open }: ViewData) {
               meaning={meaning}
               rows={shown.slice(0, MOST).filter((row) => sectionOf(row) === section)}
               hasState={state === "all"}
+              marksListPrices={listPricesOf(offer) === "some"}
             />
           ))
         )}
@@ -230,8 +243,8 @@ const SECTIONS: readonly { section: SectionName; title: string; meaning: string 
 ];
 
 /** A section of the list. Recommendations that differ only in their workload are one line until it is opened. */
-function Part(props: { title: string; meaning: string; rows: readonly Recommendation[]; hasState: boolean }) {
-  const { title, meaning, rows, hasState } = props;
+function Part(props: { title: string; meaning: string; rows: readonly Recommendation[] } & Omit<CardProps, "row">) {
+  const { title, meaning, rows, ...shown } = props;
   if (rows.length === 0) return null;
   return (
     <>
@@ -240,9 +253,9 @@ function Part(props: { title: string; meaning: string; rows: readonly Recommenda
       <ul class="cards paired" data-testid="savings">
         {grouped(rows).map((group) =>
           group.length === 1 ? (
-            group.map((row) => <Card key={row.id} row={row} hasState={hasState} />)
+            group.map((row) => <Card key={row.id} row={row} {...shown} />)
           ) : (
-            <Group key={group[0]?.id} rows={group} hasState={hasState} />
+            <Group key={group[0]?.id} rows={group} {...shown} />
           ),
         )}
       </ul>
@@ -251,7 +264,7 @@ function Part(props: { title: string; meaning: string; rows: readonly Recommenda
 }
 
 /** Recommendations that differ only in their workload: their sum, and what a single one says without being opened. */
-function Group({ rows, hasState }: { rows: readonly Recommendation[]; hasState: boolean }) {
+function Group({ rows, ...shown }: { rows: readonly Recommendation[] } & Omit<CardProps, "row">) {
   const route = useRoute();
   const [first] = rows;
   if (first === undefined) return null;
@@ -262,7 +275,7 @@ function Group({ rows, hasState }: { rows: readonly Recommendation[]; hasState: 
   return (
     <li class="item" data-testid="group">
       <Amount usd={usd} currency={first.currency}>
-        {first.kind !== "commitment" && usd > 0 && <span class="note">{cashText(...rows)}</span>}
+        {first.kind !== "commitment" && usd > 0 && <CashNote rows={rows} {...shown} />}
       </Amount>
       <div>
         <h4>
@@ -294,7 +307,7 @@ function Group({ rows, hasState }: { rows: readonly Recommendation[]; hasState: 
           <summary>The {rows.length} recommendations</summary>
           <ul class="cards">
             {rows.map((row) => (
-              <Card key={row.id} row={row} hasState={hasState} />
+              <Card key={row.id} row={row} {...shown} />
             ))}
           </ul>
         </details>
@@ -372,7 +385,24 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
   );
 }
 
-function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
+interface CardProps {
+  row: Recommendation;
+  hasState: boolean;
+  /** Only some savings are at list prices, so that the caveat next to the total does not say which. */
+  marksListPrices: boolean;
+}
+
+function CashNote(props: { rows: readonly Recommendation[] } & Pick<CardProps, "marksListPrices">) {
+  const { rows, marksListPrices } = props;
+  return (
+    <span class="note">
+      {cashText(...rows)}
+      {marksListPrices && listPriceMark(rows)}
+    </span>
+  );
+}
+
+function Card({ row, hasState, marksListPrices }: CardProps) {
   const route = useRoute();
   const zone = useZone();
   const { subject, saving, currency } = row;
@@ -380,7 +410,7 @@ function Card({ row, hasState }: { row: Recommendation; hasState: boolean }) {
   return (
     <li class="item">
       <Amount usd={saving.usd} currency={currency}>
-        {row.kind !== "commitment" && saving.usd > 0 && <span class="note">{cashText(row)}</span>}
+        {row.kind !== "commitment" && saving.usd > 0 && <CashNote {...{ rows: [row], marksListPrices }} />}
       </Amount>
       <div>
         <h4>
