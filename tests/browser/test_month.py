@@ -173,8 +173,15 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     }  # fmt: skip
     section = page.get_by_role("region", name="This month (UTC), all clusters")
     expect(section).to_contain_text("at the mean rate so far, as in budget alerts")
-    if forecast["projected_usd"] is not None:
-        assert round_usd(forecast["projected_usd"]) not in section.inner_text(), "a second projection of the same month"
+    interval = page.get_by_test_id("month-interval")
+    if forecast["low_usd"] is None:
+        expect(interval).to_have_count(0)
+    else:
+        low, high = (round_usd(forecast[key], forecast["high_usd"]) for key in ("low_usd", "high_usd"))
+        expect(interval).to_have_text(low if low == high else f"{low} to {high}")
+        record = forecast["backtest"]
+        tested = f"{record['covered']} of {record['evaluated']} past ones were right" if record else "not tested yet"
+        expect(section).to_contain_text(f"80% interval by the pattern of past weeks; {tested}")
     expect(section).to_contain_text(f"{percent(forecast['spent_usd'], Decimal(1500))} of it used")
     chart = section.get_by_role("img", name=re.compile("Cumulative allocated cost"))
     label = chart.get_attribute("aria-label") or ""

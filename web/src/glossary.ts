@@ -61,6 +61,8 @@ export const GLOSSARY_GROUPS = {
     budget: "What a business unit may spend.",
     "run rate":
       "What a period will cost at the mean hourly cost so far: hours without figures cost as much as the others.",
+    forecast:
+      "What a period will cost by the pattern of past weeks, at the level of the newest ones: an interval in which 80% of periods should end. Alerts use the run rate.",
   },
   Recommendations: {
     review: "The nightly run of all recommendation rules on one cluster's look-back.",

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { budgetNote, burnOf, type Month, projectionOf } from "../src/views/budget";
+import { budgetNote, burnOf, intervalOf, type Month, projectionOf } from "../src/views/budget";
 
 const HOURS = 24 * 4;
 const at = (hour: number) => new Date(Date.UTC(2026, 10, 1, hour)).toISOString().replace(".000Z", "Z");
@@ -91,4 +91,19 @@ test("a share of the budget without a projection names the hours that it is know
   expect(note({ hours_unknown: 527 })).toBe("12% of it used in the 71 of 598 hours known of all clusters");
   expect(note({ hours_unknown: 0 })).toBe("12% of it used");
   expect(note({ hours_unknown: 527, run_rate_usd: 900 })).toBe("12% of it used; the run rate is $100.00 under");
+});
+
+test("a forecast is an interval with its record, and says if the run rate is outside of it", () => {
+  const forecast = { low_usd: 5800, high_usd: 6400, run_rate_usd: 6000, interval_percent: 80, currency: "USD" };
+  const interval = (fields: object) =>
+    intervalOf({ ...forecast, backtest: { evaluated: 19, covered: 17 }, ...fields } as Month["forecast"]);
+  const note = "80% interval by the pattern of past weeks; 17 of 19 past ones were right";
+  expect(interval({})).toEqual({ range: "$5,800 to $6,400", note });
+  expect(interval({ run_rate_usd: 6500 })?.note).toBe(
+    `${note}; the run rate, which does not know weekdays, is above it`,
+  );
+  expect(interval({ run_rate_usd: 5700 })?.note).toMatch(/is below it$/);
+  expect(interval({ run_rate_usd: null, backtest: null })?.note).toMatch(/not tested yet: the history is short$/);
+  expect(interval({ low_usd: 5800.2, high_usd: 5800.3 })?.range).toBe("$5,800");
+  expect(interval({ low_usd: null, high_usd: null })).toBeNull();
 });

@@ -121,6 +121,23 @@ export function budgetNote(forecast: Forecast): string {
   return `${share}; the run rate is ${roundMoney(Math.abs(over), currency)} ${over > 0 ? "over" : "under"}`;
 }
 
+/** The interval of the month's forecast, and how often past intervals were right. Null with too little history. */
+export function intervalOf(forecast: Forecast): { range: string; note: string } | null {
+  const { low_usd: low, high_usd: high, run_rate_usd: usd, interval_percent: level, backtest, currency } = forecast;
+  if (low === null || high === null) return null;
+  const [from, to] = [low, high].map((usd) => roundMoney(usd, currency, [low, high]));
+  const right =
+    backtest === null
+      ? "not tested yet: the history is short"
+      : `${backtest.covered} of ${backtest.evaluated} past ones were right`;
+  const isWithin = usd === null || (usd >= low && usd <= high);
+  const outside = `; the run rate, which does not know weekdays, is ${(usd ?? 0) > high ? "above" : "below"} it`;
+  return {
+    range: from === to ? `${from}` : `${from} to ${to}`,
+    note: `${level}% interval by the pattern of past weeks; ${right}${isWithin ? "" : outside}`,
+  };
+}
+
 export function Budget({ month }: { month: Month }) {
   const zone = useZone();
   const { forecast } = month;
@@ -129,6 +146,7 @@ export function Budget({ month }: { month: Month }) {
     const spending = burnOf(month);
     return { ...spending, ...projectionOf(month.forecast, spending.points) };
   }, [month]);
+  const interval = intervalOf(forecast);
   const endedHours = forecast.hours_known + forecast.hours_unknown;
   return (
     <Section title="This month (UTC), all clusters">
@@ -153,6 +171,18 @@ export function Budget({ month }: { month: Month }) {
           }
           testId="month-projected"
         />
+        {interval !== null && (
+          <Stat
+            name="Forecast"
+            value={interval.range}
+            note={
+              <>
+                {interval.note} <Help term="forecast" />
+              </>
+            }
+            testId="month-interval"
+          />
+        )}
         <Stat
           name="Budget"
           value={roundMoney(budget, currency)}
