@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import simplejson
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
@@ -173,6 +173,31 @@ def test_unit_that_wastes_most_and_why_takes_two_clicks(newcomer: Callable[..., 
     expect(visitor.page.get_by_test_id("figure-formula")).to_contain_text(f"waste {usd(row['waste_usd'])}")
     expect(visitor.page.get_by_test_id("figure-pods")).to_contain_text(f"{workload}-0")
     assert visitor.clicks == 2
+
+
+def test_unit_that_wastes_most_is_named_before_the_other_figures_arrive(
+    newcomer: Callable[..., Newcomer], site: Site
+) -> None:
+    page = newcomer("glossary").page
+    waiting: list[Route] = []
+    held = re.compile(r"/v1/(fleet|hours|recommendations|alerts)\b")
+
+    def hold(route: Route) -> None:
+        waiting.append(route)
+
+    page.route(held, hold)
+    page.goto(f"{site.address}/#/overview?{DAY}&zone=utc")
+    expect(page.get_by_test_id("worst")).to_contain_text("wastes most: ")
+    expect(page.get_by_role("status").filter(has_text="Loading")).to_have_count(1)
+    expect(page.get_by_test_id("units")).to_have_count(0)
+    top = page.get_by_test_id("worst").bounding_box()
+    page.route(held, lambda route: route.continue_())
+    for route in waiting:
+        route.continue_()
+    settled(page)
+    assert page.get_by_test_id("worst").bounding_box() == top, "it does not move"
+    page.get_by_role("combobox", name="Period").select_option("48h")
+    expect(page.get_by_test_id("worst")).to_contain_text("wastes most: ")
 
 
 def test_change_since_last_week_takes_two_clicks(newcomer: Callable[..., Newcomer], site: Site) -> None:

@@ -1,5 +1,6 @@
 // Overview of a period: costs, waste by business unit, utilization over time, alerts and recommendations.
 
+import { useRef, useState } from "preact/hooks";
 import {
   type AlertsOfDay,
   settle,
@@ -31,11 +32,16 @@ interface ViewData extends AnswersData {
   alerts: Settled<AlertsOfDay>;
   /** The clusters that each unit uses; null if no hour is missing, or if they are unknown. */
   clusters: UnitClusters | null;
+}
+
+/** What the headline needs. It is requested first, and shown before the other figures arrive. */
+export interface Headline {
+  units: CostsResponse;
   /** The workload with the most waste of the unit with the most waste; null without units. */
   worst: Settled<CostsResponse | null>;
 }
 
-export async function fetchOverview(route: Route): Promise<ViewData> {
+export async function fetchOverview(route: Route, show: (headline: Headline) => void): Promise<ViewData> {
   const cluster = route.query["cluster"];
   const request = { ...periodOf(route), cluster };
   const whole = await fetchJson("v1/costs", {
@@ -52,6 +58,8 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
   const first = whole.rows[0];
+  const worst = first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first)));
+  void Promise.resolve(worst).then((settled) => show({ units: whole, worst: settled }));
   const fetchBefore = async (earlier: { start: string; end: string }) => {
     const [fleet, units] = await Promise.all([
       fetchJson("v1/fleet", { ...earlier, cluster, granularity: "total" }),
@@ -59,7 +67,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     ]);
     return { fleet, units, coverage: units.coverage };
   };
-  const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, budgets, alerts, recommendations, worst] =
+  const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, budgets, alerts, recommendations] =
     await Promise.all([
       fetchJson("v1/fleet", { ...period, granularity: grain }),
       fetchEarlier(whole, fetchBefore, route.query["vs"]),
@@ -71,7 +79,6 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
       settle(fetchIfAllowed("v1/budgets", {})),
       settle(fetchAlerts(end)),
       settle(fetchIfAllowed("v1/recommendations", { cluster })),
-      first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first))),
     ]);
   return {
     grain,
@@ -87,7 +94,6 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     budgets,
     alerts,
     recommendations,
-    worst,
   };
 }
 
@@ -118,9 +124,24 @@ export function Overview() {
   const route = useRoute();
   const { query } = route;
   const requestKey = JSON.stringify([periodOf(route), query["cluster"], query["grain"], query["vs"]]);
-  const request = useFetch(requestKey, () => fetchOverview(route));
+  const [headline, setHeadline] = useState<Headline & { requestKey: string }>();
+  const latestRef = useRef(requestKey);
+  latestRef.current = requestKey;
+  const request = useFetch(requestKey, () =>
+    fetchOverview(route, (shown) => {
+      if (requestKey === latestRef.current) setHeadline({ ...shown, requestKey });
+    }),
+  );
+  const isCurrent = headline?.requestKey === requestKey;
   return (
-    <View title="Overview" request={request}>
+    <View
+      title="Overview"
+      controls={
+        request.error === undefined &&
+        (isCurrent ? <Worst {...headline} /> : <p class="bone line" aria-hidden="true" />)
+      }
+      request={request}
+    >
       {(viewData) => <Shown {...viewData} />}
     </View>
   );
@@ -156,7 +177,6 @@ function Shown(props: ViewData) {
                 />
               }
             >
-              <Worst {...props} />
               <Units {...props} />
             </Section>
             <CostOverTime {...props} />
@@ -178,7 +198,7 @@ function Shown(props: ViewData) {
 }
 
 /** The unit that wastes most, and the workload that explains it. */
-function Worst({ units, worst }: ViewData) {
+function Worst({ units, worst }: Headline) {
   const route = useRoute();
   const row = units.rows[0];
   if (row === undefined || !row.waste_usd) return null;
