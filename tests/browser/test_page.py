@@ -434,8 +434,12 @@ def test_sum_is_explained_down_to_samples(visit: Callable[..., Page], demo: Demo
     notebooks = [line for line in lines if line["node_pool"] == "notebooks"]
     held = rounded(sum(line["allocated_gpu_hours"] for line in notebooks), 3)
     expect(panel.get_by_test_id("figure-prices")).to_contain_text(
-        f"$0.9557 per GPU-hour, source list-price, split policy datadog: {len(notebooks)} pods, {held} GPU-hours"
+        "$0.9557 per GPU-hour, source list-price, split policy datadog (the GPUs bear 95% of the node's price): "
+        f"{len(notebooks)} pods, {held} GPU-hours"
     )
+    panel.get_by_role("button", name="What does split policy mean?").first.click()
+    expect(panel.get_by_test_id("help").filter(visible=True)).to_contain_text("datadog: 95%, as Datadog's")
+    page.keyboard.press("Escape")
     expect(panel).to_contain_text("version 1, settings version 1")
     panel.get_by_test_id("figure-pods").get_by_role("link").first.click()
     explanation = page.get_by_test_id("why")

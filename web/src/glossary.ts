@@ -46,7 +46,8 @@ export const GLOSSARY_GROUPS = {
   Prices: {
     "price source":
       "Where a node's price comes from: cur (the bill), capacity-block, spot, on-demand (AWS's current list), list-price (the list that gpucost carries, of one day), rates and constant (from the settings), or override (set by hand).",
-    "split policy": "The rule for which part of a node's price its GPUs bear, for example gpu-bears-all.",
+    "split policy":
+      "The rule for which part of a node's price its GPUs bear; the host, its CPU and memory, bears the rest. gpu-bears-all: the whole price. datadog: 95%, as Datadog's cost allocation does. scad and opencost: by the weights of GPUs, CPUs and memory that AWS Split Cost Allocation Data and OpenCost use. own: by weights of the settings.",
   },
   Models: {
     consumer:

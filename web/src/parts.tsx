@@ -340,6 +340,27 @@ export function Help({ term }: { term: Term }) {
   );
 }
 
+/** What a split policy gives to the GPUs of a node; custom weights are called "own". */
+const SPLIT_POLICIES: Readonly<Record<string, string>> = {
+  "gpu-bears-all": "the GPUs bear the node's whole price",
+  datadog: "the GPUs bear 95% of the node's price",
+  scad: "the GPUs' part by AWS's weights of GPU, CPU and memory",
+  opencost: "the GPUs' part by OpenCost's weights of GPU, CPU and memory",
+  own: "the GPUs' part by the settings' weights of GPU, CPU and memory",
+};
+
+/** The split policy of a price, with what it means. */
+export function SplitPolicy({ name }: { name: string }) {
+  const meaning = SPLIT_POLICIES[name];
+  return (
+    <>
+      split policy {name || "none"}
+      {meaning !== undefined && ` (${meaning})`}
+      <Help term="split policy" />
+    </>
+  );
+}
+
 /** A view: its title, what selects its content, and the response. */
 export function View<Body>(props: {
   title: ComponentChildren;

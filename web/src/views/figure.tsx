@@ -42,7 +42,7 @@ import {
   stepName,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { Dialog, Empty, Loaded, Name, Table, UnpricedNote } from "../parts";
+import { Dialog, Empty, Loaded, Name, SplitPolicy, Table, UnpricedNote } from "../parts";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { Causes, fetchNeighbors, hasCauses } from "./causes";
 import { lineKey, Why } from "./why";
@@ -380,8 +380,8 @@ function Prices({ prices, currency, ofPods }: { prices: readonly Price[]; curren
       {prices.slice(0, MOST).map((price) => (
         <li key={`${price.source} ${price.split} ${price.amount}`}>
           {price.amount === null ? "No price" : `${exactMoney(price.amount, currency)} per GPU-hour`}
-          {!ofPods && price.amount !== null && " (node cost ÷ GPU-hours)"}, source {price.source || "none"}, split
-          policy {price.split || "none"}: {counted(price.rows, ofPods ? "pod" : "node")}, {gpuHours(price.gpuHours)}{" "}
+          {!ofPods && price.amount !== null && " (node cost ÷ GPU-hours)"}, source {price.source || "none"},{" "}
+          <SplitPolicy name={price.split} />: {counted(price.rows, ofPods ? "pod" : "node")}, {gpuHours(price.gpuHours)}{" "}
           GPU-hours
         </li>
       ))}

@@ -34,7 +34,20 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn, nodeLinkColumn, unmeasuredColumns } from "../columns";
-import { Columns, Empty, ErrorMessage, Name, NotFound, Section, Stat, Swatch, Table, useFolded, View } from "../parts";
+import {
+  Columns,
+  Empty,
+  ErrorMessage,
+  Name,
+  NotFound,
+  Section,
+  SplitPolicy,
+  Stat,
+  Swatch,
+  Table,
+  useFolded,
+  View,
+} from "../parts";
 import { AMOUNTS, amountTitle } from "../identity";
 import { stepsFor } from "../next-step";
 import {
@@ -213,7 +226,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
           <Name>{pool}</Name>
         </a>
         , cluster <Name>{cluster}</Name>, zone <Name>{newest.zone}</Name>. Price source: {newest.price_source || "none"}
-        , split policy {newest.split_policy || "none"}.
+        , <SplitPolicy name={newest.split_policy} />.
       </p>
       <dl class="stats">
         <Stat

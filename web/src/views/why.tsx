@@ -6,7 +6,7 @@ import { joinPriced } from "../health";
 import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
 import { useZone } from "../hooks";
 import { AMOUNTS } from "../identity";
-import { Dialog, Name } from "../parts";
+import { Dialog, Name, SplitPolicy } from "../parts";
 import { didNotRun } from "../unmeasured";
 
 const UTILIZATION_SOURCES: Record<string, string> = {
@@ -65,7 +65,7 @@ export function Why(props: {
               <b>{usd(line.gpu_hourly_usd)}</b> per GPU-hour
             </>
           )}
-          , source {line.price_source || "none"}, split policy {line.split_policy || "none"}.
+          , source {line.price_source || "none"}, <SplitPolicy name={line.split_policy} />.
         </li>
         <li>
           <strong>Allocated cost:</strong> {gpuHours(line.allocated_gpu_hours)} × {usd(line.gpu_hourly_usd)} ={" "}
