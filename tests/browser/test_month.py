@@ -584,7 +584,9 @@ def test_data_health_matches_the_api(visit: Callable[..., Page], site: Site) -> 
         missing = sum(row["cluster"] == cluster and row["status"] == "missing" for row in rows)
         expect(findings.locator("li").filter(has_text=cluster).first).to_contain_text(f"{missing} hours have no result")
         expect(findings).to_contain_text("samples of the GPU exporter are missing; 1.2% of them in the worst.")
-    expect(findings).to_contain_text("The doctor's check: kube_node_labels")
+    expect(findings).to_contain_text(
+        "To check: Do nodes have the labels that prices depend on? (doctor: kube_node_labels)"
+    )
     expect(page.locator("main")).to_contain_text("gpucost doctor --settings FILE")
     table = page.get_by_test_id("restatements").locator("tbody tr")
     row = restatements[0]

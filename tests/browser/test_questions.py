@@ -261,7 +261,8 @@ def test_cause_of_unmeasured_cost_takes_a_click(newcomer: Callable[..., Newcomer
     expect(panel.get_by_test_id("causes").locator(".amount")).to_have_text(usd(missing))
     cause = "3.00 GPU-hours, cluster west, node n2: Other pods are measured, but no sample"
     expect(panel.get_by_test_id("causes")).to_contain_text(cause)
-    expect(panel.get_by_test_id("causes")).to_contain_text("Pods: chat-0. The doctor's check: pods of devices.")
+    check = "Do the exporter's samples name the pod that holds each GPU? (doctor: pods of devices)"
+    expect(panel.get_by_test_id("causes")).to_contain_text(f"Pods: chat-0. To check: {check}")
     assert visitor.clicks == 1
     steps = panel.locator("[data-testid=causes], [data-testid=figure-formula]")
     expect(steps.first).to_have_attribute("data-testid", "causes")

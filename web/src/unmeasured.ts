@@ -111,6 +111,26 @@ export function didNotRun(line: Pick<Line, "utilization_source" | "unmeasured_gp
   return line.utilization_source === "none" && line.unmeasured_gpu_hours <= TINY;
 }
 
+/** The doctor's checks as questions. */
+const QUESTIONS: Readonly<Record<string, string>> = {
+  Prometheus: "Does Prometheus answer?",
+  "kube-state-metrics now": "Does Prometheus scrape kube-state-metrics?",
+  "scrape interval": "Are exporters scraped often enough?",
+  "GPU exporter now": "Does Prometheus scrape the GPU exporter?",
+  "exporter on every node": "Does an exporter run on every GPU node?",
+  "signal under MIG": "Does the utilization metric work for MIG slices?",
+  "pods of devices": "Do the exporter's samples name the pod that holds each GPU?",
+  kube_node_labels: "Do nodes have the labels that prices depend on?",
+};
+
+/** What the doctor's checks, separated by commas, look at. */
+export function questionOf(checks: string): string {
+  return checks
+    .split(", ")
+    .map((check) => QUESTIONS[check] ?? check)
+    .join(" ");
+}
+
 interface Kind {
   cause: string;
   check: string;

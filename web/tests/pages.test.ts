@@ -269,6 +269,20 @@ test("notes that differ in names only are one group with the names", () => {
   ]);
 });
 
+test("every check that the page names is a question in plain words", () => {
+  const sources = Object.values(
+    import.meta.glob("../src/{unmeasured,health}.ts", { query: "?raw", import: "default", eager: true }),
+  );
+  const named = sources.flatMap((text) =>
+    [...String(text).matchAll(/check: "([^"]+)"|(?:add|lacking)\("([^"]+)"/g)].map(
+      ([, check, other]) => check ?? other ?? "",
+    ),
+  );
+  expect(named.length).toBeGreaterThan(8);
+  for (const check of named) expect(questionOf(check)).toMatch(/^[A-Z][^?]+\?( [A-Z][^?]+\?)?$/);
+  expect(questionOf("a new check")).toBe("a new check");
+});
+
 test("each gap names the doctor's check, and complete hours need none", () => {
   const none = new Map([["west", { unmeasured_gpu_hours: 0, unpriced_gpu_hours: 0 }]]);
   expect(findingsOf([hour(1), hour(2, { coverage: { allocation: 1, utilization: null } })], none)).toEqual([]);

@@ -5,7 +5,7 @@ import { counted, HOUR, instant, money, moment, roundHours, shortNode } from "..
 import { useRoute, useZone } from "../hooks";
 import { Help, Name } from "../parts";
 import { linkTo } from "../route";
-import { type Cause, causesOf, type Unmeasured } from "../unmeasured";
+import { type Cause, causesOf, questionOf, type Unmeasured } from "../unmeasured";
 
 const MOST_NAMES = 3;
 
@@ -126,20 +126,26 @@ function CauseText({ cause, period, hasHour }: ItemProps) {
   );
 }
 
-/** The doctor's check, linked to what Data health knows of the cluster. An hour's view need not be in the period. */
+/** What to check, in plain words and linked to what Data health knows of the cluster, with the names of the doctor's
+ * checks. An hour's view need not be in the period. */
 export function Check({ name, cluster, hour }: { name: string; cluster: string; hour?: string }) {
   const route = useRoute();
   const period =
     route.view === "hour" && hour !== undefined
       ? { start: hour, end: instant(Date.parse(hour) + HOUR), window: "" }
       : {};
+  const question = questionOf(name);
   return (
     <>
-      The doctor's check:{" "}
+      To check:{" "}
       <strong>
-        {route.view === "health" ? name : <a href={linkTo(route, "health", "", { cluster, ...period })}>{name}</a>}
-      </strong>
-      .
+        {route.view === "health" ? (
+          question
+        ) : (
+          <a href={linkTo(route, "health", "", { cluster, ...period })}>{question}</a>
+        )}
+      </strong>{" "}
+      <small>(doctor: {name})</small>
     </>
   );
 }
