@@ -228,6 +228,7 @@ def test_nodes_of_a_long_period_say_first_that_they_are_of_a_day(visit: Callable
     expect(period).to_contain_text("Nodes are shown for at most 48 hours.")
     follows = "(section, period) => period.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING"
     assert page.locator("main section").first.evaluate(follows, period.element_handle())
+    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text("at this day's rate")
     short = visit(site, f"nodes?{PERIOD}")
     expect(short.get_by_test_id("nodes-period")).not_to_contain_text("of one day")
 

@@ -160,7 +160,7 @@ function Shown(props: ViewData) {
       <>
         {note}
         <Summary {...props} rows={chosen} fleet={nodes} />
-        <NextStep rows={chosen} fleet={nodes} />
+        <NextStep {...props} rows={chosen} fleet={nodes} />
         <Section title="GPUs by hour" aside={all}>
           <Strips {...props} rows={chosen} />
         </Section>
@@ -273,7 +273,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
 }
 
 /** What to do about the node's hours without pods. */
-function NextStep({ rows, fleet }: { rows: readonly NodeRow[]; fleet: readonly NodeRow[] }) {
+function NextStep({ rows, fleet, isCut, end }: ViewData & { fleet: readonly NodeRow[] }) {
   const route = useRoute();
   const newest = rows.at(-1);
   const removal = removalsOf(fleet).find(({ node }) => node.node === newest?.node && node.cluster === newest.cluster);
@@ -297,6 +297,7 @@ function NextStep({ rows, fleet }: { rows: readonly NodeRow[]; fleet: readonly N
           {LEAST_HOURS} hours.
         </p>
       )}
+      {isCut && emptyHours > 0 && <OneDay end={end} />}
       {newest.capacity_type === "reserved" && <p>Its commitment is charged until it ends, also without the node.</p>}
       {steps.length > 0 && (
         <ul class="notes" data-testid="next-step">
@@ -311,7 +312,6 @@ function NextStep({ rows, fleet }: { rows: readonly NodeRow[]; fleet: readonly N
   );
 }
 
-/** A link to the recommendation for a node pool, if there is one. */
 /** What Savings recommends for nodes of a pool. */
 function Recommended(props: {
   recommendations: ViewData["recommendations"];
@@ -417,6 +417,9 @@ function Removals(props: ViewData) {
   const { now, pools } = removalGroups(removals);
   const costs = removals.map(({ monthlyUsd }) => monthlyUsd);
   const monthly = (usd: Figure) => roundMoney(usd, currency, costs);
+  const span = props.isCut ? "day" : "period";
+  const ofLastDay = props.isCut ? " of the last day of the period" : "";
+  const savings = linkTo(route, "savings", "", { kind: "consolidate" });
   const link = (node: NodeRow) => (
     <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
       <Name>{shortNode(node.node)}</Name>
@@ -426,14 +429,15 @@ function Removals(props: ViewData) {
     <>
       {now.length > 0 && (
         <>
-          <h3>Remove now: no pods {props.isCut ? "in the last day of the period" : "in the whole period"}</h3>
+          <h3>Remove now: no pods {props.isCut ? "on the last day of the period" : "in the whole period"}</h3>
+          {props.isCut && <OneDay end={props.end} />}
           <ul class="notes" data-testid="remove-now">
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
                 {link(node)} in node pool <Name>{node.node_pool}</Name> saves <strong>{monthly(monthlyUsd)}</strong> a
                 month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
-                pods. <Recommended recommendations={recommendations} node={node} />
+                pods{props.isCut && " on the last day"}. <Recommended recommendations={recommendations} node={node} />
               </li>
             ))}
             {now.length > MAX_REMOVALS && (
@@ -444,7 +448,7 @@ function Removals(props: ViewData) {
       )}
       {pools.length > 0 && (
         <>
-          <h3>Scale down: no pods in some hours</h3>
+          <h3>Scale down: no pods in some hours{ofLastDay}</h3>
           <ul class="notes" data-testid="scale-down">
             {pools.slice(0, MAX_REMOVALS).map(({ cluster, name, nodes, emptyMonthlyUsd }) => (
               <li key={`${cluster} ${name}`}>
@@ -463,21 +467,20 @@ function Removals(props: ViewData) {
       )}
       {now.length + pools.length === 0 && (
         <p data-testid="remove-none">
-          Every node of the last hour had pods in every hour. The largest cost of unallocated GPUs is on{" "}
-          {link(first.node)}: <strong>{roundMoney(first.unallocatedUsd, currency)}</strong> in this period, at{" "}
+          Every node of the last hour had pods in every hour{ofLastDay}. The largest cost of unallocated GPUs is on{" "}
+          {link(first.node)}: <strong>{roundMoney(first.unallocatedUsd, currency)}</strong> in this {span}, at{" "}
           {percent(first.heldShare)} of its GPUs held.
         </p>
       )}
       {"error" in recommendations && <ErrorMessage error={recommendations.error} />}
       <p class="note">
-        Amounts are a node's cost at {props.isCut ? "this day's" : "this period's"} rate. A recommendation is computed
-        from more hours, and from which pods fit on which nodes, so its amount differs. The overview's unallocated cost
-        also has the free GPUs of nodes with pods. All pools in which pods fit on fewer nodes:{" "}
-        <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a>.
+        Amounts are a node's cost at this {span}'s rate. A recommendation is computed from more hours, and from which
+        pods fit on which nodes, so its amount differs. The overview's unallocated cost also has the free GPUs of nodes
+        with pods. All pools in which pods fit on fewer nodes: <a href={savings}>Savings</a>.
       </p>
       <Table
         name="removals"
-        caption="Nodes of the last hour: those without pods first. Costs per month are at this period's rate"
+        caption={`Nodes of the last hour: those without pods first. Costs per month are at this ${span}'s rate`}
         sort=""
         most={10}
         rows={removals}
@@ -517,6 +520,19 @@ function Removals(props: ViewData) {
         ]}
       />
     </>
+  );
+}
+
+/** Nodes of a long period are those of its last day, which says nothing about its other days. */
+function OneDay({ end }: { end: string }) {
+  const route = useRoute();
+  const start = instant(Date.parse(end) - MAX_DETAIL_HOURS * HOUR);
+  return (
+    <p class="note" data-testid="one-day">
+      Earlier days of the period are not checked: a node without pods on its last day may have had some before. See the{" "}
+      <a href={changed(route, { window: "", start, end })}>last 48 hours</a>. Recommendations in{" "}
+      <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a> look at up to 30 days.
+    </p>
   );
 }
 
