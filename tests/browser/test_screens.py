@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import simplejson
 from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
@@ -295,6 +296,38 @@ def test_sections_are_in_two_columns_on_4k(
     narrow = page.get_by_role("region", name=right, exact=True).bounding_box()
     assert narrow is not None
     assert narrow["width"] > LAPTOP["width"] - 150
+
+
+def test_terms_are_in_two_columns_on_4k(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "glossary", viewport=WIDE)
+    sections = page.locator("main section")
+    boxes = [box for section in sections.all() if (box := section.bounding_box()) is not None]
+    assert boxes[-1]["x"] > WIDE["width"] / 2
+    assert boxes[-1]["x"] + boxes[-1]["width"] > WIDE["width"] * 0.95
+    assert page.evaluate("document.documentElement.scrollHeight") < 1.5 * WIDE["height"]
+
+
+def test_long_tables_of_an_hour_are_folded(visit: Callable[..., Page], site: Site) -> None:
+    view = f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?zone=utc"
+    page = visit(site, view, viewport=WIDE)
+    hour = f"start={UNMEASURED:%Y-%m-%dT%H:00:00Z}&end={UNMEASURED + HOUR:%Y-%m-%dT%H:00:00Z}"
+
+    def multiply(route: Route, path: str, *names: str) -> None:
+        response = site.ask(f"{path}?{hour}")
+        rows = [{**response["rows"][0], **{name: f"{name}-{number}" for name in names}} for number in range(60)]
+        route.fulfill(body=simplejson.dumps({**response, "rows": rows}), content_type="application/json")
+
+    page.route("**/v1/lines*", lambda route: multiply(route, "lines", "pod", "uid"))
+    page.route("**/v1/nodes*", lambda route: multiply(route, "nodes", "node"))
+    page.reload()
+    settled(page)
+    for table, count in (("lines", 25), ("nodes", 15)):
+        expect(page.get_by_test_id(table).locator("tbody tr")).to_have_count(count)
+    assert page.evaluate("document.documentElement.scrollHeight") < 3 * WIDE["height"]
+    page.get_by_role("button", name="Show all 60").first.click()
+    expect(page.get_by_test_id("lines").locator("tbody tr")).to_have_count(60)
+    page.get_by_role("button", name="Show the first 25").click()
+    expect(page.get_by_test_id("lines").locator("tbody tr")).to_have_count(25)
 
 
 @pytest.mark.parametrize("view", ["explore?", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?"])

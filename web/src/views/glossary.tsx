@@ -30,20 +30,22 @@ export function Glossary() {
           </span>
         ))}
       </nav>
-      {Object.entries(GLOSSARY_GROUPS).map(([group, terms]) => (
-        <div key={group} id={anchorOf(group)}>
-          <Section title={group}>
-            <dl class="facts terms">
-              {Object.entries(terms).map(([term, meaning]) => (
-                <div key={term} id={anchorOf(term)} class={term === name ? "marked" : undefined}>
-                  <dt>{link(term)}</dt>
-                  <dd>{meaning}</dd>
-                </div>
-              ))}
-            </dl>
-          </Section>
-        </div>
-      ))}
+      <div class="groups">
+        {Object.entries(GLOSSARY_GROUPS).map(([group, terms]) => (
+          <div key={group} id={anchorOf(group)}>
+            <Section title={group}>
+              <dl class="facts terms">
+                {Object.entries(terms).map(([term, meaning]) => (
+                  <div key={term} id={anchorOf(term)} class={term === name ? "marked" : undefined}>
+                    <dt>{link(term)}</dt>
+                    <dd>{meaning}</dd>
+                  </div>
+                ))}
+              </dl>
+            </Section>
+          </div>
+        ))}
+      </div>
     </>
   );
 }

@@ -23,6 +23,10 @@ import { heldGpuHours } from "../removal";
 import { lineKey } from "./why";
 import { didNotRun } from "../unmeasured";
 
+/** Rows that are shown before all of them are. */
+const MOST_PODS = 25;
+const MOST_NODES = 15;
+
 /** Narrow screens show the first two next to the name. The one that the table was opened with an order of comes first. */
 const AMOUNTS = ["allocated_usd", "waste_usd", "unmeasured_usd", "effective_usd"] as const;
 
@@ -69,7 +73,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
           : "Pods. Click a cost to see how it was calculated"
       }
       sort="-allocated_usd"
-      most={100}
+      most={MOST_PODS}
       rows={podsOf(rows)}
       rowKey={(line) => `${line.cluster} ${line.hours.length > 1 ? line.pod : lineKey(line)} ${line.resource}`}
       within={(line) => (line.hours.length > 1 ? line.hours.flatMap((entry) => podsOf([entry])) : [])}
@@ -152,6 +156,7 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
     <Table
       name="nodes"
       caption="Nodes by node cost"
+      most={MOST_NODES}
       sort="-node_cost_usd"
       rows={rows.map((row) => ({ ...row, ...heldGpuHours([row]) }))}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
