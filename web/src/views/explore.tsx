@@ -353,8 +353,8 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
           <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
           {measure === "cost_usd" && question.filters.length === 0 && ", the node cost"}
           {ended > 0 && `, and ${ended} that ended`}
-          {question.filters.length > 0 && ", with these filters"}. {jobsText(rows)} {whole.coverage.hours_complete} of{" "}
-          {whole.coverage.hours_expected} cluster-hours are complete.{" "}
+          {question.filters.length > 0 && ", with these filters"}. {jobsText(rows) !== "" && `${jobsText(rows)}. `}
+          {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
             <>
               Compared with {earlierText(before, zone)}.{" "}
