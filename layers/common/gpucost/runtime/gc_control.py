@@ -14,4 +14,7 @@ def gc_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # This moves the new objects to the oldest generation. Otherwise the next allocation would check them all.
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()
