@@ -9,13 +9,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from types import FrameType
 from typing import Any
+
+from msgspec.structs import replace
 
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE

@@ -1,10 +1,10 @@
 """`gpucost months`: close a month for chargeback, reopen it, and show its pending adjustments."""
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import asdict
 
 from gpucost.core.amounts import Costs
 from gpucost.runtime.json_text import csv_text, dumps

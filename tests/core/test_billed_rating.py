@@ -1,12 +1,12 @@
 """Rating by the bill: amounts are split completely, including time outside Kubernetes and unused commitments."""
 
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord

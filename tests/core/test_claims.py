@@ -1,12 +1,12 @@
 """Devices that pods hold through ResourceClaims: sharing conserves GPU time at every moment; what else is offered."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union

@@ -1,13 +1,13 @@
 """The parts of a node's cost sum to it, for arbitrary clusters: nothing is lost, counted twice or clamped."""
 
 import random
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage

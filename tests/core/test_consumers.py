@@ -1,10 +1,10 @@
 """Tokens of servers are divided as a gateway counted those of each consumer, in figures that were computed by hand."""
 
-from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.metering.consumers import divide_among_consumers
 from gpucost.core.metering.inference_servers import ServedTokens

@@ -1,10 +1,10 @@
 """Contradictory and implausible samples: nothing they report is billed, and every pair of exporters has a note."""
 
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.metering import MeteringRules, meter

@@ -1,13 +1,13 @@
 """Energy: counters, power, who draws it, and its emissions; figures are computed by hand."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from authoring.emission_factors import parse_factors, render_table
 from gpucost.core.amounts import CapacityCosts, Costs

@@ -1,13 +1,13 @@
 """Fractions of GPUs by cores and memory: the larger share counts, and pods never hold more than their GPU."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.claims import merge_pieces

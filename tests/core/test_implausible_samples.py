@@ -1,11 +1,11 @@
 """With any samples, every node's parts sum to its cost, and no line has implausible figures."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import AttributionRules, attribute_usage

@@ -1,7 +1,7 @@
 """Tokens from counters, and the split of costs between models, in figures that were computed by hand."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute_usage
@@ -420,9 +421,8 @@ def test_stored_usage_and_models_are_read_unchanged() -> None:
 def test_hour_without_servers_keeps_its_digest_and_size() -> None:
     """Restating it publishes nothing new, and stored usage takes no more space."""
     plain = record([line()], hour=HOUR)
-    assert content_digest(plain) != content_digest(
-        replace(plain, models=tuple(costs_by_model([line()], served("p", ("m", 1, 1, 0, 1)), InferenceRules())))
-    )
+    models = costs_by_model([line()], served("p", ("m", 1, 1, 0, 1)), InferenceRules())
+    assert content_digest(plain) != content_digest(dataclasses.replace(plain, models=tuple(models)))
     assert "served" not in usage_document(meter(observation(), MeteringRules()))
 
 

@@ -1,11 +1,11 @@
 """Metering: coverage, notes, and effects of settings and missing labels."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes

@@ -1,7 +1,6 @@
 """How the processes of pods divide the use of a shared GPU."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
@@ -9,6 +8,7 @@ from typing import NamedTuple, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.hours import HOUR_MS

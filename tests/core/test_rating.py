@@ -1,7 +1,6 @@
 """Rating: amounts computed by hand, and parts that sum to the node's cost for every policy."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -9,6 +8,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage

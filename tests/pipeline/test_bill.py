@@ -1,13 +1,13 @@
 """Refreshes of the bill over several months, with the real statements on DuckDB and DynamoDB Local."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import SourceError

@@ -1,7 +1,9 @@
 """Costs by model on Amazon's own DynamoDB engine: stored with the hour's version and restated with it."""
 
-from dataclasses import replace
+import dataclasses
 from decimal import Decimal
+
+from msgspec.structs import replace
 
 from gpucost.core.amounts import Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
@@ -69,7 +71,7 @@ def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
     served = [
         ServedTokens("bu-a", "p1", "vllm", model, prompt, 1, 0, 1) for model, prompt in (("x", 1), ("y", 1), ("z", 5))
     ]
-    publish(ledger, replace(record(lines), models=tuple(costs_by_model(lines, served, InferenceRules()))))
+    publish(ledger, dataclasses.replace(record(lines), models=tuple(costs_by_model(lines, served, InferenceRules()))))
     manifests = ledger.manifests("demo", record().hour, record().hour + LENGTH)
     (models,) = ledger.models_of(manifests).values()
     (summary,) = ledger.summaries_of(manifests)

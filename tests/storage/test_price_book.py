@@ -1,12 +1,12 @@
 """The price book on Amazon's own DynamoDB engine: packed, idempotent, with every change of past hours in its log."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SourceError
 from gpucost.core.hours import floor_hour

@@ -1,10 +1,10 @@
 """Usage that was stored prices and attributes as it did before."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.metering.metering import MeteringRules, meter

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.inference import InferenceRules, costs_by_model
@@ -126,8 +126,7 @@ def business_units_at(units: Sequence[BusinessUnit], hour: datetime) -> list[Bus
     return [unit for unit in begun if latest[unit.name] is unit]
 
 
-@dataclass(frozen=True, slots=True)
-class AttributionRules:
+class AttributionRules(Struct, frozen=True):
     """The settings that attribution needs."""
 
     pricing: Pricing

@@ -10,6 +10,8 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 
@@ -17,8 +19,7 @@ Status = Literal["complete", "provisional", "incomplete"]
 UtilizationSource = Literal["pod", "process", "shared", "node", "cluster", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """Scrapes seen ÷ scrapes expected, 0 to 1.
 
     `utilization` is None where there are no GPUs to measure.

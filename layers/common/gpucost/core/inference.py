@@ -8,7 +8,6 @@ business unit of a row stays that of its pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -16,6 +15,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
 from gpucost.core.hour_record import Line, ModelHour, ModelKey

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
@@ -44,8 +43,7 @@ def enclosing_interval(intervals: Sequence[IntervalMs]) -> IntervalMs:
     return IntervalMs(min(interval.start for interval in intervals), max(interval.end for interval in intervals))
 
 
-@dataclass(frozen=True)
-class Scrapes:
+class Scrapes(Struct, frozen=True, dict=True):
     """The times of one process's successful scrapes, in sorted milliseconds."""
 
     times: tuple[int, ...]

@@ -36,8 +36,7 @@ MIN_RETENTION = timedelta(days=35)
 """The shortest retention that settings may choose for any level."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedMonth:
+class ClosedMonth(Struct, frozen=True):
     """A UTC month closed for chargeback: its figures stay, and later changes are recorded as adjustments."""
 
     month: str

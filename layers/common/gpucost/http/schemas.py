@@ -5,11 +5,11 @@ responses against these schemas.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Unpack, get_type_hints
 
+from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals

@@ -5,9 +5,11 @@ skipped, incomplete ones are tried again.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.errors import GpuCostError
 from gpucost.core.hours import floor_day, hours_between
@@ -25,8 +27,7 @@ MIN_MESSAGES_FOR_ESTIMATE = 3
 """How many messages must be done before there is an estimate; the newest day's is often short."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillProgress:
+class BackfillProgress(Struct, frozen=True):
     """Progress of a backfill, in cluster-hours."""
 
     total: int

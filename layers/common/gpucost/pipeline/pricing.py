@@ -1,9 +1,10 @@
 """Collects the prices in force in a cluster's hours from the settings, the price book and the bill."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+
+from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill

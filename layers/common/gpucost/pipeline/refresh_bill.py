@@ -4,9 +4,11 @@ The bill arrives late and changes until it is closed. Hours whose bill changed a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
@@ -33,8 +35,7 @@ NodePoolLookup = Callable[[datetime, datetime], Mapping[str, str]]
 _DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class BillRefresh:
+class BillRefresh(Struct, frozen=True):
     """The result of a refresh."""
 
     months: tuple[datetime, ...] = ()

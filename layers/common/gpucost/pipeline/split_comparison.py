@@ -1,10 +1,10 @@
 """Compares what each split policy would charge for the same hours, from stored usage."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import attribute_usage

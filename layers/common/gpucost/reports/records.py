@@ -13,8 +13,7 @@ from gpucost.core.query.grouping import GroupRow
 from gpucost.core.query.periods import Period
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodCoverage:
+class PeriodCoverage(Struct, frozen=True):
     """How much of a period has been measured: ended hours of all clusters, and how many of them are complete.
 
     `allocation` and `utilization` are means over the published hours; None if there are none.

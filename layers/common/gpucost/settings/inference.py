@@ -1,10 +1,10 @@
 """The settings of inference servers: whether their counters are read, and what a token costs relative to others."""
 
-from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Annotated, Literal
 
+from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from gpucost.core.inference import InferenceRules, TokenWeights

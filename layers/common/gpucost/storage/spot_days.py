@@ -1,8 +1,9 @@
 """Stores spot prices by UTC day. Each day includes the prices in force at its start, so that it can be read alone."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from gpucost.core.hours import floor_day
 from gpucost.core.intervals import IntervalMs
@@ -30,8 +31,7 @@ RETENTION = timedelta(days=5 * 366)
 """As long as the hours that were priced with them are kept."""
 
 
-@dataclass(frozen=True)
-class StoredSpotDay:
+class StoredSpotDay(Struct, frozen=True):
     """A day as it is stored."""
 
     start: int
@@ -53,8 +53,7 @@ def _timelines_until_day_end(day: StoredSpotDay) -> Timelines:
     }
 
 
-@dataclass
-class _Batch:
+class _Batch(Struct):
     """Days that are written in one transaction."""
 
     days: dict[int, list[bytes]]

@@ -5,13 +5,14 @@ A node's facts are stored once and referred to by number.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import astuple, replace
 
 from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import IntervalMs
@@ -149,15 +150,16 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
         pods=_with_claims(
             [_pod(row, nodes, namespaces) for row in _rows(document["pods"])], document.get("claims", [])
         ),
-        nodes=None
-        if accounts is None
-        else tuple(
-            NodeUsage(nodes[row[0]], IntervalMs(row[1], row[2]), *map(Fraction, row[3:])) for row in _rows(accounts)
-        ),
+        nodes=None if accounts is None else tuple(_node_usage(row, nodes) for row in _rows(accounts)),
         notes=tuple(document["notes"]),
         served=tuple(ServedTokens(*row) for row in _rows(document.get("served", []))),
     )
     return _add_energy(usage, document)
+
+
+def _node_usage(row: Sequence[Any], nodes: Sequence[GpuNode]) -> NodeUsage:
+    amounts: dict[str, Any] = dict(zip((*_NODE_AMOUNTS, _DOMAIN_AMOUNT), map(Fraction, row[3:]), strict=False))
+    return NodeUsage(nodes[row[0]], IntervalMs(row[1], row[2]), **amounts)
 
 
 def _claims(pods: Sequence[PodUsage]) -> dict[str, Any]:

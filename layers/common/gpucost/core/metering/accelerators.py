@@ -8,10 +8,9 @@ ROCm/k8s-device-plugin 1.31 (docs/user-guide/configuration.md); HabanaAI/gaudi-m
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpucost.core.metering.signals import SIGNALS, Signal
 
@@ -69,8 +68,7 @@ class DeviceLabels(Struct, frozen=True):
         return DeviceIdentity(f"{self.device_prefix}{uuid}" if uuid else "", partition, profile, model)
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
+class Accelerator(Struct, frozen=True):
     """A vendor's accelerators in Kubernetes and in Prometheus."""
 
     vendor: str

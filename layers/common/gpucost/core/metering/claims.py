@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, enclosing_interval

@@ -7,9 +7,10 @@ a prefill server generates a token of each request.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from gpucost.core.amounts import split
 from gpucost.core.metering.inference_servers import CounterKind, ServedTokens

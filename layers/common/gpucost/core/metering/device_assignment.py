@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NEURON, NVIDIA, vendor_of

@@ -1,10 +1,11 @@
 """The share of a physical GPU or Neuron device that a requested unit stands for on a node."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, cached_property
+
+from msgspec import Struct, field
 
 from gpucost.core.amounts import quantize
 from gpucost.core.metering.accelerators import AMD, accelerator_of_vendor, vendor_of
@@ -32,8 +33,7 @@ DRA_GPU_DRIVER = "gpu.nvidia.com"
 """The DRA driver whose ResourceClaims dcgm-exporter reports; its GPUs are not in the capacity of nodes."""
 
 
-@dataclass(frozen=True)
-class GpuShare:
+class GpuShare(Struct, frozen=True, dict=True):
     """Physical GPUs per requested unit, and how that was determined."""
 
     gpus_per_unit: Fraction
@@ -52,8 +52,7 @@ class GpuShare:
         return self.source in {"mig-compute-slices", "node-average", "partition-name"}
 
 
-@dataclass(frozen=True)
-class GpuNode:
+class GpuNode(Struct, frozen=True, dict=True):
     """A node's facts from its labels, capacity and devices, for as long as they do not change."""
 
     name: str

@@ -1,11 +1,11 @@
 """Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, is_overcommitted, present_by_piece

@@ -19,7 +19,6 @@ the same tokens again, so it counts only in pods with GPUs in which nothing else
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Literal, Self
@@ -45,8 +44,7 @@ class MeanOfCounters(Struct, frozen=True):
         return cls(f"{name}_sum", f"{name}_count")
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceServer:
+class InferenceServer(Struct, frozen=True):
     """The counters of an inference server, and the label that names the model."""
 
     name: str
@@ -229,8 +227,7 @@ def metrics_of_servers(servers: Iterable[InferenceServer]) -> list[str]:
     return list(dict.fromkeys(metric for server in servers for metric in server.counters.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class ServedTokens:
+class ServedTokens(Struct, frozen=True):
     """What one server in a pod processed for one model and consumer in the hour. None is unknown, never zero."""
 
     namespace: str

@@ -7,8 +7,9 @@ in every cluster. The settings name further labels: those of business units and 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
+
+from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import MIG_GPUS
 
@@ -39,8 +40,7 @@ def parse_whole_number(text: str) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
 
 
-@dataclass(frozen=True)
-class NodeLabel:
+class NodeLabel(Struct, frozen=True, dict=True):
     """An attribute of a node and the label keys that carry it; the first key with a value counts."""
 
     attribute: str

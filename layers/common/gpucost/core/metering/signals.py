@@ -6,14 +6,15 @@ exporter 1.x (lower case).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 _RATIO, _PERCENT = Decimal(1), Decimal(100)
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Struct, frozen=True):
     """A metric of a device's utilization."""
 
     name: str

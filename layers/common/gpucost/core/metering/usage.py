@@ -3,12 +3,12 @@
 Amounts are exact `Fraction`s of physical-GPU milliseconds; `gpucost.core.pricing.rating` adds prices and rounds.
 """
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.intervals import IntervalMs
@@ -17,8 +17,7 @@ from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import PodObservation
 
 
-@dataclass
-class PodUsage:
+class PodUsage(Struct, dict=True):
     """Units of one GPU resource that one pod held in the hour, and their use: `held = effective + waste + unmeasured`.
 
     It is made when a pod is known to hold GPUs, and completed by `set_use` when their use is measured.
@@ -124,8 +123,7 @@ class NodeEnergy(Struct):
     """GPU time whose energy was measured."""
 
 
-@dataclass(slots=True)
-class NodeUsage:
+class NodeUsage(Struct):
     """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
 
     node: GpuNode
@@ -143,7 +141,7 @@ class NodeUsage:
     """Held in excess of the physical GPUs: the metrics contradict each other."""
     domain_gpu_ms: Fraction = Fraction(0)
     """Stranded because fewer GPUs of its NVLink domain were free than the smallest job needs."""
-    energy: NodeEnergy | None = field(default=None, kw_only=True)
+    energy: NodeEnergy | None = None
     """The energy of its GPUs; None if it was not measured."""
 
     @property
@@ -163,8 +161,7 @@ class NodeUsage:
         return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms + self.domain_gpu_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """A cluster-hour, metered."""
 
     cluster: str

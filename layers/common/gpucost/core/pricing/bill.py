@@ -5,13 +5,13 @@ time outside Kubernetes counts as stranded.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gpucost.core.hour_record import ClusterCharge
 
 
-@dataclass(frozen=True, slots=True)
-class BilledHour:
+class BilledHour(Struct, frozen=True):
     """One instance in one hour of the bill, with fixed-point amounts."""
 
     amount: int
@@ -25,8 +25,7 @@ class BilledHour:
     """The instance's amount in the bill, if `amount` is blended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(Struct, frozen=True):
     """One hour of the bill."""
 
     instances: Mapping[str, BilledHour] = field(default_factory=dict)

@@ -9,13 +9,13 @@ rounded so that the parts sum to the pool's amounts to the last digit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.amounts import split, to_decimal, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
@@ -30,8 +30,7 @@ ChargeKind = Literal["savings-plan", "reservation", "capacity-reservation"]
 LineKind = Literal["instance", "unused-savings-plan", "unused-reservation", "unused-capacity-reservation"]
 
 
-@dataclass(frozen=True, slots=True)
-class BillLine:
+class BillLine(Struct, frozen=True):
     """One row that an Athena query of the bill returns."""
 
     kind: LineKind

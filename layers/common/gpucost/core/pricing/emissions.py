@@ -5,17 +5,17 @@ renewable energy AWS has. docs/explanation/energy.md has the sources.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec import Struct, field
 
 from gpucost.core.pricing.emission_factor_table import KG_PER_KWH, PUE
 
 DEFAULT_PUE = Decimal(PUE)
 
 
-@dataclass(frozen=True)
-class Emissions:
+class Emissions(Struct, frozen=True):
     """The emission factors of the settings, and those of the table for other regions.
 
     Args:

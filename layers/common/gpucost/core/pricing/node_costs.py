@@ -1,11 +1,11 @@
 """Node prices: what a node-hour costs and which part its GPUs bear, from the price book, the bill and the settings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import ClusterCharge
@@ -26,8 +26,7 @@ from gpucost.core.pricing.prices import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCost:
+class NodeCost(Struct, frozen=True):
     """The cost of a node's hour, exact and not rounded."""
 
     source: PriceSource
@@ -59,8 +58,7 @@ class Unpriced(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True)
-class Pricing:
+class Pricing(Struct, frozen=True):
     """The prices of one cluster-hour.
 
     Args:

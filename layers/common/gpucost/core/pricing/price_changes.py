@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.hours import format_timestamp
 from gpucost.core.intervals import IntervalMs
@@ -43,8 +43,7 @@ class PriceChange(Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PriceOverride:
+class PriceOverride(Struct, frozen=True):
     """A price set by hand; after it is dropped it remains in the history."""
 
     id: str

@@ -7,7 +7,6 @@ one that was fetched last. The first source in the order of the settings that ha
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -16,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs
@@ -57,8 +56,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNBOUNDED_MS = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """One price, valid for `[valid_from, valid_to)`."""
 
     source: PriceSource

@@ -2,11 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES

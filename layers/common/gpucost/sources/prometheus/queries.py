@@ -11,10 +11,10 @@ because adding and encoding the label costs Prometheus more than reading the sam
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
@@ -126,8 +126,7 @@ class InferenceLabels(Struct, frozen=True):
         return self.servers if self.gateway is None else (*self.servers, self.gateway)
 
 
-@dataclass(frozen=True)
-class Queries:
+class Queries(Struct, frozen=True):
     """The queries of one cluster.
 
     Args:
