@@ -168,8 +168,10 @@ def overlapping(records: Sequence[T], time: IntervalMs, time_of: Callable[[T], I
 def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
     """Return how many milliseconds of an interval some disjoint intervals cover."""
     shared = 0
-    for interval in intervals:  # creates no object per piece, because it runs several times per pod and device
-        start, end = max(interval.start, other.start), min(interval.end, other.end)
+    first, last = other.start, other.end
+    for interval in intervals:  # calls nothing, because it runs several times per pod and device
+        start = interval.start if interval.start > first else first
+        end = interval.end if interval.end < last else last
         if end > start:
             shared += end - start
     return shared

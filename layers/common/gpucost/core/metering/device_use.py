@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -61,21 +61,15 @@ class DeviceHour:
         self.is_mig_device = mig_instance != ""
         """Whether it is a MIG device, or a partition of an AMD GPU."""
         self.series = series
-        self.is_continuous = all(copy.samples is None for copy in series)
+        self.is_continuous = not any([copy.samples is not None for copy in series])
         """Whether every series has a sample at every scrape, so that only sums are known and needed."""
+        self.vendor = series[0].vendor
+        """The vendor in the catalog of accelerators."""
+        self.labeled_pods = frozenset([(copy.namespace, copy.pod, copy.uid) for copy in series if copy.pod])
+        """The pods with which any sample is labeled."""
         self._scrapes = scrapes
         self._window = window
         self._continuous_times = continuous_times
-
-    @property
-    def vendor(self) -> str:
-        """The vendor in the catalog of accelerators."""
-        return self.series[0].vendor
-
-    @cached_property
-    def labeled_pods(self) -> frozenset[LabeledPod]:
-        """The pods with which any sample is labeled."""
-        return frozenset([_labeled_pod(device_series) for device_series in self.series if device_series.pod])
 
     @cached_property
     def labeled_pods_by_name(self) -> Mapping[tuple[str, str], Sequence[LabeledPod]]:
@@ -274,6 +268,10 @@ def _as_ratio(total: Decimal, scale: Decimal, count: int = 1) -> Fraction:
     It is clamped to 0 to 1, because MIG devices report values above full use.
     """
     used, used_denominator = total.as_integer_ratio()
-    full, scale_denominator = scale.as_integer_ratio()
+    full, scale_denominator = _integer_ratio(scale)
     used, full = used * scale_denominator, full * used_denominator * count
     return Fraction(min(max(used, 0), full), full)
+
+
+_integer_ratio = lru_cache(maxsize=64)(Decimal.as_integer_ratio)
+"""The integer ratio of a signal's scale, of which there are few."""

@@ -244,6 +244,7 @@ def _node_lifecycle(
     has_vgpus: bool,
 ) -> NodeLifecycle:
     series_of_node = [device for device in devices if _has_samples_within(device, present)]
+    changing = [device for device in series_of_node if device.samples is not None]  # of most nodes none
     states = []
     times = [spans.span(state.sample_times).time for state in observed.states]
     for index, state in enumerate(observed.states):
@@ -255,7 +256,7 @@ def _node_lifecycle(
             node = describe_node(
                 observed,
                 state.labels,
-                [device for device in series_of_node if _has_samples_within(device, time)],
+                [device for device in series_of_node if _has_samples_within(device, time)] if changing else series_of_node,
                 state.capacity,
                 state.allocatable,
                 gpus_by_instance_type,
@@ -265,7 +266,7 @@ def _node_lifecycle(
     if len(observed.states) == len(states) == 1:
         ((time, node),) = states
         # Nearly all nodes. The description of the whole hour would have the same labels, capacity and devices.
-        if node.labels == observed.labels and all(_has_samples_within(device, time) for device in series_of_node):
+        if node.labels == observed.labels and all(_has_samples_within(device, time) for device in changing):
             return NodeLifecycle(node, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
     node = describe_node(
@@ -365,32 +366,34 @@ def _device_coverage(
     for lifecycle in nodes:
         present_ms = lifecycle.present.length
         node_devices = on_node.pop(lifecycle.node.name, [])
-        times: list[tuple[int, Sequence[IntervalMs]]]
-        times = [(device.interval, device.observed_times) for device in node_devices]
-        if not lifecycle.states:  # a DRA driver may create and remove partitions, so each of its GPUs counts once
-            present = [device for device in node_devices if overlap_length(device.observed_times, lifecycle.present)]
-            times = _times_by_gpu(present)
-        observed = [(interval, overlap_length(of_device, lifecycle.present)) for interval, of_device in times]
-        device_count = sum(device_ms > 0 for _, device_ms in observed)
-        expected_ms += present_ms * (device_count or lifecycle.node.devices or 1)
-        for interval, device_ms in observed:
-            if device_ms:
-                observed_ms += present_ms if 2 * (present_ms - device_ms) <= 3 * interval else device_ms
+        # A DRA driver may create and remove partitions, so each of its GPUs counts once.
+        of_gpus = [[device] for device in node_devices] if lifecycle.states else _by_gpu(node_devices, lifecycle.present)
+        gpus = [(parts, _observed_ms(parts, lifecycle.present)) for parts in of_gpus]
+        expected_ms += present_ms * (sum([gpu_ms > 0 for _, gpu_ms in gpus]) or lifecycle.node.devices or 1)
+        for parts, gpu_ms in gpus:
+            missing_ms = present_ms - gpu_ms
+            is_complete = not missing_ms or 2 * missing_ms <= 3 * max(device.interval for device in parts)
+            observed_ms += present_ms if gpu_ms and is_complete else gpu_ms
     for others in on_node.values():
         expected_ms += window.length * len(others)
         observed_ms += sum(overlap_length(device.observed_times, window) for device in others)
     return quantize(Fraction(observed_ms, expected_ms)) if expected_ms else Decimal(0)
 
 
-def _times_by_gpu(devices: Sequence[DeviceHour]) -> list[tuple[int, Sequence[IntervalMs]]]:
-    """Return, for each GPU, the scrape interval and the times in which any of its devices was observed."""
+def _by_gpu(devices: Iterable[DeviceHour], time: IntervalMs) -> list[list[DeviceHour]]:
+    """Return the devices that were observed in some time, grouped by their GPU."""
     by_uuid: dict[str, list[DeviceHour]] = {}
     for device in devices:
-        by_uuid.setdefault(device.key[1], []).append(device)
-    return [
-        (max(device.interval for device in of_gpu), union(time for device in of_gpu for time in device.observed_times))
-        for of_gpu in by_uuid.values()
-    ]
+        if overlap_length(device.observed_times, time):
+            by_uuid.setdefault(device.key[1], []).append(device)
+    return [*by_uuid.values()]
+
+
+def _observed_ms(parts: Sequence[DeviceHour], time: IntervalMs) -> int:
+    """Return for how long of some time any of a GPU's devices was observed."""
+    if len(parts) == 1:
+        return overlap_length(parts[0].observed_times, time)
+    return overlap_length(union(observed for device in parts for observed in device.observed_times), time)
 
 
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
