@@ -34,10 +34,11 @@ class DeviceAssignments(Struct):
     holders_of: dict[DeviceKey, list[int]] = field(default_factory=dict)
     """Indexes of holdings, by device."""
 
-    def add(self, holding_index: int, device: DeviceHour) -> None:
-        """Record that a holding's units include a device, or replicas of it."""
-        self.devices_of.setdefault(holding_index, []).append(device)
-        self.holders_of.setdefault(device.key, []).append(holding_index)
+    def add(self, holding_index: int, devices: list[DeviceHour]) -> None:
+        """Record that a holding's units are some devices, or replicas of them."""
+        self.devices_of[holding_index] = devices
+        for device in devices:
+            self.holders_of.setdefault(device.key, []).append(holding_index)
 
 
 def assign_devices(
@@ -76,23 +77,25 @@ def assign_devices(
                 mapped_nodes.add(device.node)
                 _add_labeled_device(labeled, device, label, indexes, holdings)
     assignments = DeviceAssignments()
-    neighbors: dict[str, list[PodUsage]] = {}
+    on_unmapped_node: dict[str, list[PodUsage]] = {}
     for holding in holdings:
-        neighbors.setdefault(holding.node.name, []).append(holding)
+        if holding.node.name not in mapped_nodes:
+            on_unmapped_node.setdefault(holding.node.name, []).append(holding)
     for index, holding in enumerate(holdings):
-        same_name = by_name[holding.pod.namespace, holding.pod.pod]
-        has_namesakes = len(same_name) > 1 and len({holdings[other].pod.uid for other in same_name}) > 1
-        node_devices = on_node.get(holding.node.name, [])
+        node_name = holding.node.name
         assigned: list[DeviceHour] = []
         if gpus_of_pod:
             uuids = uuids_of_fractions(holding, gpus_of_pod)
-            assigned = [device for device in node_devices if device.key[1] in uuids]
-        assigned = assigned or _choose_labeled(holding, labeled.get(index, []), has_namesakes=has_namesakes)
-        assigned = assigned or _only_device(holding, node_devices)
-        if not assigned and holding.node.name not in mapped_nodes and holding.node.name not in suspect_nodes:
-            assigned = _all_devices(holding, node_devices, neighbors[holding.node.name], window)
-        for device in assigned:
-            assignments.add(index, device)
+            assigned = [device for device in on_node.get(node_name, ()) if device.key[1] in uuids]
+        if not assigned and index in labeled:
+            same_name = by_name[holding.pod.namespace, holding.pod.pod]
+            has_namesakes = len(same_name) > 1 and len({holdings[other].pod.uid for other in same_name}) > 1
+            assigned = _choose_labeled(holding, labeled[index], has_namesakes=has_namesakes)
+        assigned = assigned or _only_device(holding, on_node.get(node_name, ()))
+        if not assigned and node_name in on_unmapped_node and node_name not in suspect_nodes:
+            assigned = _all_devices(holding, on_node.get(node_name, ()), on_unmapped_node[node_name], window)
+        if assigned:
+            assignments.add(index, assigned)
     return assignments
 
 
@@ -128,12 +131,11 @@ def _choose_labeled(holding: PodUsage, labeled: Sequence[_LabeledDevice], *, has
     running = [labeled_device for labeled_device in labeled if labeled_device.labeled_while_running_ms]
     if not running:
         return [] if has_namesakes else [labeled_device.device for labeled_device in labeled]
-    expected = devices_expected(holding)
-    if has_namesakes and len(running) > expected:
+    if has_namesakes and len(running) > devices_expected(holding):
         # The label of another pod of this name may linger on its device, so the longest labeled devices are chosen.
         running = sorted(
             running, key=lambda labeled_device: (-labeled_device.labeled_while_running_ms, labeled_device.device.key)
-        )[:expected]
+        )[: devices_expected(holding)]
     return [labeled_device.device for labeled_device in running]
 
 
@@ -253,8 +255,8 @@ def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
 
 def devices_expected(holding: PodUsage) -> int:
     """Return how many devices an exclusive holding has."""
-    per_unit = holding.node.cores_per_device() if is_neuron(holding.resource) else 1
-    return holding.units * (1 if holding.resource == NEURON_CORE else per_unit)
+    has_cores = is_neuron(holding.resource) and holding.resource != NEURON_CORE
+    return holding.units * holding.node.cores_per_device() if has_cores else holding.units
 
 
 def replicas_held(holding: PodUsage, device: DeviceHour, devices: int) -> Fraction:

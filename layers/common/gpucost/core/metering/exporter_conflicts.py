@@ -99,7 +99,7 @@ def surplus_assigned_devices(
     """Return the devices of pods that several exporters together assign more devices than they request."""
     surplus: dict[DeviceKey, tuple[str, str]] = {}
     for index, devices in assignments.devices_of.items():
-        if len(devices) <= devices_expected(holdings[index]):
+        if len(devices) == 1 or len(devices) <= devices_expected(holdings[index]):
             continue
         series = [device_series for device in devices for device_series in device.series]
         pairs, _ = _simultaneous_pairs(_reports_by_exporter(series, window, ()))

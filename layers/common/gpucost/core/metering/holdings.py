@@ -161,23 +161,23 @@ class HoldingReader(Struct):
         A request is implausible if it exceeds both what the node ever advertised and its physical GPUs. Pods keep
         their GPUs while a node advertises less, for example after a GPU failed.
         """
-        name = f"pod {pod.namespace}/{pod.pod}"
         if requests is None:
-            return f"{name} requests an implausible number of GPUs", None
+            return f"{_pod_label(pod)} requests an implausible number of GPUs", None
         if pod.node in self.node_contradictions:
-            return f"{self.node_contradictions[pod.node]}, with {name} on it", None
+            return f"{self.node_contradictions[pod.node]}, with {_pod_label(pod)} on it", None
         if pod.contradiction:
-            return f"{name}: {pod.contradiction}", self._requested_gpus(pod, node, requests)
+            return f"{_pod_label(pod)}: {pod.contradiction}", self._requested_gpus(pod, node, requests)
+        max_advertised = self.max_advertised_units.get(pod.node, {})
         for resource, units in requests.items():
-            advertised = self.max_advertised_units.get(pod.node, {}).get(resource)
+            advertised = max_advertised.get(resource)
             if advertised is not None and units <= advertised:
                 continue
             bounds = [] if advertised is None else [Fraction(advertised)]
             if node.physical_gpus is not None:
                 bounds.append(node.physical_gpus / self._share(pod, node, resource).gpus_per_unit)
             if bounds and units > max(bounds):
-                resource_name = to_kubernetes_resource(resource)
-                reason = f"{name} requests {units} of {resource_name}, and node {node.name} has {float(max(bounds)):g}"
+                requested = f"{_pod_label(pod)} requests {units} of {to_kubernetes_resource(resource)}"
+                reason = f"{requested}, and node {node.name} has {float(max(bounds)):g}"
                 return reason, self._requested_gpus(pod, node, requests)
         return "", None
 
@@ -251,6 +251,10 @@ class HoldingReader(Struct):
             f"which is not a whole number from 0 to {maximum}"
         )
         return False
+
+
+def _pod_label(pod: PodObservation) -> str:
+    return f"pod {pod.namespace}/{pod.pod}"
 
 
 def _lifecycle_during(lifecycles: Sequence[NodeLifecycle], time: IntervalMs) -> NodeLifecycle | None:
