@@ -36,7 +36,7 @@ def to_fixed_point(number: Fraction | Decimal | int) -> int:
 
 def to_decimal(amount: int) -> Decimal:
     """Convert a fixed-point amount to a decimal with 12 digits after the point, exactly."""
-    return Decimal(amount).scaleb(-DIGITS, context=_WIDE)
+    return _WIDE.scaleb(amount, -DIGITS)
 
 
 def quantize(number: Fraction | Decimal | int) -> Decimal:

@@ -57,8 +57,6 @@ class _LabelIndex:
 
     def first_match(self, labels: Mapping[str, str]) -> int:
         """Return the index of the first set; the number of sets if there is none."""
-        if not self._sets_by_label:
-            return self._count
         return min(
             (
                 index
@@ -77,6 +75,7 @@ class BusinessUnitMatcher:
         self._units = units
         self._by_namespace_labels = _LabelIndex([unit.namespace_labels for unit in units])
         self._by_pod_labels = _LabelIndex([unit.pod_labels for unit in units])
+        self._has_labels = any(unit.namespace_labels or unit.pod_labels for unit in units)
         self._index_by_name: dict[str, int] = {}
         """Namespaces named in full, as most are, and the index of the first unit that names them."""
         self._patterns: list[tuple[int, str]] = []
@@ -91,11 +90,13 @@ class BusinessUnitMatcher:
 
     def business_unit_of(self, pod: PodObservation) -> str:
         """Return the name of a pod's business unit."""
-        index = min(
-            self._by_namespace_labels.first_match(pod.namespace_labels),
-            self._by_pod_labels.first_match(pod.labels),
-            self._index_by_name_or_pattern(pod.namespace),
-        )
+        index = self._index_by_name_or_pattern(pod.namespace)
+        if self._has_labels:
+            index = min(
+                index,
+                self._by_namespace_labels.first_match(pod.namespace_labels),
+                self._by_pod_labels.first_match(pod.labels),
+            )
         return self._units[index].name if index < len(self._units) else pod.namespace
 
     def business_unit_of_consumer(self, consumer: str) -> str:

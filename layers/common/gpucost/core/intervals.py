@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from operator import sub
 from statistics import median_low
 from typing import TypeVar
 
@@ -50,7 +50,7 @@ class Scrapes(Struct, frozen=True, dict=True):
 
     @cached_property
     def _distances(self) -> Sequence[int]:
-        return [after - before for before, after in pairwise(self.times)]
+        return [*map(sub, self.times[1:], self.times)]
 
     @cached_property
     def _is_steady(self) -> bool:

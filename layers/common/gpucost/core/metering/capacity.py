@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from math import lcm
 
 from msgspec import Struct
 
@@ -76,7 +77,7 @@ def split_node_time(
         unobserved,
         [dispute.time for dispute in disputed],
     ):
-        held_gpus = sum((holdings[index].gpus for index in held_indexes), ZERO)
+        held_gpus = _sum_of_gpus([holdings[index].gpus for index in held_indexes])
         disputed_or_none = (disputed[index].gpus for index in disputed_indexes)
         disputed_gpus = sum((physical if gpus is None else gpus for gpus in disputed_or_none), ZERO)
         current = advertised[advertised_indexes[0]] if advertised_indexes else None
@@ -87,6 +88,12 @@ def split_node_time(
         if free is not None and unallocated:
             free.append(FreeGpus(piece, unallocated))
     return usage
+
+
+def _sum_of_gpus(gpus: Sequence[Fraction]) -> Fraction:
+    """Add fractions of GPUs. Unlike `sum`, this reduces only the result to lowest terms."""
+    denominator = lcm(*[part.denominator for part in gpus])
+    return Fraction(sum([part.numerator * (denominator // part.denominator) for part in gpus]), denominator)
 
 
 def cut_at_interval_edges(window: IntervalMs, *cuts: Iterable[IntervalMs]) -> list[IntervalMs]:
@@ -111,6 +118,9 @@ def present_by_piece(
     Each piece comes with a list for each group: the ascending indexes of the intervals that contain it.
     """
     pieces = cut_at_interval_edges(window, *groups)
+    if len(pieces) == 1:  # nothing changes on most nodes
+        present = tuple([index for index, time in enumerate(times) if time.contains(window.start)] for times in groups)
+        return iter([(window, present)])
     starts = [piece.start for piece in pieces]
     present_by_group = [_present_at(starts, intervals) for intervals in groups]
     return zip(pieces, zip(*present_by_group, strict=True), strict=True)

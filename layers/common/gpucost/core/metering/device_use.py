@@ -210,28 +210,38 @@ class DeviceHour:
         return slots
 
 
-def device_hours(
-    series: Iterable[DeviceSeries], scrapes: Mapping[ScrapeTarget, Scrapes], window: IntervalMs
-) -> list[DeviceHour]:
-    """Return all devices of an hour, each with the series of its best signal."""
-    by_key: dict[DeviceKey, list[DeviceSeries]] = {}
+def by_device(series: Iterable[DeviceSeries]) -> dict[DeviceKey, list[DeviceSeries]]:
+    """Group series by their device."""
+    series_by_device: dict[DeviceKey, list[DeviceSeries]] = {}
     for device_series in series:
-        if device_series.samples is None and not (device_series.sample_count and device_series.sample_sum.is_finite()):
-            continue
-        by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
-            device_series
-        )
-    if not by_key:
+        key = (device_series.node, device_series.uuid, device_series.mig_instance)
+        series_by_device.setdefault(key, []).append(device_series)
+    return series_by_device
+
+
+def device_hours(
+    series_by_device: Mapping[DeviceKey, Sequence[DeviceSeries]],
+    scrapes: Mapping[ScrapeTarget, Scrapes],
+    window: IntervalMs,
+) -> list[DeviceHour]:
+    """Return all devices of an hour that have samples, each with the series of its best signal."""
+    if not series_by_device:
         return []
     continuous_times = continuous_times_of(scrapes, window)
     hours = []
-    for key in sorted(by_key):
-        device_copies = by_key[key]
+    for key in sorted(series_by_device):
+        device_copies = [copy for copy in series_by_device[key] if _has_samples(copy)]
+        if not device_copies:
+            continue
         if len(device_copies) > 1:
             best = min(device_series.signal_rank for device_series in device_copies)
             device_copies = [device_series for device_series in device_copies if device_series.signal_rank == best]
         hours.append(DeviceHour(key, device_copies, scrapes, window, continuous_times))
     return hours
+
+
+def _has_samples(series: DeviceSeries) -> bool:
+    return series.samples is not None or (series.sample_count > 0 and series.sample_sum.is_finite())
 
 
 def continuous_times_of(

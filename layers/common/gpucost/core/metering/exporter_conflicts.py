@@ -37,25 +37,20 @@ class _ExporterReport(Struct, frozen=True):
 
 
 def contradictory_devices(
-    series: Iterable[DeviceSeries], window: IntervalMs, pods: Container[PodName]
+    series_by_device: Mapping[DeviceKey, Sequence[DeviceSeries]], window: IntervalMs, pods: Container[PodName]
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return devices that two exporters report with different pods or different use at the same time.
 
     Args:
-        series: of all devices.
+        series_by_device: the series of every device.
         window: the hour.
         pods: pods that request GPUs; other pod labels, such as the exporter's pod, are ignored.
 
     Returns:
         Two contradictory exporters for each device.
     """
-    by_device: dict[DeviceKey, list[DeviceSeries]] = {}
-    for device_series in series:
-        by_device.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
-            device_series
-        )
     contradictory: dict[DeviceKey, tuple[str, str]] = {}
-    for key, device_copies in by_device.items():
+    for key, device_copies in series_by_device.items():
         if len(device_copies) == 1:  # nearly always
             continue
         best = min(device_series.signal_rank for device_series in device_copies)

@@ -15,7 +15,7 @@ from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, adve
 from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
 from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
-from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
+from gpucost.core.metering.device_use import DeviceHour, DeviceKey, by_device, device_hours
 from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
 from gpucost.core.metering.exporter_conflicts import (
     contradiction_notes,
@@ -104,7 +104,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         assignments,
         rules.utilization_sources,
         window,
-        device_hours(observation.process_devices, observation.utilization_scrapes, window),
+        device_hours(by_device(observation.process_devices), observation.utilization_scrapes, window),
         pods_measured_by_container(holdings, containers, gpus_of_pod),
     )
     resolver.measure()
@@ -162,9 +162,10 @@ def _trusted_devices(
 ) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
     """Return the devices without contradictory exporters, and the others with two contradictory exporters each."""
     pods = {(pod.namespace, pod.pod) for pod in observation.pods}
-    suspect = contradictory_devices(observation.devices, window, pods)
+    series_by_device = by_device(observation.devices)
+    suspect = contradictory_devices(series_by_device, window, pods)
     surplus = nodes_with_surplus_devices(lifecycles, observation.devices, window)
-    devices = device_hours(observation.devices, observation.utilization_scrapes, window)
+    devices = device_hours(series_by_device, observation.utilization_scrapes, window)
     suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
     return exclude_suspect_devices(devices, suspect), suspect
 
@@ -253,10 +254,13 @@ def _node_lifecycle(
             start = present.start  # pods were scheduled to it, so it advertised GPUs by then
         time = IntervalMs(start, times[index].end).overlap(present)
         if time.length:
+            series = series_of_node
+            if changing:
+                series = [device for device in series_of_node if _has_samples_within(device, time)]
             node = describe_node(
                 observed,
                 state.labels,
-                [device for device in series_of_node if _has_samples_within(device, time)] if changing else series_of_node,
+                series,
                 state.capacity,
                 state.allocatable,
                 gpus_by_instance_type,
@@ -366,9 +370,10 @@ def _device_coverage(
     for lifecycle in nodes:
         present_ms = lifecycle.present.length
         node_devices = on_node.pop(lifecycle.node.name, [])
+        present = lifecycle.present
         # A DRA driver may create and remove partitions, so each of its GPUs counts once.
-        of_gpus = [[device] for device in node_devices] if lifecycle.states else _by_gpu(node_devices, lifecycle.present)
-        gpus = [(parts, _observed_ms(parts, lifecycle.present)) for parts in of_gpus]
+        of_gpus = [[device] for device in node_devices] if lifecycle.states else _by_gpu(node_devices, present)
+        gpus = [(parts, _observed_ms(parts, present)) for parts in of_gpus]
         expected_ms += present_ms * (sum([gpu_ms > 0 for _, gpu_ms in gpus]) or lifecycle.node.devices or 1)
         for parts, gpu_ms in gpus:
             missing_ms = present_ms - gpu_ms

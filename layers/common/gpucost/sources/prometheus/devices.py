@@ -123,12 +123,9 @@ class DeviceTable:
         values above full use or that are not numbers; or that are on nodes that such a pod may hold whole.
         """
         expected = {exporter: len(run.within(hour)) for exporter, run in scrapes.items()}
-        keys: set[DeviceKey] = set()
-        exporters: dict[tuple[DeviceKey, str], ScrapeTarget] = {}
+        keys = self._keys_with_successive_exporters()
         for row in self._rows:
             exporter = row.target
-            if exporters.setdefault((row.key, exporter.partition("/")[0]), exporter) != exporter:
-                keys.add(row.key)  # one exporter replaced another: each reports a part of the hour
             is_complete = row.sample_count >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
             is_implausible = row.has_implausible_peak or not is_amount(row.sample_sum) or row.sample_sum < 0
             is_partial = row.pod in partial_pods or row.key[0] in fully_held_nodes or row.key[1] in partial_gpus
@@ -141,6 +138,17 @@ class DeviceTable:
                 by_value = samples.setdefault(label, {})
                 by_value[value] = by_value.get(value, 0) + row.sample_count
         return samples
+
+    def _keys_with_successive_exporters(self) -> set[DeviceKey]:
+        """Devices of which one exporter replaced another, so that each reports a part of the hour."""
+        if len({row.key for row in self._rows}) == len(self._rows):  # nearly always
+            return set()
+        exporters: dict[tuple[DeviceKey, str], ScrapeTarget] = {}
+        return {
+            row.key
+            for row in self._rows
+            if exporters.setdefault((row.key, row.target.partition("/")[0]), row.target) != row.target
+        }
 
     def add_raw_samples(self, series: Iterable[Series], hour: IntervalMs) -> None:
         """Add raw samples; all series of a device's parts together."""

@@ -106,9 +106,10 @@ class PodTable:
         """The label that holds pods' names."""
         for stat in (NO_STATISTIC_LABEL, "init-count"):
             for labels, value in requests.get(stat, []):
-                if self._node_of(labels):  # else the pod is not scheduled yet, and `node` is the exporter's own
+                node = self._node_of(labels)
+                if node:  # else the pod is not scheduled yet, and `node` is the exporter's own
                     target = scrape_target(labels)
-                    self._request(labels, target, init=stat == "init-count").sample_counts.add(target, value)
+                    self._request(labels, node, target, init=stat == "init-count").sample_counts.add(target, value)
         for stat in ("units", "init-units"):
             for labels, value in requests.get(stat, []):
                 if pod_identity(labels) in self._pods:
@@ -241,7 +242,7 @@ class PodTable:
     def _is_unchanged(self, pod: _Pod, covers_hour: CoversHour) -> bool:
         if pod.contradiction or self.labels.has_contradictory_labels(pod.namespace, pod.pod):
             return False  # raw samples show whether the difference lasts longer than a target may lag
-        if not covers_hour(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
+        if not covers_hour(pod.sample_counts.counts) or any([init for _, init, _ in pod.units]):
             return False  # only raw samples show whether an init container is a sidecar
         start, end = self._at_start.get(pod.uid), self._at_end.get(pod.uid)
         has_phases = bool(self._at_start or self._at_end)
@@ -250,10 +251,10 @@ class PodTable:
     def _node_of(self, labels: Labels) -> str:
         return labels.get("exported_node" if labels.get("instance", "") in self._renaming else "node", "")
 
-    def _request(self, labels: Labels, target: ScrapeTarget, *, init: bool) -> _Pod:
+    def _request(self, labels: Labels, node: str, target: ScrapeTarget, *, init: bool) -> _Pod:
         uid = pod_identity(labels)
         pod = self._pods.get(uid)
-        (namespace, name), node = pod_name(labels), self._node_of(labels)
+        namespace, name = pod_name(labels)
         if pod is None:
             pod = self._pods[uid] = _Pod(namespace, name, uid, node)
         pod.reported_objects.add((namespace, name, node))
@@ -264,11 +265,12 @@ class PodTable:
         return pod
 
     def _add_request(self, raw: _RawPodSamples, series: Series) -> None:
-        if not self._node_of(series.labels):
+        node = self._node_of(series.labels)
+        if not node:
             return
         init = series.labels.get("__name__") == INIT_REQUESTS
         target = scrape_target(series.labels)
-        pod = self._request(series.labels, target, init=init)
+        pod = self._request(series.labels, node, target, init=init)
         container, value = _container(series.labels, init=init), parse_number(series.samples[-1][1])
         raw.units.setdefault(target, {})[container] = value
         pod.units[container] = _larger_request(pod.units.get(container), value)

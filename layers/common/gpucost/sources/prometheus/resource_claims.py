@@ -72,8 +72,10 @@ def ended_pods_with_claims(rows: Mapping[str, Rows], except_uids: Container[str]
         rows: results of `Queries.owners`, by statistic. Every pod that exists has an owner, which may be `<none>`.
         except_uids: pods to leave out.
     """
-    existing = {pod_name(labels) for labels, _ in rows.get(NO_STATISTIC_LABEL, [])}
     claiming = {labels.get("uid", ""): pod_name(labels) for labels, _ in rows.get("claim", [])}
+    if not claiming:
+        return {}
+    existing = {pod_name(labels) for labels, _ in rows.get(NO_STATISTIC_LABEL, [])}
     return {uid: name for uid, name in claiming.items() if uid and uid not in except_uids and name not in existing}
 
 

@@ -202,7 +202,7 @@ def _samples_of_device(stat: str, series: Series) -> float | None:
 
 
 def _total(series: Series) -> float:
-    return sum(float(value) for _, value in series.samples)
+    return sum([float(value) for _, value in series.samples])
 
 
 def _chunks(names: Sequence[ScrapeTarget]) -> Iterable[Sequence[ScrapeTarget]]:
