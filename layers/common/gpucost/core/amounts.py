@@ -87,12 +87,13 @@ def split_in_two(totals: Sequence[int], part: Fraction, whole: Fraction) -> list
     Raises:
         ValueError: the part is negative or exceeds the whole.
     """
-    share, total_shares = part.numerator * whole.denominator, part.denominator * whole.numerator
+    (share, part_denominator), (total_shares, whole_denominator) = part.as_integer_ratio(), whole.as_integer_ratio()
+    share, total_shares = share * whole_denominator, total_shares * part_denominator
     if not 0 <= share <= total_shares:
         raise ValueError("weights of a split must not be negative")
+    twice_share, twice_total = 2 * share, 2 * total_shares
     # Rounded half up, because the part comes first and so gets what remains if both remainders are equal.
-    parts = ((2 * total * share + total_shares) // (2 * total_shares) for total in totals)
-    return [(of_part, total - of_part) for of_part, total in zip(parts, totals, strict=True)]
+    return [(of_part := (total * twice_share + total_shares) // twice_total, total - of_part) for total in totals]
 
 
 def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:

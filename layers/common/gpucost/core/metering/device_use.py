@@ -70,6 +70,8 @@ class DeviceHour:
         self._scrapes = scrapes
         self._window = window
         self._continuous_times = continuous_times
+        if self.is_continuous and len(series) == 1:  # nearly always
+            self.observed_times = continuous_times.get(series[0].scrape_target, ())
 
     @cached_property
     def labeled_pods_by_name(self) -> Mapping[tuple[str, str], Sequence[LabeledPod]]:
@@ -135,8 +137,6 @@ class DeviceHour:
     def observed_times(self) -> Sequence[IntervalMs]:
         """The times in which its use was observed."""
         if self.is_continuous:
-            if len(self.series) == 1:  # nearly always
-                return self._continuous_times.get(self.series[0].scrape_target, ())
             times_by_instance = {
                 device_series.scrape_target: self._continuous_times.get(device_series.scrape_target, ())
                 for device_series in self.series

@@ -193,14 +193,13 @@ class GpuNode(Struct, frozen=True, dict=True):
 
     def _gpus_of_units(self, units: Mapping[str, Decimal], slices_per_gpu: int | None, *, scaled: bool) -> Fraction:
         share = self.share if scaled else self._unscaled_share
-        gpus, neuron = Fraction(0), Fraction(0)
+        gpus: list[Fraction] = []
+        neuron: list[Fraction] = []
         for resource, count in units.items():
             devices = Fraction(count) * share(resource, slices_per_gpu).gpus_per_unit
-            if is_neuron(resource):
-                neuron = max(neuron, devices)
-            else:
-                gpus += devices
-        return gpus + neuron
+            (neuron if is_neuron(resource) else gpus).append(devices)
+        parts = [*gpus, max(neuron)] if neuron else gpus
+        return parts[0] if len(parts) == 1 else sum(parts, Fraction(0))
 
     def _unscaled_share(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         device_share, fraction = self._share_of_resource(resource, slices_per_gpu), self.gpu_fraction

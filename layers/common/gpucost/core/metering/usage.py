@@ -5,7 +5,7 @@ Amounts are exact `Fraction`s of physical-GPU milliseconds; `gpucost.core.pricin
 
 from datetime import datetime
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,9 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import PodObservation
+
+_reduced = lru_cache(maxsize=1024)(Fraction)
+"""A fraction in lowest terms. Many pods hold the same GPU time."""
 
 
 class PodUsage(Struct, dict=True):
@@ -89,7 +92,7 @@ class PodUsage(Struct, dict=True):
         """The part of `running` up to the last sample."""
         return IntervalMs(self.running.start, min(self.running.end, max(self.last_sample_ms, self.running.start)))
 
-    @cached_property
+    @property
     def gpus(self) -> Fraction:
         """Physical GPUs held."""
         return self.share.gpus_per_unit if self.units == 1 else self.units * self.share.gpus_per_unit
@@ -97,7 +100,8 @@ class PodUsage(Struct, dict=True):
     @cached_property
     def gpu_ms(self) -> Fraction:
         """Physical-GPU milliseconds held."""
-        return Fraction(self.gpus.numerator * self.held.length, self.gpus.denominator)
+        gpus, denominator = self.gpus.as_integer_ratio()
+        return _reduced(gpus * self.held.length, denominator)
 
     @property
     def unmeasured_gpu_ms(self) -> Fraction | int:
