@@ -80,7 +80,7 @@ def nodes_with_surplus_devices(
         devices = [
             lifecycle.node.devices for lifecycle in lifecycles.get(name, ()) if lifecycle.node.devices is not None
         ]
-        if len(devices) != 1 or max_simultaneous_devices(node_series) <= devices[0]:
+        if len(devices) != 1 or len(node_series) <= devices[0] or max_simultaneous_devices(node_series) <= devices[0]:
             continue
         pairs, _ = _simultaneous_pairs(_reports_by_exporter(node_series, window, ()))
         if pairs:

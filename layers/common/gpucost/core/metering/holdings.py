@@ -66,6 +66,10 @@ class HoldingReader(Struct):
     """The valid results of `_effective_requests`, because many pods request the same."""
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
+    _plain_units: dict[tuple[str, tuple[ContainerRequest, ...]], list[tuple[str, int, GpuShare]]] = field(
+        default_factory=dict
+    )
+    """By node and requests, the resources, units and shares of pods of which nothing needs further checks."""
 
     def read(self, pods: Sequence[PodObservation]) -> list[PodUsage]:
         """Return all holdings of the hour, in the order of namespaces, pods and uids."""
@@ -101,6 +105,9 @@ class HoldingReader(Struct):
         if pod.reserved_group is not None:
             self._reserved.append(ReservedTime(frozenset({pod.reserved_group}), node, span.time))
             return []
+        is_plain = pod.held_samples is None and pod.fraction is None and not pod.contradiction
+        if is_plain and (pod.node, pod.requests) in self._plain_units:
+            return self._holdings(pod, node, span, self._plain_units[pod.node, pod.requests])
         requests = self._units_of_requests.get(pod.requests)
         if requests is None:
             requests = self._effective_requests(pod)
@@ -126,20 +133,25 @@ class HoldingReader(Struct):
                 disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
                 disputed.append(DisputedHolding(span.time, most))
                 return []
-        running = self.spans.running_time(pod, span)
-        return [
-            PodUsage(
-                pod,
-                node,
+        held_units = [
+            (
                 resource,
                 units,
-                share_of_fraction if share_of_fraction and resource == GPU else self._share(pod, node, resource),
-                span.time,
-                running,
-                span.last_sample_ms,
-                span.first_sample_ms,
+                share_of_fraction if share_of_fraction and resource == GPU else self._share(node, resource),
             )
             for resource, units in (requests or {}).items()
+        ]
+        if is_plain and share_of_fraction is None:
+            self._plain_units[pod.node, pod.requests] = held_units
+        return self._holdings(pod, node, span, held_units)
+
+    def _holdings(
+        self, pod: PodObservation, node: GpuNode, span: Span, held_units: Sequence[tuple[str, int, GpuShare]]
+    ) -> list[PodUsage]:
+        running = self.spans.running_time(pod, span)
+        return [
+            PodUsage(pod, node, resource, units, share, span.time, running, span.last_sample_ms, span.first_sample_ms)
+            for resource, units, share in held_units
         ]
 
     def _share_of_vgpus(self, pod: PodObservation, node: GpuNode, units: int) -> GpuShare | None:
@@ -174,7 +186,7 @@ class HoldingReader(Struct):
                 continue
             bounds = [] if advertised is None else [Fraction(advertised)]
             if node.physical_gpus is not None:
-                bounds.append(node.physical_gpus / self._share(pod, node, resource).gpus_per_unit)
+                bounds.append(node.physical_gpus / self._share(node, resource).gpus_per_unit)
             if bounds and units > max(bounds):
                 requested = f"{_pod_label(pod)} requests {units} of {to_kubernetes_resource(resource)}"
                 reason = f"{requested}, and node {node.name} has {float(max(bounds)):g}"
@@ -182,9 +194,7 @@ class HoldingReader(Struct):
         return "", None
 
     def _requested_gpus(self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int]) -> Fraction:
-        return sum(
-            (units * self._share(pod, node, resource).gpus_per_unit for resource, units in requests.items()), ZERO
-        )
+        return sum((units * self._share(node, resource).gpus_per_unit for resource, units in requests.items()), ZERO)
 
     def _placement(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
         """Return when a pod held GPUs, and its node's state then; None for a node that did not exist."""
@@ -205,7 +215,7 @@ class HoldingReader(Struct):
             return span, None
         return span, GpuNode(pod.node)
 
-    def _share(self, pod: PodObservation, node: GpuNode, resource: str) -> GpuShare:
+    def _share(self, node: GpuNode, resource: str) -> GpuShare:
         share = node.share(resource, self.slices_per_gpu)
         if share.is_estimate:
             name, model = to_kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"

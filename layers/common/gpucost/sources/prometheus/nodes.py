@@ -245,12 +245,18 @@ class NodeTable:
 
     def _node(self, labels: Labels) -> _Node:
         name = exported_label(labels, "node")
-        return self._nodes.setdefault(name, _Node(name))
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = _Node(name)
+        return node
 
     def _resource(self, metric: str, labels: Labels) -> _ResourceSamples:
         node = self._node(labels)
         resources = node.capacity if metric == "capacity" else node.allocatable
-        return resources.setdefault(labels.get("resource", ""), _ResourceSamples())
+        name = labels.get("resource", "")
+        if name not in resources:
+            resources[name] = _ResourceSamples()
+        return resources[name]
 
     def _units(self, metric: str, labels: Labels, value: Decimal) -> Decimal | None:
         if is_count(value):
