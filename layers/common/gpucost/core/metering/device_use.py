@@ -61,7 +61,7 @@ class DeviceHour:
         self.is_mig_device = mig_instance != ""
         """Whether it is a MIG device, or a partition of an AMD GPU."""
         self.series = series
-        self.is_continuous = not any([copy.samples is not None for copy in series])
+        self.is_continuous = not [copy for copy in series if copy.samples is not None]
         """Whether every series has a sample at every scrape, so that only sums are known and needed."""
         self.vendor = series[0].vendor
         """The vendor in the catalog of accelerators."""

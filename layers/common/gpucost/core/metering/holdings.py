@@ -69,7 +69,7 @@ class HoldingReader(Struct):
     _plain_units: dict[tuple[str, tuple[ContainerRequest, ...]], list[tuple[str, int, GpuShare]]] = field(
         default_factory=dict
     )
-    """By node and requests, the resources, units and shares of pods of which nothing needs further checks."""
+    """By node and requests, what `_held_units` returned for pods that differ in nothing else, as most do."""
 
     def read(self, pods: Sequence[PodObservation]) -> list[PodUsage]:
         """Return all holdings of the hour, in the order of namespaces, pods and uids."""
@@ -105,9 +105,21 @@ class HoldingReader(Struct):
         if pod.reserved_group is not None:
             self._reserved.append(ReservedTime(frozenset({pod.reserved_group}), node, span.time))
             return []
+        key = pod.node, pod.requests
         is_plain = pod.held_samples is None and pod.fraction is None and not pod.contradiction
-        if is_plain and (pod.node, pod.requests) in self._plain_units:
-            return self._holdings(pod, node, span, self._plain_units[pod.node, pod.requests])
+        held_units = self._plain_units.get(key) if is_plain else None
+        if not held_units:
+            held_units = self._held_units(pod, node, span.time)
+            if is_plain:
+                self._plain_units[key] = held_units
+        running = self.spans.running_time(pod, span)
+        return [
+            PodUsage(pod, node, resource, units, share, span.time, running, span.last_sample_ms, span.first_sample_ms)
+            for resource, units, share in held_units
+        ]
+
+    def _held_units(self, pod: PodObservation, node: GpuNode, time: IntervalMs) -> list[tuple[str, int, GpuShare]]:
+        """Return the resources, units and shares that a pod holds; nothing if they are unknown or disputed."""
         requests = self._units_of_requests.get(pod.requests)
         if requests is None:
             requests = self._effective_requests(pod)
@@ -117,41 +129,26 @@ class HoldingReader(Struct):
         if contradiction:
             self.notes.append(f"{SUSPECT_PREFIX}{contradiction}; what it holds is unobserved")
             disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
-            disputed.append(DisputedHolding(span.time, gpus))
+            disputed.append(DisputedHolding(time, gpus))
             return []
-        share_of_fraction = None
+        shares: dict[str, GpuShare] = {}
         if pod.fraction is not None and requests:
             share = share_of_reserved_gpu(pod.fraction, limits_of(node, None))
             if share is None:
-                self._unknown_fractions.append(ReservedTime(pod.fraction.groups, node, span.time))
+                self._unknown_fractions.append(ReservedTime(pod.fraction.groups, node, time))
                 return []
-            share_of_fraction = fraction_share(share * requests[GPU], requests[GPU], node)
+            shares[GPU] = fraction_share(share * requests[GPU], requests[GPU], node)
         elif pod.node in self.nodes_with_vgpus and requests and GPU in requests:
-            share_of_fraction = self._share_of_vgpus(pod, node, requests[GPU])
-            if share_of_fraction is None:
+            share_of_vgpus = self._share_of_vgpus(pod, node, requests[GPU])
+            if share_of_vgpus is None:
                 most = requests[GPU] * node.gpu_fraction
                 disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
-                disputed.append(DisputedHolding(span.time, most))
+                disputed.append(DisputedHolding(time, most))
                 return []
-        held_units = [
-            (
-                resource,
-                units,
-                share_of_fraction if share_of_fraction and resource == GPU else self._share(node, resource),
-            )
-            for resource, units in (requests or {}).items()
-        ]
-        if is_plain and share_of_fraction is None:
-            self._plain_units[pod.node, pod.requests] = held_units
-        return self._holdings(pod, node, span, held_units)
-
-    def _holdings(
-        self, pod: PodObservation, node: GpuNode, span: Span, held_units: Sequence[tuple[str, int, GpuShare]]
-    ) -> list[PodUsage]:
-        running = self.spans.running_time(pod, span)
+            shares[GPU] = share_of_vgpus
         return [
-            PodUsage(pod, node, resource, units, share, span.time, running, span.last_sample_ms, span.first_sample_ms)
-            for resource, units, share in held_units
+            (resource, units, shares.get(resource) or self._share(node, resource))
+            for resource, units in (requests or {}).items()
         ]
 
     def _share_of_vgpus(self, pod: PodObservation, node: GpuNode, units: int) -> GpuShare | None:
