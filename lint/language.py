@@ -105,6 +105,7 @@ EXCEPTIONS: tuple[tuple[str, str], ...] = (
     (r"frozen=True", "Python's own word for immutable dataclasses and pydantic models"),
     (r'"frozen": True', "the same, as a setting of pydantic"),
     (r"get_frozen_credentials", "a function of botocore"),
+    (r"gc\.(freeze|unfreeze)\(\)", "functions of Python's garbage collector"),
     (r"\bnpm [a-z ]*--frozen|frozenset|frozendict", "Python's and npm's own words"),
 )
 TEXT_SUFFIXES = {".py", ".md", ".ts", ".tsx", ".css", ".html", ".yaml", ".yml", ".toml", ".sh", ".mako", ".j2"}

@@ -110,7 +110,7 @@ FAULTS = (
     Fault("the activities of an AMD partition's dies are added", f"{PACKAGE}/sources/prometheus/devices.py", "sum(by_time[time], Decimal(0)) / len(by_time[time])", "sum(by_time[time], Decimal(0))", VENDOR_TESTS),
     Fault("the pod of Gaudi's exporter holds its devices", f"{PACKAGE}/core/metering/accelerators.py", 'labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),', 'labels=DeviceLabels(device=("UUID", "Serial")),', VENDOR_TESTS),
     Fault("every engine of an Intel GPU is its utilization", f"{PACKAGE}/core/metering/accelerators.py", 'matchers=(("hw_gpu_task", "all"), ("com_intel_subdevice_id", "")),', "", VENDOR_TESTS),
-    Fault("Neuron devices and their cores are added", f"{PACKAGE}/core/metering/gpu_shares.py", "neuron = max(neuron, devices)", "neuron += devices"),
+    Fault("Neuron devices and their cores are added", f"{PACKAGE}/core/metering/gpu_shares.py", "parts = [*gpus, max(neuron)] if neuron else gpus", "parts = [*gpus, *neuron]"),
     Fault(
         "pods hold GPUs of a terminated node",
         f"{PACKAGE}/core/metering/holdings.py",
@@ -196,7 +196,7 @@ FAULTS = (
     Fault("free GPUs of a DRA driver are stranded", f"{PACKAGE}/core/metering/claims.py", "elif _pool(node) in pools and any(", "elif False and any(", CLAIM_TESTS),
     Fault("pods with claims have no owner", f"{PACKAGE}/sources/prometheus/queries.py", "and on (uid) {self._pods_with_gpus()}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", "and on (uid) {self._gpu_pods(_AT_END)}\"\n        return union(\n            {\n                NO_STATISTIC_LABEL: _owner", CLAIM_TESTS),
     Fault("pods with claims have no labels", f"{PACKAGE}/sources/prometheus/queries.py", 'f"({pods} and on (uid) {self._pods_with_gpus()})"', 'f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"', CLAIM_TESTS),
-    Fault("pods with claims have no owner if all ended", f"{PACKAGE}/sources/prometheus/resource_claims.py", 'for labels, _ in rows.get("claim", [])}\n    return', 'for labels, _ in rows.get("claim", [])} if existing else {}\n    return', ("tests/system/test_ended_claims.py",)),
+    Fault("pods with claims have no owner if all ended", f"{PACKAGE}/sources/prometheus/resource_claims.py", "existing = {pod_name(labels) for labels, _ in rows.get(NO_STATISTIC_LABEL, [])}\n", "existing = {pod_name(labels) for labels, _ in rows.get(NO_STATISTIC_LABEL, [])}\n    claiming = claiming if existing else {}\n", ("tests/system/test_ended_claims.py",)),
     Fault("pods with claims that ended have no owner", f"{PACKAGE}/sources/prometheus/reader.py", "ended = ended_pods_with_claims(owners, pods.uids())", "ended = {}", CLAIM_TESTS),
     Fault("each pod of a shared claim is credited with all of its use", f"{PACKAGE}/core/metering/claims.py", '"sharing", count)', '"whole")', CLAIM_TESTS),
     Fault("the device's own series is added to those of its processes", f"{PACKAGE}/core/metering/process_use.py", 'total = max(observed.device_ms, sum(observed.pod_ms.values(), ZERO))', 'total = observed.device_ms + sum(observed.pod_ms.values(), ZERO)', PROCESS_TESTS),
