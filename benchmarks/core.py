@@ -113,7 +113,7 @@ def turns_by_claim(pods: int, units: int) -> Observation:
         claimed = ClaimedDevice(claim, "node", device.uuid, "", name, DRA_GPU_DRIVER)
         request = ContainerRequest("", "container", DRA_GPU_DRIVER, Decimal(1))
         observations.append(replace(pod, requests=(request,), claimed_device=claimed))
-        devices.append(device._replace(resource_claim=claim, claimed_name=name, dra_driver=DRA_GPU_DRIVER))
+        devices.append(replace(device, resource_claim=claim, claimed_name=name, dra_driver=DRA_GPU_DRIVER))
     (node,) = by_request.nodes
     offered = tuple(OfferedDevice("node", f"gpu-{gpu}", None) for gpu in range(PODS_PER_NODE))
     return replace(by_request, pods=tuple(observations), devices=tuple(devices), nodes=(replace(node, states=()),),

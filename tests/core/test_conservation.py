@@ -152,7 +152,7 @@ def test_renamed_namespaces_change_only_names(observation: Observation, metering
     other = replace(
         observation,
         pods=tuple(replace(pod, namespace=renamed(pod.namespace)) for pod in observation.pods),
-        devices=tuple(device._replace(namespace=renamed(device.namespace)) for device in observation.devices),
+        devices=tuple(replace(device, namespace=renamed(device.namespace)) for device in observation.devices),
     )
     plain = AttributionRules(rate)
     lines = attribute_usage(meter(observation, metering), plain).lines

@@ -77,7 +77,7 @@ def test_unlabeled_use_is_of_lone_pod_unless_disputed_pod_may_have_held_gpus(con
 
 def test_exporters_that_assign_more_devices_than_pod_requests_are_suspect() -> None:
     """The pod requests one GPU of a node that does not report how many it has."""
-    devices = (device()._replace(scrape_target=EXPORTER), device()._replace(scrape_target=TENANT, uuid="GPU-1"))
+    devices = (replace(device(), scrape_target=EXPORTER), replace(device(), scrape_target=TENANT, uuid="GPU-1"))
     usage = meter(exported(*devices), MeteringRules())
     (unmeasured,) = usage.pods
     assert unmeasured.utilization_source == "none"
@@ -97,10 +97,10 @@ def test_pods_on_other_nodes_than_that_of_suspect_exporters_are_measured() -> No
     nodes = (node(1, SINGLE_GPU), replace(node(1, SINGLE_GPU), name="n2", provider_id="i-2"))
     pods = (pod(), replace(pod(), pod="q", uid="q", node="n2"))
     devices = (
-        device()._replace(scrape_target=EXPORTER, uuid=f"{EXPORTER}/0/nvidia0"),
-        device()._replace(scrape_target=TENANT, uuid=f"{TENANT}/0/nvidia0"),
-        device(labeled=False)._replace(scrape_target=EXPORTER, uuid=f"{EXPORTER}/1/nvidia1"),
-        device(labeled=False)._replace(scrape_target=EXPORTER, uuid="GPU-2", node="n2"),
+        replace(device(), scrape_target=EXPORTER, uuid=f"{EXPORTER}/0/nvidia0"),
+        replace(device(), scrape_target=TENANT, uuid=f"{TENANT}/0/nvidia0"),
+        replace(device(labeled=False), scrape_target=EXPORTER, uuid=f"{EXPORTER}/1/nvidia1"),
+        replace(device(labeled=False), scrape_target=EXPORTER, uuid="GPU-2", node="n2"),
     )
     usage = meter(replace(exported(*devices), nodes=nodes, pods=pods), MeteringRules())
     uses = {pod_usage.pod.pod: (pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods}
@@ -112,10 +112,10 @@ def test_each_node_with_contradictory_exporters_is_noted() -> None:
     nodes = (node(), replace(node(1, SINGLE_GPU), name="n2", provider_id="i-2"))
     pods = (pod(), replace(pod(), pod="q", uid="q", node="n2"))
     devices = (
-        device(total="30")._replace(scrape_target=EXPORTER),
-        device(total="60")._replace(scrape_target=TENANT),
-        device()._replace(scrape_target=EXPORTER, node="n2", pod="q", uuid="GPU-2"),
-        device(labeled=False)._replace(scrape_target=TENANT, node="n2", uuid="GPU-3"),
+        replace(device(total="30"), scrape_target=EXPORTER),
+        replace(device(total="60"), scrape_target=TENANT),
+        replace(device(), scrape_target=EXPORTER, node="n2", pod="q", uuid="GPU-2"),
+        replace(device(labeled=False), scrape_target=TENANT, node="n2", uuid="GPU-3"),
     )
     usage = meter(replace(exported(*devices), nodes=nodes, pods=pods), MeteringRules())
     assert [(pod_usage.pod.pod, pod_usage.utilization_source) for pod_usage in usage.pods] == [
@@ -130,8 +130,8 @@ def test_each_node_with_contradictory_exporters_is_noted() -> None:
 
 
 def test_only_implausible_utilization_is_noted() -> None:
-    plausible = device()._replace(samples=((START, Decimal("0.5")), (START + 60_000, Decimal(1))))
-    implausible = plausible._replace(pod="q", uuid="GPU-1", samples=((START, Decimal("0.5")), (START, Decimal(42))))
+    plausible = replace(device(), samples=((START, Decimal("0.5")), (START + 60_000, Decimal(1))))
+    implausible = replace(plausible, pod="q", uuid="GPU-1", samples=((START, Decimal("0.5")), (START, Decimal(42))))
     usage = meter(observation(devices=(plausible, implausible)), MeteringRules())
     assert usage.notes[:2] == (
         "suspect samples: utilization of 'q' is 42, where 1 is full use; they count as unmeasured",

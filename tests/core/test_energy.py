@@ -59,7 +59,7 @@ def capacity_of(record: HourRecord) -> CapacityCosts:
 
 def with_energy(*series: EnergySeries, devices: int = 1) -> Observation:
     """The pod holds GPU-0 all hour; there are `devices` more GPUs, which are idle."""
-    others = tuple(device(labeled=False)._replace(uuid=f"GPU-{number}") for number in range(1, devices + 1))
+    others = tuple(replace(device(labeled=False), uuid=f"GPU-{number}") for number in range(1, devices + 1))
     labels = {"label_topology_kubernetes_io_zone": "eu-west-1a"}
     return replace(observation(devices=(device(), *others), nodes=(node(2, labels),)), energy=series)
 

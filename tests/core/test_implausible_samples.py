@@ -67,10 +67,12 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
             for node in plausible.nodes
         ),
         devices=tuple(
-            request._replace(
-                sample_sum=draw(absurd), samples=draw(st.none() | st.just(((request.sample_count, draw(absurd)),)))
+            replace(
+                device,
+                sample_sum=draw(absurd),
+                samples=draw(st.none() | st.just(((device.sample_count, draw(absurd)),))),
             )
-            for request in plausible.devices
+            for device in plausible.devices
         ),
     )
 
@@ -157,7 +159,7 @@ def test_many_exporters_of_same_gpu_are_suspect_and_checked_quickly() -> None:
 def test_successive_exporters_are_not_suspect() -> None:
     hour = IntervalMs(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = [
-        device_series._replace(samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
+        replace(device_series, samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
         for number, device_series in enumerate(series_of_same_gpu(["p"], [f"n1:{number}" for number in range(15)]))
     ]
     assert contradictory_devices(by_device(series), hour, {("team", "p")}) == {}

@@ -25,7 +25,7 @@ def test_usage_has_cluster_and_keeps_earlier_notes() -> None:
 def test_values_that_are_not_numbers_are_unobserved(invalid: str) -> None:
     """They count neither as full use nor as none."""
     samples = tuple((START + minute * MINUTE, Decimal(invalid if minute >= 30 else "0.5")) for minute in range(60))
-    usage = meter(observation(devices=(device()._replace(samples=samples),)), MeteringRules())
+    usage = meter(observation(devices=(replace(device(), samples=samples),)), MeteringRules())
     (measured,) = usage.pods
     assert measured.utilization == Fraction(1, 2)
     assert measured.observed_ms == 30 * MINUTE
@@ -33,8 +33,8 @@ def test_values_that_are_not_numbers_are_unobserved(invalid: str) -> None:
 
 
 def test_notes_on_invalid_values_name_pod_or_node() -> None:
-    invalid = device()._replace(samples=((START, Decimal("NaN")),))
-    unlabeled = device(labeled=False, total="NaN")._replace(uuid="GPU-1")
+    invalid = replace(device(), samples=((START, Decimal("NaN")),))
+    unlabeled = replace(device(labeled=False, total="NaN"), uuid="GPU-1")
     usage = meter(observation(devices=(device(), invalid, unlabeled)), MeteringRules())
     assert usage.notes[:3] == (
         "first",
@@ -80,7 +80,7 @@ def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
 
 def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
     thirty_minutes = Scrapes(minutes(0, 30))
-    both = (device(), device(sample_count=30, total="15")._replace(scrape_target="e"))
+    both = (device(), replace(device(sample_count=30, total="15"), scrape_target="e"))
     for order in (both, both[::-1]):
         usage = meter(
             replace(observation(devices=order), utilization_scrapes={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
@@ -93,8 +93,10 @@ def sampled_device(uuid: str, use: str, *labeled: tuple[int, int], until: int = 
     labeled_minutes = {minute for first, last in labeled for minute in minutes(first, last)}
     samples = [(minute, Decimal(use)) for minute in minutes(-5, until)]
     return tuple(
-        device(labeled=is_labeled)._replace(
-            uuid=uuid, samples=tuple(sample for sample in samples if (sample[0] in labeled_minutes) == is_labeled)
+        replace(
+            device(labeled=is_labeled),
+            uuid=uuid,
+            samples=tuple(sample for sample in samples if (sample[0] in labeled_minutes) == is_labeled),
         )
         for is_labeled in (True, False)
     )
@@ -102,7 +104,7 @@ def sampled_device(uuid: str, use: str, *labeled: tuple[int, int], until: int = 
 
 def test_node_average_uses_only_devices_without_pod() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
-    devices = (device(), device(total="6", labeled=False)._replace(uuid="GPU-1"))
+    devices = (device(), replace(device(total="6", labeled=False), uuid="GPU-1"))
     usage = meter(replace(observation(devices=devices), pods=pods), MeteringRules(("pod", "node")))
     uses = [(pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods]
     assert uses == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
@@ -133,7 +135,7 @@ def test_lingering_label_does_not_count_for_new_pod_of_same_name() -> None:
 def test_pods_without_label_on_shared_gpus_are_noted() -> None:
     shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
     pods = (pod(), replace(pod(), pod="q", uid="q"))
-    devices = (device(), device(labeled=False)._replace(uuid="GPU-1"))
+    devices = (device(), replace(device(labeled=False), uuid="GPU-1"))
     usage = meter(replace(observation(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
     assert any(
         "no label says which GPU of node 'n1' each of 1 pods with shared GPUs is on" in note for note in usage.notes
@@ -143,7 +145,7 @@ def test_pods_without_label_on_shared_gpus_are_noted() -> None:
 def test_use_of_shared_gpus_is_credited_up_to_the_part_held_of_each() -> None:
     """A quarter of a busy GPU and a quarter of an idle one: the idle quarter does not cover the busy one's use."""
     labels = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
-    devices = (device(total="60"), device(total="0")._replace(uuid="GPU-1"))
+    devices = (device(total="60"), replace(device(total="0"), uuid="GPU-1"))
     observed = replace(observation(devices=devices, nodes=(node(8, labels),)), pods=(pod(2),))
     (measured,) = meter(observed, MeteringRules(("pod", "shared"))).pods
     assert measured.gpu_ms == HOUR_MS // 2
@@ -211,12 +213,12 @@ def test_slices_per_gpu_setting_applies_to_pods_and_nodes() -> None:
 def test_utilization_coverage_is_share_of_observed_devices() -> None:
     assert meter(observation(devices=(device(),)), MeteringRules()).coverage.utilization == 1
     assert meter(observation(), MeteringRules()).coverage.utilization == 0
-    thirty_minutes = device()._replace(samples=tuple((START + minute * MINUTE, Decimal(1)) for minute in range(30)))
+    thirty_minutes = replace(device(), samples=tuple((START + minute * MINUTE, Decimal(1)) for minute in range(30)))
     assert meter(observation(devices=(thirty_minutes,)), MeteringRules()).coverage.utilization == Decimal("0.5")
-    elsewhere = device(labeled=False)._replace(node="n7")
+    elsewhere = replace(device(labeled=False), node="n7")
     assert meter(observation(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
     assert meter(observation(devices=(device(), elsewhere)), MeteringRules()).coverage.utilization == 1
-    second = thirty_minutes._replace(uuid="GPU-1", pod="", namespace="")
+    second = replace(thirty_minutes, uuid="GPU-1", pod="", namespace="")
     assert meter(observation(devices=(device(), second)), MeteringRules()).coverage.utilization == Decimal("0.75")
 
 
@@ -233,7 +235,7 @@ def test_missing_devices_do_not_lower_coverage_but_nodes_without_devices_do() ->
 def test_device_sampled_up_to_90_seconds_late_is_fully_covered(late: int, coverage: str) -> None:
     samples = tuple((START + late * 1000 + minute * MINUTE, Decimal(1)) for minute in range(60))
     scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
-    devices = (device()._replace(samples=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
+    devices = (replace(device(), samples=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
     usage = meter(replace(observation(devices=devices), utilization_scrapes=scrapes), MeteringRules())
     assert usage.coverage.utilization == Decimal(coverage)
 
@@ -312,7 +314,7 @@ def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) 
     alone = replace(observation(devices=(device(labeled=False),), nodes=(whole,)), pods=(lone,))
     (measured,) = meter(alone, MeteringRules()).pods
     assert measured.utilization_source == ("pod" if first < 0 else "none")
-    samples = device(labeled=False)._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
+    samples = replace(device(labeled=False), samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
     (measured,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
     assert (measured.utilization_source, measured.utilization) == ("pod", Fraction(1, 2))
 
@@ -352,7 +354,7 @@ def test_devices_sampled_before_the_node_advertised_gpus_have_a_model() -> None:
     """Its only state is not the whole hour."""
     plain = node(2, {})
     late = replace(plain, states=(replace(plain.states[0], sample_times={"k": minutes(30, 120)}),))
-    early = device()._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(0, 20)))
+    early = replace(device(), samples=tuple((minute, Decimal("0.5")) for minute in minutes(0, 20)))
     usage = meter(replace(observation(devices=(early,), nodes=(late,)), pods=()), MeteringRules())
     assert [each.node.gpu_model for each in usage.nodes or ()] == ["NVIDIA-H100"]
 
@@ -368,7 +370,7 @@ def test_model_of_a_neuron_node_does_not_depend_on_running_pods() -> None:
     """Its exporter has series only while a runtime uses the cores; recommendations group nodes by model."""
     state = NodeState(None, {"aws_amazon_com_neuron": Decimal(2)}, {}, {})
     neuron = replace(node(), states=(state,))
-    used = device()._replace(model="NeuronCore", vendor="neuron")
+    used = replace(device(), model="NeuronCore", vendor="neuron")
     for devices in [(), (used,)]:
         usage = meter(replace(observation(devices=devices, nodes=(neuron,)), pods=()), MeteringRules())
         assert [each.node.gpu_model for each in usage.nodes or ()] == ["NeuronCore"]
@@ -376,6 +378,6 @@ def test_model_of_a_neuron_node_does_not_depend_on_running_pods() -> None:
 
 def test_device_with_two_labels_of_a_pod_counts_once() -> None:
     """Exporters of processes report a GPU with the pod's uid, and once more without it."""
-    usage = meter(observation(devices=(device(), device()._replace(uid="u"))), MeteringRules(("pod",)))
+    usage = meter(observation(devices=(device(), replace(device(), uid="u"))), MeteringRules(("pod",)))
     (line,) = usage.pods
     assert line.effective_gpu_ms == HOUR_MS // 2

@@ -37,16 +37,16 @@ def shared_gpu(
     sharers: Sequence[Sharer], use: Mapping[int, str], device_values: Mapping[int, int], *, knows_uids: bool = True
 ) -> Observation:
     """A GPU with its use and its own value per process, both by minute."""
-    base = device()._replace(scale=Decimal(100), signal_rank=1)
+    base = replace(device(), scale=Decimal(100), signal_rank=1)
     pods, copies, processes = [], [], [labeled(base, device_values)]
     for number, sharer in enumerate(sharers):
         running = None if (sharer.first, sharer.after) == (0, 60) else {"k": minutes(sharer.first, sharer.after)}
         name, uid = f"p{number}", f"u{number}"
         pods.append(replace(pod(), pod=name, uid=uid, held_samples=running, running_samples=running))
-        label = device()._replace(namespace="team", pod=name, slot="0")
+        label = replace(device(), namespace="team", pod=name, slot="0")
         run = range(sharer.first, sharer.after)
         copies.append(labeled(label, {minute: use[minute] for minute in run}))
-        label = label._replace(scale=Decimal(100), signal_rank=1)
+        label = replace(label, scale=Decimal(100), signal_rank=1)
         with_uid = {minute: percent for minute in run if (percent := sharer.values[minute]) is not None}
         processes.append(labeled(label._replace(uid=uid if knows_uids else ""), with_uid))
         processes.append(labeled(label, dict.fromkeys(run - with_uid.keys(), 0)))
@@ -62,7 +62,7 @@ def shared_gpu(
 def labeled(series: DeviceSeries, utilizations: Mapping[int, str] | Mapping[int, int]) -> DeviceSeries:
     """The series with a utilization at each minute; without pod, unless it is of a replica."""
     samples = tuple((START + minute * MINUTE, Decimal(str(used))) for minute, used in sorted(utilizations.items()))
-    return series._replace(samples=samples) if series.slot else series._replace(samples=samples, namespace="", pod="")
+    return replace(series, samples=samples) if series.slot else replace(series, samples=samples, namespace="", pod="")
 
 
 def constant(utilization: Utilization) -> dict[int, Utilization]:

@@ -125,7 +125,7 @@ class NodeObservation(Struct, frozen=True):
     """How sources contradict each other about what it advertises; "" if they agree."""
 
 
-class DeviceSeries(NamedTuple):
+class DeviceSeries(Struct, frozen=True):
     """One series of a utilization signal: a GPU, a partition of one or a NeuronCore, and its pod's labels, if any."""
 
     node: str

@@ -8,6 +8,8 @@ the target's are named `exported_…`.
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.observations import DeviceSeries, GpuLimits, VirtualGpus
 from gpucost.sources.prometheus.client import Series
@@ -44,7 +46,7 @@ def virtual_gpus(rows: Mapping[str, Rows], use: Sequence[DeviceSeries], nodes: M
             if limit > 0
         },
         tuple(
-            series._replace(node=nodes[series.namespace, series.pod])
+            replace(series, node=nodes[series.namespace, series.pod])
             for series in use
             if (series.namespace, series.pod) in nodes
         ),
