@@ -48,7 +48,7 @@ def shared_gpu(
         copies.append(labeled(label, {minute: use[minute] for minute in run}))
         label = replace(label, scale=Decimal(100), signal_rank=1)
         with_uid = {minute: percent for minute in run if (percent := sharer.values[minute]) is not None}
-        processes.append(labeled(label._replace(uid=uid if knows_uids else ""), with_uid))
+        processes.append(labeled(replace(label, uid=uid if knows_uids else ""), with_uid))
         processes.append(labeled(label, dict.fromkeys(run - with_uid.keys(), 0)))
     idle = [minute for minute in range(60) if not any(sharer.first <= minute < sharer.after for sharer in sharers)]
     copies.append(labeled(device(labeled=False), {minute: use[minute] for minute in idle}))

@@ -44,19 +44,22 @@ class _LabelIndex:
     """Finds the first of several sets of required labels that an object has all of.
 
     Only sets with a label of the object are compared. Each is found by its label that the fewest other sets require.
+
+    Args:
+        required_labels: sets of at least one label, by their index.
+        count: the result for an object without all labels of any set.
     """
 
-    def __init__(self, required_labels: Sequence[Mapping[str, str]]) -> None:
-        self._count = len(required_labels)
-        uses = Counter(label for required in required_labels for label in required.items())
+    def __init__(self, required_labels: Mapping[int, Mapping[str, str]], count: int) -> None:
+        self._count = count
+        uses = Counter(label for required in required_labels.values() for label in required.items())
         self._sets_by_label: dict[tuple[str, str], list[tuple[int, Mapping[str, str]]]] = {}
-        for index, required in enumerate(required_labels):
-            if required:
-                rarest = min(required.items(), key=uses.__getitem__)
-                self._sets_by_label.setdefault(rarest, []).append((index, required))
+        for index, required in required_labels.items():
+            rarest = min(required.items(), key=uses.__getitem__)
+            self._sets_by_label.setdefault(rarest, []).append((index, required))
 
     def first_match(self, labels: Mapping[str, str]) -> int:
-        """Return the index of the first set; the number of sets if there is none."""
+        """Return the index of the first set; `count` if there is none."""
         return min(
             (
                 index
@@ -73,9 +76,11 @@ class BusinessUnitMatcher:
 
     def __init__(self, units: Sequence[BusinessUnit]) -> None:
         self._units = units
-        self._by_namespace_labels = _LabelIndex([unit.namespace_labels for unit in units])
-        self._by_pod_labels = _LabelIndex([unit.pod_labels for unit in units])
-        self._has_labels = any(unit.namespace_labels or unit.pod_labels for unit in units)
+        namespace_labels = {i: unit.namespace_labels for i, unit in enumerate(units) if unit.namespace_labels}
+        pod_labels = {i: unit.pod_labels for i, unit in enumerate(units) if unit.pod_labels}
+        self._has_labels = bool(namespace_labels or pod_labels)
+        self._by_namespace_labels = _LabelIndex(namespace_labels, len(units))
+        self._by_pod_labels = _LabelIndex(pod_labels, len(units))
         self._index_by_name: dict[str, int] = {}
         """Namespaces named in full, as most are, and the index of the first unit that names them."""
         self._patterns: list[tuple[int, str]] = []
@@ -119,6 +124,8 @@ class BusinessUnitMatcher:
 def business_units_at(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
     """Return the entries that apply in an hour, in their order: for each name the latest that has begun."""
     begun = [unit for unit in units if unit.since is None or unit.since <= hour]
+    if len({unit.name for unit in begun}) == len(begun):
+        return begun
     latest: dict[str, BusinessUnit] = {}
     for unit in begun:
         earlier = latest.get(unit.name)
