@@ -12,7 +12,7 @@ from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus
 from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
-from gpucost.core.metering.device_use import by_device, device_hours
+from gpucost.core.metering.device_use import device_hours, group_by_device
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries, PodObservation
@@ -182,7 +182,7 @@ def offered_gpus(
     """What a node with two GPUs offers to claims."""
     lifecycle = NodeLifecycle(NODE, IntervalMs(0, HOUR), ())
     scrapes = {"d/x": Scrapes(tuple(range(-HOUR, 2 * HOUR, 60_000)))}
-    devices = device_hours(by_device(series), scrapes, IntervalMs(0, HOUR))
+    devices = device_hours(group_by_device(series), scrapes, IntervalMs(0, HOUR))
     slices = None if offered is None else {"n1": offered}
     return list(gpus_for_claims({"n1": [lifecycle]}, devices, holdings, slices).get(("n1", ""), ()))
 

@@ -11,7 +11,7 @@ from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import AttributionRules, attribute_usage
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
-from gpucost.core.metering.device_use import DeviceKey, by_device
+from gpucost.core.metering.device_use import DeviceKey, group_by_device
 from gpucost.core.metering.exporter_conflicts import contradictory_devices
 from gpucost.core.metering.implausible_samples import (
     MAX_SOURCES,
@@ -150,7 +150,7 @@ def series_of_same_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[De
 
 def test_many_exporters_of_same_gpu_are_suspect_and_checked_quickly() -> None:
     hour = IntervalMs(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
-    series = by_device(series_of_same_gpu(["p"], [f"n1:{number}" for number in range(MANY)]))
+    series = group_by_device(series_of_same_gpu(["p"], [f"n1:{number}" for number in range(MANY)]))
     contradictory: dict[DeviceKey, tuple[str, str]] = {}
     assert elapsed(lambda: contradictory.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
     assert list(contradictory) == [("n1", "GPU-0", "")]
@@ -162,7 +162,7 @@ def test_successive_exporters_are_not_suspect() -> None:
         replace(device_series, samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
         for number, device_series in enumerate(series_of_same_gpu(["p"], [f"n1:{number}" for number in range(15)]))
     ]
-    assert contradictory_devices(by_device(series), hour, {("team", "p")}) == {}
+    assert contradictory_devices(group_by_device(series), hour, {("team", "p")}) == {}
 
 
 def test_many_sources_contradict_and_are_checked_quickly() -> None:

@@ -19,6 +19,7 @@ from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli import rendering
 from gpucost_devstack.fleet import demo, kube_state_metrics, openmetrics, truth
+from gpucost_devstack.fleet.demo.fleet import EXPERIMENTS
 from gpucost_devstack.fleet.demo.spot_prices import ON_DEMAND_USD
 from gpucost_devstack.fleet.demo.units import BUSINESS_UNITS
 from gpucost_devstack.fleet.scenario import Scenario
@@ -238,23 +239,21 @@ def test_fleet_refuses_times_within_an_hour_and_scales_below_1() -> None:
         demo.scenarios(START, END, scale=0)
 
 
-@pytest.mark.parametrize("days", range(8))
-def test_weekly_reviews_see_every_stage_of_a_release_test(days: int) -> None:
-    """A review needs a week of idleness to recommend that a test is stopped, and a week without it to verify that."""
-    end = END + days * DAY
+@pytest.mark.parametrize("days", range(14))
+def test_weekly_reviews_see_every_stage_of_an_experiment(days: int) -> None:
+    """A review needs a week of idleness to recommend that one is stopped, and a week without it to verify that."""
+    end, week = END + days * DAY, 7 * 24 * 60
     production, *_ = demo.scenarios(end - 35 * DAY, end)
     length = 35 * 24 * 60
-    tests = {
-        pod.owners[1][1]: (float(pod.bound_at), min(float(pod.deleted_at), length))
+    names = {name for _, name in EXPERIMENTS}
+    runs = [
+        (float(pod.bound_at), float(pod.deleted_at))
         for pod in production.pods
-        if pod.owners[1][1].startswith("release-test-")
-    }
-    week = 7 * 24 * 60
-    running = [bound for bound, deleted in tests.values() if deleted == length]
-    stopped = [length - deleted for _, deleted in tests.values() if deleted < length]
-    assert any(length - bound > week for bound in running), "recommended"
-    assert any(6 * 60 < since < week for since in stopped), "applied"
-    assert any(since > week for since in stopped), "verified"
-    for bound, deleted in tests.values():
-        reviews = [length - number * week for number in range(5)]
-        assert bound < 0 or deleted == length or any(bound + week < review < deleted for review in reviews)
+        if pod.node and pod.owners[1][1] in names
+    ]
+    assert any(start + week < length < stopped for start, stopped in runs), "recommended"
+    assert any(stopped + week < length for _, stopped in runs), "verified"
+    assert any(length - 10 * 24 * 60 < stopped < length for _, stopped in runs), "applied, or verified lately"
+    reviews = [length - number * week for number in range(5)]
+    for start, stopped in runs:
+        assert start < 0 or stopped > length or any(start + week < review < stopped for review in reviews)

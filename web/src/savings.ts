@@ -193,13 +193,17 @@ function isAbout(subject: Recommendation["subject"], part: Partial<Recommendatio
   return Object.entries(part).every(([key, value]) => subject[key as keyof typeof part] === value);
 }
 
-/** Why a workload has no recommendation: the newest review's finding, in words. Null if it was not reviewed.
+/** Why a workload has no open recommendation: a person dismissed it, or the newest review's finding, in words. Null if
+ * it was not reviewed.
  *
  * A workload without a recommendation can waste much: it may use its GPUs fully for some hours of the day. */
 export function findingFor(
-  findings: RecommendationsResponse["findings"],
+  { findings, rows }: Pick<RecommendationsResponse, "findings" | "rows">,
   subject: Partial<Recommendation["subject"]>,
 ): string | null {
+  const dismissed = rows.find((row) => row.state === "dismissed" && isAbout(row.subject, subject));
+  if (dismissed !== undefined)
+    return `${KINDS[dismissed.kind]}: dismissed by ${dismissed.author ?? "an unknown person"}, ${dismissed.reason ?? "without a reason"}`;
   const found = findings.find((finding) => isAbout(finding.subject, subject));
   if (found === undefined) return null;
   const reason = [FINDINGS[found.finding], found.reason].filter(Boolean).join(", ");

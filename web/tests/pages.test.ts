@@ -21,6 +21,7 @@ import {
   commonFinding,
   findingFor,
   grouped,
+  KINDS,
   listPricesOf,
   onOffer,
   openFor,
@@ -171,13 +172,23 @@ test("a workload without a recommendation has the finding as reason", () => {
     finding("new", "unknown", "observed for 65 hours; a recommendation needs 168"),
     finding("app", "healthy", "utilization 55% on average, 80% in the busiest hour"),
   ];
-  expect(findingFor(findings, { workload: "new", cluster: "west" })).toBe(
+  expect(findingFor({ findings, rows: [] }, { workload: "new", cluster: "west" })).toBe(
     "Too little is known: observed for 65 hours; a recommendation needs 168",
   );
-  expect(findingFor(findings, { workload: "app", cluster: "west" })).toBe(
+  expect(findingFor({ findings, rows: [] }, { workload: "app", cluster: "west" })).toBe(
     "No safe change found: utilization 55% on average, 80% in the busiest hour",
   );
-  expect(findingFor(findings, { workload: "app", cluster: "east" })).toBeNull();
+  expect(findingFor({ findings, rows: [] }, { workload: "app", cluster: "east" })).toBeNull();
+  const dismissed = {
+    kind: "off-hours",
+    state: "dismissed",
+    subject: { workload: "app", cluster: "west" },
+    author: "ana",
+    reason: "needed at night",
+  } as Recommendation;
+  const textWith = (row: Recommendation) => findingFor({ findings, rows: [row] }, { workload: "app", cluster: "west" });
+  expect(textWith(dismissed)).toBe(`${KINDS["off-hours"]}: dismissed by ana, needed at night`);
+  expect(textWith({ ...dismissed, state: "withdrawn" })).toMatch(/^No safe change found/);
 });
 
 test("a finding that all workloads share is shown once", () => {

@@ -49,11 +49,6 @@ def absolute_minute(at: datetime) -> int:
     return (at - EPOCH) // timedelta(minutes=1)
 
 
-def calendar_day(minute: int) -> str:
-    """The month and day of a time, for names, for example `1123`."""
-    return f"{EPOCH + timedelta(minutes=minute):%m%d}"
-
-
 def draw(*names: object) -> float:
     """A number in [0, 1) that depends on the names only."""
     digest = blake2b("/".join(map(str, names)).encode(), digest_size=7).digest()

@@ -13,7 +13,6 @@ from gpucost_devstack.fleet.demo.clock import (
     HOUR,
     WEEK,
     Period,
-    calendar_day,
     draw,
     hour_of_day,
     is_weekend,
@@ -66,6 +65,18 @@ CHAT = Serving(
 EMBEDDINGS = Serving("vllm", {"BAAI/bge-m3": {"prompt": 900_000, "cached": 0, "generated": 0, "requests": 3_600}})
 RERANKER = Serving("triton", {"bge-reranker-v2-m3": {"requests": 2_400}})
 """Triton counts requests, and no tokens."""
+
+EXPERIMENTS = (
+    ("search", "reranker-v3-canary"),
+    ("ads-ranking", "bid-model-ab-test"),
+    ("search", "query-rewriter-trial"),
+    ("fraud", "graph-features-trial"),
+    ("search", "embeddings-v2-canary"),
+    ("ads-ranking", "creative-scorer-pilot"),
+    ("search", "typo-model-trial"),
+    ("fraud", "device-risk-pilot"),
+)
+"""Namespaces and names of experiments, one a week. Quotas have room for one at a time in a namespace."""
 
 
 @dataclass
@@ -203,7 +214,7 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
     cluster.service(scoring, slots_of(a10g_nodes[1])[:3], lambda _: 3, lambda at: 0.06 + 0.13 * traffic("fraud", at))
     legacy = Workload(copy.workload("ranker-v1"), copy.namespace("ads-ranking"))
     cluster.service(legacy, slots_of(a10g_nodes[1])[3:], lambda _: 1, lambda at: 0.004)
-    _add_release_tests(cluster, copy, [slots_of(l4_nodes[1])[2], slots_of(l4_nodes[1])[3], slots_of(a10g_nodes[0])[3]])
+    _add_experiments(cluster, copy, [slots_of(l4_nodes[1])[2], slots_of(l4_nodes[1])[3], slots_of(a10g_nodes[0])[3]])
     transcription = Workload(copy.workload("transcription"), copy.namespace("speech"), resource=NEURON)
     cluster.service(
         transcription,
@@ -214,16 +225,19 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
     cluster.quotas.update({chat.namespace: 16, ranker.namespace: 6, moderation.namespace: 3, scoring.namespace: 4})
 
 
-def _add_release_tests(cluster: _Cluster, copy: Copy, slots: list[Slot]) -> None:
-    """Every Monday, a release is tested on a GPU that is then left idle, until somebody stops the test after 16 days.
+def _add_experiments(cluster: _Cluster, copy: Copy, slots: list[Slot]) -> None:
+    """Every week, a team tries something on a GPU, and forgets it until somebody stops it two weeks later.
 
-    So weekly reviews recommend to stop each test, see that it was stopped, and measure what that saved.
+    So weekly reviews recommend to stop each experiment, see that it was stopped, and measure what that saved.
     """
     for monday in cluster.period.cycles(WEEK, before=2):
-        start = monday + 9 * HOUR
-        workload = Workload(copy.workload(f"release-test-{calendar_day(monday)}"), copy.namespace("search"))
+        week = monday // WEEK
+        namespace, name = EXPERIMENTS[week % len(EXPERIMENTS)]
+        start = monday + HOUR * (9 + int(30 * draw("experiment", "start", week)))
+        end = start + HOUR * (15 * 24 - 12 + int(24 * draw("experiment", "end", week)))
+        workload = Workload(copy.workload(name), copy.namespace(namespace))
         cluster.pods += temporary_service(
-            cluster.period, workload, slots[monday // WEEK % len(slots)], (start, start + 16 * DAY), lambda _: 0.003
+            cluster.period, workload, slots[week % len(slots)], (start, end), lambda _: 0.003
         )
 
 

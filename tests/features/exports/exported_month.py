@@ -2,10 +2,11 @@
 time, hours without figures, and inference servers, some of whose tokens are unknown."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import Coverage, HourRecord

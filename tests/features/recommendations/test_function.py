@@ -158,7 +158,8 @@ def test_response_has_saving_and_evidence() -> None:
     assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
     waiting = answer["rows"][5]
     assert waiting["summary"] == (
-        "Add 1 p5.4xlarge node to node pool h100: 2 pods waited 4.0 GPU-hours for nvidia.com/gpu, worth $122 a month"
+        "Add 1 p5.4xlarge node to node pool h100: 2 pods waited 4.0 GPU-hours for nvidia.com/gpu, worth $122 a month, "
+        "less than the nodes cost"
     ), "4 GPU-hours at $7 in 7 observed days"
     assert waiting["evidence"]["facts"]["longest wait"] == "2.0 hours (speech-ns/late-0)", "from Prometheus"
     assert (waiting["saving"]["usd"], waiting["subject"]["node_pool"]) == (-7 * 730, "h100")

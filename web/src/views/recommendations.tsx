@@ -21,7 +21,7 @@ const MOST = 5;
 
 export function Recommendations({ response }: { response: RecommendationsResponse | null }) {
   const zone = useZone();
-  const rows = response?.rows ?? [];
+  const rows = (response?.rows ?? []).filter(({ state }) => state === "open");
   if (rows.length === 0) return <Empty>{noneText(response, zone)}</Empty>;
   const inCash = rows.filter(({ saving }) => (saving.cash_usd ?? 0) > 0);
   const areAllAtListPrices = inCash.length > 0 && inCash.every(isAtListPrices);
@@ -163,11 +163,14 @@ const CASH_NOT_KNOWN = `cash ${NOT_KNOWN}`;
 /** What the recommendation changes: GPUs of a workload, or nodes of a pool, as whole ones. */
 function changeFact(row: Recommendation): [string, string][] {
   const { current_gpus: current, recommended_gpus: after, subject, kind } = row;
+  const earlier = row.state === "applied" || row.state === "verified" ? "before" : "now";
   if (subject.workload !== null)
-    return [[kind === "spot" ? "GPUs on demand" : "GPUs", `${gpuHours(current, 0)} now, ${gpuHours(after, 0)} after`]];
+    return [
+      [kind === "spot" ? "GPUs on demand" : "GPUs", `${gpuHours(current, 0)} ${earlier}, ${gpuHours(after, 0)} after`],
+    ];
   if ("nodes" in row.evidence.facts) return []; // of the same period as the summary
   const name = kind === "commitment" || kind === "spot" ? "Nodes on demand" : "Nodes";
-  return [[name, `${Math.ceil(current - 0.005)} now, ${Math.ceil(after - 0.005)} after, in the newest day`]];
+  return [[name, `${Math.ceil(current - 0.005)} ${earlier}, ${Math.ceil(after - 0.005)} after, in the newest day`]];
 }
 
 /** What a recommendation rests on, by name; without names for which its kind has no figures. */

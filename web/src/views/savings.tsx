@@ -117,7 +117,9 @@ function Shown({ all, open }: ViewData) {
           name="Verified savings"
           value={roundMoney(verified, currency)}
           note={
-            verified === null ? "No saving is measured yet. It takes a week." : "a month, measured after the change"
+            verified === null
+              ? "No saving is measured yet. It takes a week."
+              : "of GPU cost a month, measured after the change"
           }
           testId="verified"
         />

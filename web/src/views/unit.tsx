@@ -122,7 +122,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
     fetchHours({ ...period, cluster }, whole.coverage),
     settle(fetchMonth(route.name)),
     settle(fetchAlerts(end)),
-    settle(fetchIfAllowed("v1/recommendations", { business_unit: exactly(route.name), cluster })),
+    settle(fetchIfAllowed("v1/recommendations", { business_unit: exactly(route.name), cluster, state: "all" })),
   ]);
   const isListed = workloads.cursor === null; // otherwise, the others may be in further clusters
   const clusters = isListed ? new Set(workloads.rows.map(({ group }) => group["cluster"] ?? "")) : null;

@@ -55,7 +55,7 @@ export function Workloads({ whole, rows: workloads, hours: statuses, recommendat
   const recommendationsOf = (row: ExploreRow) =>
     (row.jobs ?? [row]).flatMap((workload) => openFor(recommendations?.rows ?? [], subjectOf(workload)) ?? []);
   const savedBy = (row: ExploreRow) => recommendationsOf(row).reduce((sum, { saving }) => sum + saving.usd, 0);
-  const findingOf = (row: CostRow) => findingFor(recommendations?.findings ?? [], subjectOf(row));
+  const findingOf = (row: CostRow) => (recommendations === null ? null : findingFor(recommendations, subjectOf(row)));
   const hasRecommendation = workloads.some((row) => recommendationsOf(row).length > 0);
   const common = hasRecommendation ? null : commonFinding(workloads.map(findingOf));
   const table = (

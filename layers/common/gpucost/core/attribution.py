@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
-import msgspec
 from msgspec import Struct, field
 
 from gpucost.core.hour_record import HourRecord
@@ -29,9 +28,9 @@ class BusinessUnit(Struct, frozen=True):
     name: str
     namespaces: tuple[str, ...] = ()
     """Shell patterns."""
-    namespace_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that a namespace must all have, named as kube-state-metrics exports them (`label_team`)."""
-    pod_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
     consumers: tuple[str, ...] = ()
     """Shell patterns of the names by which inference servers know the unit's requests."""
     since: datetime | None = None
@@ -76,8 +75,8 @@ class BusinessUnitMatcher:
 
     def __init__(self, units: Sequence[BusinessUnit]) -> None:
         self._units = units
-        namespace_labels = {i: unit.namespace_labels for i, unit in enumerate(units) if unit.namespace_labels}
-        pod_labels = {i: unit.pod_labels for i, unit in enumerate(units) if unit.pod_labels}
+        namespace_labels = {index: unit.namespace_labels for index, unit in enumerate(units) if unit.namespace_labels}
+        pod_labels = {index: unit.pod_labels for index, unit in enumerate(units) if unit.pod_labels}
         self._has_labels = bool(namespace_labels or pod_labels)
         self._by_namespace_labels = _LabelIndex(namespace_labels, len(units))
         self._by_pod_labels = _LabelIndex(pod_labels, len(units))

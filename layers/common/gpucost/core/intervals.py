@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import sub
+from itertools import pairwise
 from statistics import median_low
 from typing import TypeVar
 
@@ -50,7 +50,7 @@ class Scrapes(Struct, frozen=True, dict=True):
 
     @cached_property
     def _distances(self) -> Sequence[int]:
-        return [*map(sub, self.times[1:], self.times)]
+        return [after - before for before, after in pairwise(self.times)]
 
     @cached_property
     def _is_steady(self) -> bool:
@@ -168,10 +168,10 @@ def overlapping(records: Sequence[T], time: IntervalMs, time_of: Callable[[T], I
 def overlap_length(intervals: Iterable[IntervalMs], other: IntervalMs) -> int:
     """Return how many milliseconds of an interval some disjoint intervals cover."""
     shared = 0
-    first, last = other.start, other.end
-    for interval in intervals:  # calls nothing, because it runs several times per pod and device
-        start = interval.start if interval.start > first else first
-        end = interval.end if interval.end < last else last
+    other_start, other_end = other.start, other.end
+    for interval in intervals:  # calls no function, because it runs several times per pod and device
+        start = interval.start if interval.start > other_start else other_start
+        end = interval.end if interval.end < other_end else other_end
         if end > start:
             shared += end - start
     return shared

@@ -14,7 +14,8 @@ def gc_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            # This moves the new objects to the oldest generation. Otherwise the next allocation would check them all.
+            # This moves the new objects to the oldest generation. Otherwise the next allocation would scan them all.
+            # Cycles among them, which are few, stay until the next full collection.
             gc.freeze()
             gc.unfreeze()
             gc.enable()

@@ -157,6 +157,21 @@ def test_hours_that_are_mostly_unobserved_are_not_idle() -> None:
     assert recommendation.evidence.facts["needed (UTC)"].startswith("Mon 00:00 to Mon 19:00, Tue 07:00 to Tue 19:00")
 
 
+@pytest.mark.parametrize(("weeks_unobserved", "is_idle"), [(1, True), (HOURS // 168 - 1, False)])
+def test_hours_of_the_week_are_idle_if_they_were_idle_each_time_they_were_observed(
+    weeks_unobserved: int, *, is_idle: bool
+) -> None:
+    """The exporter is down on Saturdays from 3 to 4, in one week or in all weeks but one."""
+    load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
+    records = list(sim.simulate([load], HOURS))
+    for index in range(5 * 24 + 3, weeks_unobserved * 168, 168):
+        lines = [line._replace(unmeasured_gpu_hours=line.allocated_gpu_hours) for line in records[index].lines]
+        records[index] = replace(records[index], lines=tuple(lines))
+    (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
+    schedule = recommendation.evidence.facts["needed (UTC)"]
+    assert ("Sat 03:00 to Sat 04:00 (no figures)" in schedule) != is_idle
+
+
 def test_hours_of_the_week_without_figures_are_named() -> None:
     """Saturdays from 3 to 4 have no figures in any week: the schedule runs the workload then, and says why."""
     load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
@@ -201,6 +216,7 @@ def test_schedule_follows_the_time_zone_across_the_end_of_summer_time() -> None:
     (local,) = review_cluster(look_back, start, {}).recommendations
     assert "unless alerts.time_zone in the settings names the time zone" in in_utc.risk_note
     assert "UTC" not in local.risk_note
+    assert local.risk_note == "Requests outside the schedule fail, because only the schedule starts the workload."
     assert local.evidence.facts["needed (Europe/Berlin)"].startswith("Mon 09:00 to Mon 19:00, Tue 09:00 to Tue 19:00")
     triggers = [trigger["metadata"] for trigger in yaml.safe_load(local.patch)["spec"]["triggers"]]
     assert triggers[0] == {

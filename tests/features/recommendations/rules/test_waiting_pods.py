@@ -102,8 +102,11 @@ def test_evidence_has_the_value_of_the_waiting_and_the_cost_of_the_nodes() -> No
     jobs = [simulated_queue.Job(f"j{day}-{number}", 24 * day + 9, 4) for day in range(DAYS) for number in (1, 2)]
     recommendation = recommended([simulated_queue.Queue(pool, 1, tuple(jobs), needs_nodes=True)])["solo"]
     assert recommendation.summary == (
-        "Add 1 g5.xlarge node to node pool solo: 14 pods waited 56.0 GPU-hours for nvidia.com/gpu, worth $365 a month"
+        "Add 1 g5.xlarge node to node pool solo: 14 pods waited 56.0 GPU-hours for nvidia.com/gpu, worth $365 a month, "
+        "less than the nodes cost"
     )
+    assert recommendation.risk == "high"
+    assert recommendation.risk_note.startswith("The nodes cost more than the waiting is worth")
     assert (
         recommendation.saving.usd
         == recommendation.saving.low_usd

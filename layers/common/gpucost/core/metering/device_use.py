@@ -19,6 +19,9 @@ LabeledPod = tuple[str, str, str]
 UNLABELED: LabeledPod = ("", "", "")
 ZERO = Fraction(0)
 
+_integer_ratio = lru_cache(maxsize=64)(Decimal.as_integer_ratio)
+"""The integer ratio of a signal's scale, of which there are few."""
+
 
 class Sample(Struct, frozen=True):
     """A device's utilization at one scrape, and the time that the scrape covers."""
@@ -61,16 +64,22 @@ class DeviceHour:
         self.is_mig_device = mig_instance != ""
         """Whether it is a MIG device, or a partition of an AMD GPU."""
         self.series = series
-        self.is_continuous = not [copy for copy in series if copy.samples is not None]
+        self.is_continuous = all(device_series.samples is None for device_series in series)
         """Whether every series has a sample at every scrape, so that only sums are known and needed."""
         self.vendor = series[0].vendor
         """The vendor in the catalog of accelerators."""
-        self.labeled_pods = frozenset([(copy.namespace, copy.pod, copy.uid) for copy in series if copy.pod])
+        self.labeled_pods = frozenset(
+            [
+                (device_series.namespace, device_series.pod, device_series.uid)
+                for device_series in series
+                if device_series.pod
+            ]
+        )
         """The pods with which any sample is labeled."""
         self._scrapes = scrapes
         self._window = window
         self._continuous_times = continuous_times
-        if self.is_continuous and len(series) == 1:  # nearly always
+        if self.is_continuous and len(series) == 1:  # nearly always; a cached property takes longer
             self.observed_times = continuous_times.get(series[0].scrape_target, ())
 
     @cached_property
@@ -210,7 +219,7 @@ class DeviceHour:
         return slots
 
 
-def by_device(series: Iterable[DeviceSeries]) -> dict[DeviceKey, list[DeviceSeries]]:
+def group_by_device(series: Iterable[DeviceSeries]) -> dict[DeviceKey, list[DeviceSeries]]:
     """Group series by their device."""
     series_by_device: dict[DeviceKey, list[DeviceSeries]] = {}
     for device_series in series:
@@ -230,7 +239,7 @@ def device_hours(
     continuous_times = continuous_times_of(scrapes, window)
     hours = []
     for key in sorted(series_by_device):
-        device_copies = [copy for copy in series_by_device[key] if _has_samples(copy)]
+        device_copies = [device_series for device_series in series_by_device[key] if _has_samples(device_series)]
         if not device_copies:
             continue
         if len(device_copies) > 1:
@@ -281,7 +290,3 @@ def _as_ratio(total: Decimal, scale: Decimal, count: int = 1) -> Fraction:
     full, scale_denominator = _integer_ratio(scale)
     used, full = used * scale_denominator, full * used_denominator * count
     return Fraction(min(max(used, 0), full), full)
-
-
-_integer_ratio = lru_cache(maxsize=64)(Decimal.as_integer_ratio)
-"""The integer ratio of a signal's scale, of which there are few."""

@@ -66,10 +66,10 @@ class HoldingReader(Struct):
     """The valid results of `_effective_requests`, because many pods request the same."""
     _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
-    _plain_units: dict[tuple[str, tuple[ContainerRequest, ...]], list[tuple[str, int, GpuShare]]] = field(
+    _units_of_full_hour: dict[tuple[str, tuple[ContainerRequest, ...]], list[tuple[str, int, GpuShare]]] = field(
         default_factory=dict
     )
-    """By node and requests, what `_held_units` returned for pods that differ in nothing else, as most do."""
+    """By node and requests, what `_held_units` returned, for pods there all hour that hold no fraction of a GPU."""
 
     def read(self, pods: Sequence[PodObservation]) -> list[PodUsage]:
         """Return all holdings of the hour, in the order of namespaces, pods and uids."""
@@ -106,12 +106,13 @@ class HoldingReader(Struct):
             self._reserved.append(ReservedTime(frozenset({pod.reserved_group}), node, span.time))
             return []
         key = pod.node, pod.requests
-        is_plain = pod.held_samples is None and pod.fraction is None and not pod.contradiction
-        held_units = self._plain_units.get(key) if is_plain else None
-        if not held_units:
+        # What such pods hold depends on nothing but their node and requests.
+        is_cacheable = pod.held_samples is None and pod.fraction is None and not pod.contradiction
+        held_units = self._units_of_full_hour.get(key) if is_cacheable else None
+        if not held_units:  # never computed, or nothing: then each pod adds its own note and disputed time
             held_units = self._held_units(pod, node, span.time)
-            if is_plain:
-                self._plain_units[key] = held_units
+            if is_cacheable:
+                self._units_of_full_hour[key] = held_units
         running = self.spans.running_time(pod, span)
         return [
             PodUsage(pod, node, resource, units, share, span.time, running, span.last_sample_ms, span.first_sample_ms)
@@ -119,7 +120,10 @@ class HoldingReader(Struct):
         ]
 
     def _held_units(self, pod: PodObservation, node: GpuNode, time: IntervalMs) -> list[tuple[str, int, GpuShare]]:
-        """Return the resources, units and shares that a pod holds; nothing if they are unknown or disputed."""
+        """Return the resources, units and shares that a pod holds.
+
+        If they are unknown or disputed, it returns nothing and adds a note and disputed time.
+        """
         requests = self._units_of_requests.get(pod.requests)
         if requests is None:
             requests = self._effective_requests(pod)

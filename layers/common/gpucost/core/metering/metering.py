@@ -15,7 +15,7 @@ from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, adve
 from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
 from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
-from gpucost.core.metering.device_use import DeviceHour, DeviceKey, by_device, device_hours
+from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours, group_by_device
 from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
 from gpucost.core.metering.exporter_conflicts import (
     contradiction_notes,
@@ -104,7 +104,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         assignments,
         rules.utilization_sources,
         window,
-        device_hours(by_device(observation.process_devices), observation.utilization_scrapes, window),
+        device_hours(group_by_device(observation.process_devices), observation.utilization_scrapes, window),
         pods_measured_by_container(holdings, containers, gpus_of_pod),
     )
     resolver.measure()
@@ -162,7 +162,7 @@ def _trusted_devices(
 ) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
     """Return the devices without contradictory exporters, and the others with two contradictory exporters each."""
     pods = {(pod.namespace, pod.pod) for pod in observation.pods}
-    series_by_device = by_device(observation.devices)
+    series_by_device = group_by_device(observation.devices)
     suspect = contradictory_devices(series_by_device, window, pods)
     surplus = nodes_with_surplus_devices(lifecycles, observation.devices, window)
     devices = device_hours(series_by_device, observation.utilization_scrapes, window)
@@ -368,25 +368,25 @@ def _device_coverage(
         on_node.setdefault(device.node, []).append(device)
     expected_ms, observed_ms = 0, 0
     for lifecycle in nodes:
-        present_ms = lifecycle.present.length
+        present, present_ms = lifecycle.present, lifecycle.present.length
         node_devices = on_node.pop(lifecycle.node.name, [])
-        present = lifecycle.present
         # A DRA driver may create and remove partitions, so each of its GPUs counts once.
-        of_gpus = [[device] for device in node_devices] if lifecycle.states else _by_gpu(node_devices, present)
-        gpus = [(parts, _observed_ms(parts, present)) for parts in of_gpus]
-        expected_ms += present_ms * (sum([gpu_ms > 0 for _, gpu_ms in gpus]) or lifecycle.node.devices or 1)
-        for parts, gpu_ms in gpus:
-            missing_ms = present_ms - gpu_ms
-            is_complete = not missing_ms or 2 * missing_ms <= 3 * max(device.interval for device in parts)
-            observed_ms += present_ms if gpu_ms and is_complete else gpu_ms
+        groups = [[device] for device in node_devices] if lifecycle.states else _group_by_gpu(node_devices, present)
+        observed_groups = [(group, _observed_ms(group, present)) for group in groups]
+        observed_count = sum([group_ms > 0 for _, group_ms in observed_groups])
+        expected_ms += present_ms * (observed_count or lifecycle.node.devices or 1)
+        for group, group_ms in observed_groups:
+            missing_ms = present_ms - group_ms
+            is_complete = not missing_ms or 2 * missing_ms <= 3 * max(device.interval for device in group)
+            observed_ms += present_ms if group_ms and is_complete else group_ms
     for others in on_node.values():
         expected_ms += window.length * len(others)
         observed_ms += sum(overlap_length(device.observed_times, window) for device in others)
     return quantize(Fraction(observed_ms, expected_ms)) if expected_ms else Decimal(0)
 
 
-def _by_gpu(devices: Iterable[DeviceHour], time: IntervalMs) -> list[list[DeviceHour]]:
-    """Return the devices that were observed in some time, grouped by their GPU."""
+def _group_by_gpu(devices: Iterable[DeviceHour], time: IntervalMs) -> list[list[DeviceHour]]:
+    """Return the devices that were observed during a time, grouped by their GPU."""
     by_uuid: dict[str, list[DeviceHour]] = {}
     for device in devices:
         if overlap_length(device.observed_times, time):
@@ -394,11 +394,11 @@ def _by_gpu(devices: Iterable[DeviceHour], time: IntervalMs) -> list[list[Device
     return [*by_uuid.values()]
 
 
-def _observed_ms(parts: Sequence[DeviceHour], time: IntervalMs) -> int:
-    """Return for how long of some time any of a GPU's devices was observed."""
-    if len(parts) == 1:
-        return overlap_length(parts[0].observed_times, time)
-    return overlap_length(union(observed for device in parts for observed in device.observed_times), time)
+def _observed_ms(devices: Sequence[DeviceHour], time: IntervalMs) -> int:
+    """Return how many milliseconds of a time any of the devices was observed."""
+    if len(devices) == 1:
+        return overlap_length(devices[0].observed_times, time)
+    return overlap_length(union(observed for device in devices for observed in device.observed_times), time)
 
 
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:

@@ -9,7 +9,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct, field
 
 from gpucost.core.hours import HOUR_MS
@@ -179,9 +178,9 @@ class GpuLimits(NamedTuple):
 class VirtualGpus(Struct, frozen=True):
     """What HAMi reports about the fractions of GPUs that it allocates to containers."""
 
-    gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = msgspec.field(default_factory=dict)
+    gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """UUIDs of the GPUs on which pods have vGPUs, by namespace and name."""
-    limits: Mapping[str, GpuLimits] = msgspec.field(default_factory=dict)
+    limits: Mapping[str, GpuLimits] = field(default_factory=dict)
     """By node."""
     use: tuple[DeviceSeries, ...] = ()
     """The use of a GPU by one container, which `slot` names."""
@@ -229,7 +228,7 @@ class ServerCounters(Struct, frozen=True):
     """The counters of inference servers; empty where the settings do not read them."""
 
     series: tuple[CounterSeries, ...] = ()
-    scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = msgspec.field(default_factory=dict)
+    scrapes: Mapping[ScrapeTarget, Mapping[int, bool]] = field(default_factory=dict)
     """By target, the times of scrapes and whether they succeeded, of pods whose single samples are read."""
     of_gateways: tuple[CounterSeries, ...] = ()
     """The counters of gateways, whose pods process no tokens."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -133,7 +133,7 @@ def attributes_of_node(node: "GpuNode", cluster: str) -> dict[str, str]:
     }
 
 
-@cache
+@lru_cache(maxsize=256)
 def region_of(zone: str) -> str:
     """Return the region of an AWS zone or local zone (`us-west-2-lax-1a`); "" for anything else."""
     match = _REGION.match(zone)

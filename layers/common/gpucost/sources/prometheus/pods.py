@@ -242,7 +242,7 @@ class PodTable:
     def _is_unchanged(self, pod: _Pod, covers_hour: CoversHour) -> bool:
         if pod.contradiction or self.labels.has_contradictory_labels(pod.namespace, pod.pod):
             return False  # raw samples show whether the difference lasts longer than a target may lag
-        if not covers_hour(pod.sample_counts.counts) or [init for _, init, _ in pod.units if init]:
+        if not covers_hour(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
             return False  # only raw samples show whether an init container is a sidecar
         start, end = self._at_start.get(pod.uid), self._at_end.get(pod.uid)
         has_phases = bool(self._at_start or self._at_end)

@@ -142,7 +142,7 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
                 else "none; the MIG geometry of each GPU is not known",
                 "nodes": f"{_whole_nodes(nodes)} now, {_whole_nodes(nodes - empty_nodes)} after (on average "
                 f"{format_count(nodes)}, of which {format_count(empty_nodes)} would be empty)",
-                "spare nodes": spare_by_hours,
+                "spare nodes": f"{spare_by_hours}; a node needed in the hour before or after is not spare",
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
                 "GPUs per node": str(gpus),
                 **_karpenter_facts(look_back, key.node_pool, reason),

@@ -45,6 +45,7 @@ MAX_PODS: Final = 20_000
 _HIGH_CONFIDENCE_DAYS = 14
 _MIN_MONTHLY_COST_USD = 1.0
 _NAMESPACES_SHOWN = 3
+_COST_RISK = "The nodes cost more than the waiting is worth: add them only if the delay costs you the difference. "
 _RISK = (
     "It costs money. If a quota, a node pool limit, a taint or a scheduling gate made the pods wait, nodes do not "
     "help: check the pods' events."
@@ -247,13 +248,14 @@ def _recommend_nodes(
     key = pool.key
     currency = next(iter(look_back.currencies), "USD")
     sign = "$" if currency == "USD" else f"{currency} "
+    costs_more = -float(saving.usd) > waiting_usd
     cost_while_waiting = len(by_hour) / hours * HOURS_PER_MONTH * nodes * gpus * rate
     return RecommendationContent(
         "pending",
         pool_subject(look_back, pool, resource),
         f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
         f"{len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}, "
-        f"worth {sign}{waiting_usd:,.0f} a month",
+        f"worth {sign}{waiting_usd:,.0f} a month{', less than the nodes cost' if costs_more else ''}",
         saving,
         Evidence(
             look_back.hour_at(0),
@@ -281,8 +283,8 @@ def _recommend_nodes(
             },
         ),
         "medium" if len(look_back.waits) >= _HIGH_CONFIDENCE_DAYS else "low",
-        "low",
-        _RISK,
+        "high" if costs_more else "low",
+        f"{_COST_RISK}{_RISK}" if costs_more else _RISK,
         "low",
         "",
         round_cents(current_nodes),

@@ -37,7 +37,8 @@ MIN_SHARE_OFF: Final = 0.25
 """Part of the hours of a week that must be idle."""
 MIN_SHARE_FREED: Final = 0.1
 """Part of the held GPU-hours that the schedule must free: a workload that stops by itself holds hardly any of them."""
-_START_RISK = "Clients that send requests outside the schedule wait until the workload has started."
+_STOP_RISK = "Requests outside the schedule fail, because only the schedule starts the workload."
+_STATE_RISK = "What is only in its memory is lost whenever it stops, and nothing else starts it outside the schedule."
 _UTC_RISK = (
     "The schedule is in UTC, so it is an hour off in daylight saving time, unless alerts.time_zone in the settings "
     "names the time zone."
@@ -53,6 +54,7 @@ _BATCH_RISK = (
 _LABELED_SHARE = 0.999
 """Part of the allocated GPU-hours whose pods must have the label."""
 _MIN_MONTHLY_SAVING_USD = 1.0
+_STATEFUL_KINDS = frozenset({"StatefulSet", "Notebook", "Pod"})
 _STOPPABLE_KINDS = SERVICE_KINDS | {"Notebook", "Pod"}
 _MIN_REPLICAS = 3
 """Replicas of a service: if one is lost, two remain."""
@@ -102,6 +104,7 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
         for start, end in runs
     )
     gpus_after = measures.current_gpus * (1 - sum(quiet) / WEEK)
+    stop_risk = _STATE_RISK if subject.workload_kind in _STATEFUL_KINDS else _STOP_RISK
     return RecommendationContent(
         "off-hours",
         subject,
@@ -110,7 +113,7 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
         workload_evidence(look_back, measures, {f"needed ({zone})": schedule, "peak": "mean of the busiest hour"}),
         confidence_level(measures),
         "medium",
-        _START_RISK if look_back.time_zone else f"{_START_RISK} {_UTC_RISK}",
+        stop_risk if look_back.time_zone else f"{stop_risk} {_UTC_RISK}",
         "medium",
         schedule_patch(subject, runs, history.max_concurrent_pods(), zone=zone, minute=minute),
         round_cents(measures.current_gpus),
@@ -139,20 +142,17 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
     for index in range(measures.first_held_index, look_back.hours):
         slot = slots[index]
         observed = history.observed_gpu_hours[index]
-        if not look_back.has_figures[index]:
-            continue
-        if observed < MIN_OBSERVED_SHARE * history.held_gpu_hours[index]:
-            busy[slot] = True  # utilization is not known
-        else:
-            observations[slot] += 1
-            busy[slot] |= observed > 0 and history.used_gpu_hours[index] >= IDLE_UTILIZATION * observed
+        if not look_back.has_figures[index] or observed < MIN_OBSERVED_SHARE * history.held_gpu_hours[index]:
+            continue  # utilization is not known
+        observations[slot] += 1
+        busy[slot] |= observed > 0 and history.used_gpu_hours[index] >= IDLE_UTILIZATION * observed
     idle = [count >= MIN_WEEKS and not is_busy for count, is_busy in zip(observations, busy, strict=True)]
     quiet = [False] * WEEK
     for start, end in _runs_of_hours(idle):
         if end - start >= MIN_HOURS_OFF:
             for hour in range(start, end):
                 quiet[hour % WEEK] = True
-    return quiet, [count >= MIN_WEEKS or is_busy for count, is_busy in zip(observations, busy, strict=True)]
+    return quiet, [count >= MIN_WEEKS for count in observations]
 
 
 def _runs_of_hours(hours: Sequence[bool]) -> Iterator[tuple[int, int]]:
