@@ -159,6 +159,7 @@ export function Table<Row>(props: {
   const [scroller, width] = useWidth();
   const [hidden, setHidden] = useState(0);
   useLayoutEffect(() => {
+    if (width === 0) return; // not laid out yet: to measure now would force a layout
     const ends = [...(scroller.current?.querySelectorAll("th") ?? [])].map(
       (head) => head.offsetLeft + head.offsetWidth,
     );
