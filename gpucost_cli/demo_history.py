@@ -27,7 +27,7 @@ NEEDED_AT_NIGHT = "annotation"
 """The workload whose recommended schedule a person dismisses."""
 WEEK = timedelta(days=7)
 REVIEW_SECONDS = 900.0
-"""The time of the function that reviews."""
+"""The time that the function has for a run of reviews."""
 
 
 class History:
@@ -133,17 +133,11 @@ class History:
                 months.close(name, author="demo", reason="closed for chargeback", force=True)
 
     def _review_clusters(self, container: Container) -> None:
-        """Review the clusters; a new ledger also in the weeks before, and dismiss a recommendation."""
+        """Review the clusters, and dismiss a recommendation as a person would."""
         demo, store = self._demo, container.recommendation_store
         reviews = [store.review(name) for name in fleet.CLUSTERS]
         if all(review is None or HOUR * review.hours_known < WEEK for review in reviews):
-            deployment, weeks = find_deployment(self._stack), (demo.end - self._begin) // WEEK
-            logging.disable(logging.WARNING)  # each day before the history is one without metrics
-            for at in [demo.end - WEEK * number for number in range(weeks - 1, 0, -1)]:
-                deployment.container(clock=lambda at=at: at).review_service.review_clusters(
-                    RecommendationsDue(version=1, scheduled_time=at), lambda: REVIEW_SECONDS
-                )
-            logging.disable(logging.NOTSET)
+            self._review_earlier_weeks()
         for name in fleet.CLUSTERS:  # one by one: each has the function's whole time, on a busy machine, too
             review = {"version": 1, "scheduled_time": format_timestamp(demo.end), "cluster": name}
             demo.stack.invoke_asynchronously("RecommendFunction", review)
@@ -153,6 +147,18 @@ class History:
                 container.recommendation_queries.dismiss(
                     recommendation.id, author="demo", reason="annotators in other time zones need it at night"
                 )
+
+    def _review_earlier_weeks(self) -> None:
+        """Review the clusters as at the end of each earlier week, so that some recommendations are applied by now."""
+        deployment, weeks = find_deployment(self._stack), (self._demo.end - self._begin) // WEEK
+        logging.disable(logging.WARNING)  # each day before the history is one without metrics
+        try:
+            for at in [self._demo.end - WEEK * number for number in range(weeks - 1, 0, -1)]:
+                deployment.container(clock=lambda at=at: at).review_service.review_clusters(
+                    RecommendationsDue(version=1, scheduled_time=at), lambda: REVIEW_SECONDS
+                )
+        finally:
+            logging.disable(logging.NOTSET)
 
     def _correct_price(self, container: Container, cluster: str, hour: datetime, node: NodeHour) -> None:
         """Set the price of a node's instance type in one hour by hand, and restate the hour."""

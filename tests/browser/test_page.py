@@ -729,7 +729,7 @@ def test_pods_of_several_clusters_fit_on_a_laptop(visit: Callable[..., Page], de
     room = table.locator("..").evaluate("(scroller) => scroller.clientWidth - scroller.scrollWidth")
     assert room == 0, "nothing is cut"
     needed = table.evaluate("(table) => { table.style.minWidth = 0; table.style.width = 0; return table.scrollWidth; }")
-    assert needed < 1340, "a scroll bar and wider letters have room"
+    assert needed <= 1348 - 15, "a scroll bar has room, also in hours with the long names of repeated jobs"
     request = table.locator("td", has_text="mig-3g.20gb").first
     assert request.locator("span").evaluate("(text) => getComputedStyle(text).whiteSpace") == "nowrap"
 

@@ -76,7 +76,7 @@ export const GLOSSARY_GROUPS = {
       "Valued at price lists, AWS's or those of the settings, and not at a bill: your discounts are not in it, so the bill may fall by less.",
     "verified savings": "What applied recommendations saved per month, measured a week after the change.",
     "risk, confidence":
-      "How much a recommendation could break, and how sure its saving is. Each is low, medium or high.",
+      "How much a recommendation could break or cost in vain, and how sure its saving is. Each is low, medium or high.",
   },
   "Energy and emissions": {
     energy:

@@ -67,14 +67,14 @@ RERANKER = Serving("triton", {"bge-reranker-v2-m3": {"requests": 2_400}})
 """Triton counts requests, and no tokens."""
 
 EXPERIMENTS = (
-    ("search", "reranker-v3"),
-    ("ads-ranking", "bid-model-b"),
-    ("search", "rewriter-b"),
-    ("fraud", "graph-b"),
-    ("search", "embed-v2"),
-    ("ads-ranking", "creative-b"),
-    ("search", "typo-model"),
-    ("fraud", "device-b"),
+    ("search", "reranker-v3-canary"),
+    ("ads-ranking", "bid-model-ab-test"),
+    ("search", "query-rewriter-trial"),
+    ("fraud", "graph-features-trial"),
+    ("search", "embeddings-v2-canary"),
+    ("ads-ranking", "creative-scorer-pilot"),
+    ("search", "typo-model-trial"),
+    ("fraud", "device-risk-pilot"),
 )
 """Namespaces and names of experiments, one a week. Quotas have room for one at a time in a namespace."""
 

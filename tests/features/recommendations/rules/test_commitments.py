@@ -80,7 +80,7 @@ def test_steady_nodes_without_pods_get_no_commitment() -> None:
     assert recommendation.current_gpus == 4
     assert recommendation.recommended_gpus == 2
     assert recommendation.evidence.facts["nodes without pods"] == (
-        "1.02 of 4, on average: not committed to, because they can be removed"
+        "1.02 of 4, on average: the commitment counts only nodes with pods, because the others can be removed"
     )
 
 

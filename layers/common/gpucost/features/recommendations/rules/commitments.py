@@ -165,14 +165,14 @@ def _recommend_scope(
 
 
 def _nodes_without_pods(pools: Sequence[PoolHourlySeries], indexes: Sequence[int]) -> dict[str, str]:
-    """A fact about nodes that need no commitment; empty if all nodes hold pods."""
+    """A fact about nodes that the commitment does not count; empty if all nodes hold pods."""
     nodes = sum(pool.node_counts[index] for pool in pools for index in indexes) / len(indexes)
     without_pods = nodes - sum(pool.busy_nodes[index] for pool in pools for index in indexes) / len(indexes)
     if without_pods < _MIN_NODES_WITHOUT_PODS:
         return {}
     return {
-        "nodes without pods": f"{format_count(without_pods)} of {format_count(nodes)}, on average: not committed to, "
-        "because they can be removed"
+        "nodes without pods": f"{format_count(without_pods)} of {format_count(nodes)}, on average: the commitment "
+        "counts only nodes with pods, because the others can be removed"
     }
 
 

@@ -273,8 +273,7 @@ def _recommend_nodes(
                 f"{sign}{pool_rate:.3f}, the pool's rate",
                 "price of a node": f"{sign}{rate * gpus:.3f} an hour, "
                 + (
-                    f"on demand, because more than the reserved nodes ({sign}{pool_rate * gpus:.3f}) would have to be "
-                    "reserved first"
+                    f"on demand: a reservation has no further nodes (a reserved one: {sign}{pool_rate * gpus:.3f})"
                     if is_on_demand
                     else "as the pool's nodes"
                 ),
