@@ -89,6 +89,15 @@ def test_first_matching_unit_gets_pod(observed_pod: PodObservation, unit: str) -
     assert BusinessUnitMatcher(()).business_unit_of(observed_pod) == observed_pod.namespace
 
 
+@pytest.mark.parametrize("kind", ["namespace_labels", "pod_labels"])
+def test_labels_of_a_single_kind_suffice(kind: str) -> None:
+    matcher = BusinessUnitMatcher(
+        [BusinessUnit("other", ("chat",)), BusinessUnit("labeled", **{kind: {"label_a": "x"}})]
+    )  # type: ignore[arg-type]
+    observed = pod("x", {"label_a": "x"}) if kind == "pod_labels" else pod("x", of_namespace={"label_a": "x"})
+    assert matcher.business_unit_of(observed) == "labeled"
+
+
 def test_earlier_unit_matching_labels_wins_over_later_unit_matching_name() -> None:
     units = (BusinessUnit("labels", pod_labels={"label_a": "b"}), BusinessUnit("name", ("team",)))
     matcher = BusinessUnitMatcher(units)

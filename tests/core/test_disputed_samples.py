@@ -55,6 +55,17 @@ def test_pod_that_requests_more_than_its_node_advertises_holds_nothing() -> None
     )
 
 
+def test_every_implausible_pod_of_the_same_requests_has_a_note_and_disputed_time() -> None:
+    """Both pods of a node may hold GPUs, and the second one is there all hour."""
+    pods = (replace(pod(9), held_samples=None), replace(pod(9), pod="q", uid="v", held_samples=None))
+    usage = meter(replace(observation(), pods=pods), MeteringRules())
+    assert usage.pods == ()
+    assert [note for note in usage.notes if "requests 9" in note] == [
+        f"suspect samples: pod team/{name} requests 9 of nvidia.com/gpu, and node n1 has 7; what it holds is unobserved"
+        for name in "pq"
+    ]
+
+
 def test_pod_keeps_its_gpus_when_node_advertises_fewer() -> None:
     states = (
         replace(node(7).states[0], sample_times={"k": minutes(-60, 30)}),

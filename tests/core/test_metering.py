@@ -366,6 +366,22 @@ def test_node_is_described_by_its_latest_labels() -> None:
     assert [each.node.gpu_model for each in usage.nodes or ()] == ["NVIDIA-A100"]
 
 
+def test_node_is_described_by_the_devices_of_the_same_time() -> None:
+    """It is cut into slices after 30 minutes. The pod held a whole GPU before."""
+    whole, sliced = node(2), node(14)
+    states = tuple(
+        replace(part.states[0], sample_times={"k": times})
+        for part, times in ((whole, minutes(-60, 30)), (sliced, minutes(30, 120)))
+    )
+    half = Decimal("0.5")
+    gpu = replace(device(), samples=tuple((minute, half) for minute in minutes(-5, 29)))
+    gpu_slice = replace(device(), mig_profile="1g.10gb", samples=tuple((minute, half) for minute in minutes(31, 60)))
+    devices = (gpu, *(replace(gpu_slice, mig_instance=str(number)) for number in range(7)))
+    held = replace(pod(), held_samples={"k": minutes(-60, 25)})
+    changed = replace(observation(devices=devices, nodes=(replace(whole, states=states),)), pods=(held,))
+    assert [each.share.source for each in meter(changed, MeteringRules()).pods] == ["whole"]
+
+
 def test_model_of_a_neuron_node_does_not_depend_on_running_pods() -> None:
     """Its exporter has series only while a runtime uses the cores; recommendations group nodes by model."""
     state = NodeState(None, {"aws_amazon_com_neuron": Decimal(2)}, {}, {})

@@ -99,6 +99,16 @@ test("evidence has no row for what is not known, or for a range of a single valu
   expect(Object.values(facts).join()).not.toContain("–");
 });
 
+test("applied and verified changes have amounts before and after", () => {
+  const ofWorkload = { subject: { workload: "app" }, evidence: { ...row.evidence, facts: {} } };
+  for (const [state, text] of [
+    ["open", "4 now, 3 after"],
+    ["applied", "4 before, 3 after"],
+    ["verified", "4 before, 3 after"],
+  ])
+    expect(factsFrom({ ...ofWorkload, state })).toMatchObject({ GPUs: text });
+});
+
 test("evidence of added GPUs says what they cost, and not negative savings", () => {
   const facts = factsFrom({ saving: { usd: -1966, low_usd: -1967, high_usd: -1965, cash_usd: -1966 } });
   expect(facts).toMatchObject({ Range: "$1,965 to $1,967 a month", "Added to the AWS bill": "$1,966 a month" });

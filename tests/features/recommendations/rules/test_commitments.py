@@ -72,16 +72,28 @@ def test_commitment_to_the_floor_saves_the_cost_difference_of_the_fleet() -> Non
 def test_steady_nodes_without_pods_get_no_commitment() -> None:
     """Of four nodes, 2 are without pods for 12 hours a day, and 3 instead of none for 4 of 720 hours: 1 + 12 / 720.
 
-    Its saving is that of the pool that has no nodes without pods.
+    By hand: two nodes save $0.60 each, except in the two of these 4 hours that have no neighbor with two busy nodes.
+    Then the second one only costs its $0.90.
     """
-    (recommendation,), (scaled_down,) = (recommended([load(**pool)], g5_xlarge=0.9) for pool in ({"min_nodes": 4}, {}))
+    (recommendation,) = recommended([load(min_nodes=4)], g5_xlarge=0.9)
     assert "Commit to 2 g5.xlarge nodes" in recommendation.summary
-    assert recommendation.saving.usd == pytest.approx(scaled_down.saving.usd, rel=Decimal("0.01"))
+    saved = (718 * 2 * 0.6 + 2 * (0.6 - 0.9)) / HOURS * 730
+    assert float(recommendation.saving.usd) == pytest.approx(saved, rel=1e-4)
     assert recommendation.current_gpus == 4
     assert recommendation.recommended_gpus == 2
     assert recommendation.evidence.facts["nodes without pods"] == (
         "1.02 of 4, on average: the commitment counts only nodes with pods, because the others can be removed"
     )
+
+
+def test_family_counts_only_gpus_of_nodes_with_pods() -> None:
+    look_back = look_back_of(list(sim.simulate([load(min_nodes=4)], HOURS)))
+    look_back.reserved_prices["g5.xlarge"] = ReservedPrice(0.9, "g5.*")
+    contents = review_cluster(look_back, sim.START, {}).recommendations
+    (recommendation,) = [content for content in contents if content.kind == "commitment"]
+    assert "Commit to $1.800 an hour" in recommendation.summary
+    assert recommendation.evidence.facts["steady"] == "2 GPUs"
+    assert recommendation.recommended_gpus == 2
 
 
 @pytest.mark.parametrize(

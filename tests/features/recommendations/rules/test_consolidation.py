@@ -173,6 +173,21 @@ def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
     assert (recommendation.current_gpus, recommendation.recommended_gpus) == (Decimal(4), Decimal(3))
 
 
+def test_evidence_says_how_many_nodes_were_spare_in_which_part_of_the_hours() -> None:
+    """By hand, with the neighbors of each hour: three nodes are spare at 1 and 2, two from 3 to 14, and one always.
+
+    The first hour has no predecessor.
+    """
+    pool = replace(SPREAD, min_nodes=4)
+
+    def pods(hour: int) -> int:
+        return 1 if hour % 24 < 4 else 2 if hour % 24 < 16 else 3
+
+    ((recommendation,), _) = recommended([sim.Load("serve", lambda _: 8.0, pods, gpus=8, pool=pool)])
+    two, three = (14 * 8 + 1) / HOURS, (2 * 8 + 1) / HOURS
+    assert recommendation.summary.endswith(f"(1 in 100% of the hours, 2 in {two:.0%} and 3 in {three:.0%})")
+
+
 @pytest.mark.parametrize(
     ("last_day_with_spare", "hours_of_last_day", "is_reported"),
     [(7, 0, True), (6, 0, False), (6, 4, False)],
