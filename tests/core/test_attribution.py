@@ -89,13 +89,16 @@ def test_first_matching_unit_gets_pod(observed_pod: PodObservation, unit: str) -
     assert BusinessUnitMatcher(()).business_unit_of(observed_pod) == observed_pod.namespace
 
 
-@pytest.mark.parametrize("kind", ["namespace_labels", "pod_labels"])
-def test_labels_of_a_single_kind_suffice(kind: str) -> None:
-    matcher = BusinessUnitMatcher(
-        [BusinessUnit("other", ("chat",)), BusinessUnit("labeled", **{kind: {"label_a": "x"}})]
-    )  # type: ignore[arg-type]
-    observed = pod("x", {"label_a": "x"}) if kind == "pod_labels" else pod("x", of_namespace={"label_a": "x"})
-    assert matcher.business_unit_of(observed) == "labeled"
+@pytest.mark.parametrize(
+    ("unit", "observed_pod"),
+    [
+        (BusinessUnit("labeled", namespace_labels={"label_a": "x"}), pod("n", of_namespace={"label_a": "x"})),
+        (BusinessUnit("labeled", pod_labels={"label_a": "x"}), pod("n", {"label_a": "x"})),
+    ],
+    ids=["namespace", "pod"],
+)
+def test_labels_of_a_single_kind_suffice(unit: BusinessUnit, observed_pod: PodObservation) -> None:
+    assert BusinessUnitMatcher([BusinessUnit("other", ("chat",)), unit]).business_unit_of(observed_pod) == "labeled"
 
 
 def test_earlier_unit_matching_labels_wins_over_later_unit_matching_name() -> None:

@@ -197,7 +197,7 @@ def test_workloads_that_stop_by_themselves_need_no_schedule() -> None:
 @pytest.mark.parametrize(
     ("kind", "risk"), [("Deployment", "Requests outside"), ("StatefulSet", "What is only in its memory is lost")]
 )
-def test_risk_of_a_schedule_says_what_its_kind_loses(kind: str, risk: str) -> None:
+def test_risk_of_a_schedule_depends_on_the_kind_of_workload(kind: str, risk: str) -> None:
     load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1, kind=kind)
     (recommendation,) = recommended([load])
     assert recommendation.risk_note.startswith(risk)
