@@ -74,8 +74,33 @@ FAULTS = (
     Fault(
         "finished pods keep holding GPUs",
         f"{PACKAGE}/sources/prometheus/pods.py",
-        "held = _without_times(raw.requested, raw.finished)",
-        "held = _without_times(raw.requested, {})",
+        "held = {target: times - raw.finished.get(target, set()) for target, times in raw.requested.items()}",
+        "held = dict(raw.requested)",
+    ),
+    Fault(
+        "a pod ends at the first of its raw samples",
+        f"{PACKAGE}/sources/prometheus/pods.py",
+        "(min(run), max(run))",
+        "(min(run), min(run))",
+    ),
+    Fault(
+        "copies of a shared GPU's raw samples are summed",
+        f"{PACKAGE}/core/metering/device_use.py",
+        "                if used_at.get(time, -1) < used:\n                    used_at[time] = used",
+        "                used_at[time] = used_at.get(time, 0) + used",
+    ),
+    Fault(
+        "a process's raw sample counts as its GPU's",
+        f"{PACKAGE}/core/metering/device_use.py",
+        "used_at = values.of_processes if label[2] else values.of_device",
+        "used_at = values.of_device",
+        PROCESS_TESTS,
+    ),
+    Fault(
+        "raw samples above full use are not clamped",
+        f"{PACKAGE}/core/metering/device_use.py",
+        "yield time, min(used * scale_denominator, full), full",
+        "yield time, used * scale_denominator, full",
     ),
     Fault(
         "the phase of a pod is ignored",
@@ -93,8 +118,8 @@ FAULTS = (
     Fault(
         "a sidecar counts as an init container",
         f"{PACKAGE}/sources/prometheus/pods.py",
-        'return "sidecar" if runs_with_pod else "init"',
-        'return "init"',
+        '"container" if not init else "sidecar" if container in sidecars else "init",',
+        '"container" if not init else "init",',
     ),
     Fault("unhealthy GPUs count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.unhealthy_gpu_ms += unhealthy", "usage.unallocated_gpu_ms += unhealthy"),
     Fault("a MIG geometry may exceed its GPU", f"{PACKAGE}/core/metering/gpu_shares.py", "if advertised > self.physical_gpus:", "if False:"),

@@ -2,24 +2,35 @@
 
 import gc
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic_core import from_json
 
 from gpucost.core.errors import HoursTooLargeError, MetricsTooLargeError
+from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.device_use import device_hours, group_by_device
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.sources.prometheus.client import _parse_rows
+from gpucost.sources.prometheus.devices import DeviceTable
 from gpucost.sources.prometheus.memory_budget import (
     MAX_RESPONSE_MEMORY,
     MIB,
     MemoryBudget,
+    device_samples_size,
     exact_series_size,
     parsed_size,
+    pod_samples_size,
     series_size,
 )
+from gpucost.sources.prometheus.pods import PodTable
+from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, PHASE, REQUESTS, SCHEDULED
+from gpucost.sources.prometheus.tables import Rows
 
 SIZE = MIB // 4
+START = 1_795_082_400
 SLACK = 16 << 10
 """Spare capacity of lists, and memory that the parser keeps."""
 
@@ -28,6 +39,10 @@ def rows(row: Callable[[int], str]) -> bytes:
     texts: list[str] = []
     while sum(map(len, texts[-1:])) * len(texts) < SIZE:
         texts.append(row(len(texts)))
+    return rows_of(texts)
+
+
+def rows_of(texts: Iterable[str]) -> bytes:
     return f"[{','.join(texts)}]".encode()
 
 
@@ -121,3 +136,64 @@ def test_size_is_computed_exactly_if_memory_is_short() -> None:
     MemoryBudget(exact).charge_series(parsed, body)
     with pytest.raises(HoursTooLargeError):
         MemoryBudget(exact - 1).charge_series(parsed, body)
+
+
+def raw_series(samples: int, **labels: str) -> str:
+    """Values have as many digits as exporters report."""
+    metric = ",".join(f'"{name}":"{value}"' for name, value in labels.items())
+    values = (f'[{START + 15 * i}.{i % 1000:03},"0.{(i * 7919 + len(metric)) % 10**16:016}"]' for i in range(samples))
+    return series(metric, ",".join(values))
+
+
+def test_raw_samples_of_devices_take_at_most_their_estimate() -> None:
+    """They are kept for metering, which computes what each scrape covers."""
+    signals = (SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"],)
+    window = IntervalMs(START * 1000, START * 1000 + 3_600_000)
+    device = {"__name__": signals[0].name, "job": "dcgm", "instance": "n:9400", "Hostname": "n"}
+    text = rows_of(
+        raw_series(240, **device, UUID=f"GPU-{i}", exported_namespace="team", exported_pod=f"pod-{i}")
+        for i in range(50)
+    )
+
+    def metered() -> object:
+        table = DeviceTable(0, signals, {}, {})
+        table.add_raw_samples(_parse_rows(from_json(text)), window)
+        devices = device_hours(group_by_device(table.series()), {}, window)
+        return table, devices, [(device.samples, device.observed_times) for device in devices]
+
+    metered()
+    _, kept, _ = traced(metered)
+    counted = device_samples_size(_parse_rows(from_json(text)))
+    assert counted / 1.5 < kept <= counted
+
+
+def test_raw_samples_of_pods_take_at_most_their_estimate() -> None:
+    """Of their times, only the first and the last are kept, so their number does not matter."""
+    pods = [
+        {"namespace": "team", "pod": f"pod-{i}", "uid": f"uid-{i:08}", "node": "n", "job": "k", "instance": "k:1"}
+        for i in range(200)
+    ]
+    request = {"container": "main", "resource": "nvidia_com_gpu"}
+    requests: dict[str, Rows] = {NO_STATISTIC_LABEL: [(pod | request, Decimal(240)) for pod in pods]}
+    text = rows_of(
+        of_pod
+        for pod in pods
+        for of_pod in (
+            raw_series(240, __name__=REQUESTS, **pod, **request),
+            raw_series(240, __name__=PHASE, **pod, phase="Running"),
+            raw_series(240, __name__=PHASE, **pod, phase="Failed"),
+            raw_series(240, __name__=SCHEDULED, **pod),
+        )
+    )
+
+    def with_samples(*, read: bool) -> object:
+        table = PodTable(requests, (), {})
+        if read:
+            table.add_raw_samples([pod["uid"] for pod in pods], _parse_rows(from_json(text)))
+        return table
+
+    with_samples(read=True)
+    _, without, _ = traced(lambda: with_samples(read=False))
+    _, kept, _ = traced(lambda: with_samples(read=True))
+    counted = pod_samples_size(_parse_rows(from_json(text)))
+    assert counted / 2 < kept - without <= counted

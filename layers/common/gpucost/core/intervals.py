@@ -18,7 +18,7 @@ The median of so many ignores a gap and follows a change of the interval.
 """
 
 
-class IntervalMs(Struct, frozen=True, order=True):
+class IntervalMs(Struct, frozen=True, order=True, gc=False):
     """One contiguous period; empty where `end <= start`."""
 
     start: int
@@ -86,8 +86,8 @@ class Scrapes(Struct, frozen=True, dict=True):
 
     def interval_at(self, time: int) -> int:
         """Return the scrape interval at a time, from the scrapes around it; 0 where it cannot be determined."""
-        if not self._intervals:
-            return 0
+        if self._is_steady or not self._intervals:
+            return self.typical_interval
         index = bisect_right(self.times, time) - 1
         return self._intervals[min(max(index, 0), len(self._intervals) - 1)]
 
@@ -139,12 +139,17 @@ class Scrapes(Struct, frozen=True, dict=True):
 
 def union(intervals: Iterable[IntervalMs]) -> list[IntervalMs]:
     """Return the union of intervals as sorted disjoint intervals."""
+    by_start = sorted(interval for interval in intervals if interval.end > interval.start)
+    if not by_start:
+        return []
     merged: list[IntervalMs] = []
-    for interval in sorted(interval for interval in intervals if interval.length):
-        if merged and merged[-1].end >= interval.start:
-            merged[-1] = IntervalMs(merged[-1].start, max(merged[-1].end, interval.end))
-        else:
-            merged.append(interval)
+    start, end = by_start[0].start, by_start[0].end
+    for interval in by_start:
+        if interval.start > end:
+            merged.append(IntervalMs(start, end))
+            start = interval.start
+        end = max(end, interval.end)
+    merged.append(IntervalMs(start, end))
     return merged
 
 

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import zip_longest
+from math import lcm
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, overlapping, union
-from gpucost.core.metering.implausible_samples import is_utilization
+from gpucost.core.metering.implausible_samples import are_utilizations, is_utilization
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 
@@ -18,18 +20,39 @@ LabeledPod = tuple[str, str, str]
 """Namespace, pod and, if the exporter reports it, uid of the pod with which a series is labeled."""
 UNLABELED: LabeledPod = ("", "", "")
 ZERO = Fraction(0)
+_NO_LABELS: frozenset[LabeledPod] = frozenset()
 
 _integer_ratio = lru_cache(maxsize=64)(Decimal.as_integer_ratio)
 """The integer ratio of a signal's scale, of which there are few."""
 
 
-class Sample(Struct, frozen=True):
+class Sample(Struct, frozen=True, gc=False):
     """A device's utilization at one scrape, and the time that the scrape covers."""
 
     time: IntervalMs
-    utilization: Fraction
-    """0 to 1: the device's own, never a sum of what is labeled with pods (see `_device_value`)."""
-    utilization_by_pod: Mapping[LabeledPod, Fraction]
+    used: int
+    """The device's own utilization, never a sum of its pods' values, in parts of `DeviceSamples.full_use`."""
+    labels: frozenset[LabeledPod]
+    """The pods with which the device is labeled; `UNLABELED` if a series names none."""
+
+
+class DeviceSamples(Struct, frozen=True):
+    """A device's samples in order of time, as one job reports them."""
+
+    job: str
+    samples: Sequence[Sample] = ()
+    full_use: int = 1
+    """The common denominator of all utilizations."""
+
+
+class _Values(Struct):
+    """The values of a device that one job reports, by the time of their scrape."""
+
+    of_device: dict[int, int] = field(default_factory=dict)
+    of_processes: dict[int, int] = field(default_factory=dict)
+    """The largest value in a series with a pod's uid; it counts where the device's own value is missing."""
+    labels: dict[int, frozenset[LabeledPod]] = field(default_factory=dict)
+    targets: dict[int, ScrapeTarget] = field(default_factory=dict)
 
 
 class ObservedUse(Struct, frozen=True):
@@ -100,47 +123,42 @@ class DeviceHour:
         )
         return max(intervals, default=0) or DEFAULT_INTERVAL_MS
 
-    @cached_property
+    @property
     def samples(self) -> Sequence[Sample]:
         """The samples of the job with the most samples; empty for a continuous device."""
-        by_source: dict[str, dict[int, dict[LabeledPod, Fraction]]] = {}
-        instances: dict[tuple[str, int], ScrapeTarget] = {}
-        for device_series in self.series:
-            source = device_series.scrape_target.split("/", 1)[0]
-            label, readings = _labeled_pod(device_series), by_source.setdefault(source, {})
-            for time, value in device_series.samples or ():
-                if is_utilization(value, device_series.scale):
-                    ratio, by_label = _as_ratio(value, device_series.scale), readings.setdefault(time, {})
-                    if label not in by_label or by_label[label] < ratio:
-                        by_label[label] = ratio
-                    instances[source, time] = device_series.scrape_target
-        if not instances:
-            return ()
+        return self._samples.samples
+
+    @cached_property
+    def _samples(self) -> DeviceSamples:
+        ratios = [(device_series, list(_ratios(device_series))) for device_series in self.series]
+        full_use = lcm(*{full for _, ratios_of_series in ratios for _, _, full in ratios_of_series})
+        by_job: dict[str, _Values] = {}
+        for device_series, ratios_of_series in ratios:
+            values = by_job.setdefault(_job(device_series), _Values())
+            label, target = _labeled_pod(device_series), device_series.scrape_target
+            used_at = values.of_processes if label[2] else values.of_device
+            for time, part, full in ratios_of_series:
+                used = part * (full_use // full)
+                if used_at.get(time, -1) < used:
+                    used_at[time] = used
+                values.labels[time] = _with_label(values.labels.get(time, _NO_LABELS), label)
+                values.targets[time] = target
         # Instances of one job succeed each other, so their samples are joined. Other jobs and replicas are copies.
-        source, by_time = max(sorted(by_source.items()), key=lambda source_and_times: len(source_and_times[1]))
-        times = sorted(by_time)
+        job, values = max(sorted(by_job.items()), key=lambda job_and_values: len(job_and_values[1].labels))
+        used_at, times = values.of_processes | values.of_device, sorted(values.labels)
         sample_times = Scrapes(tuple(times))
         samples = []
-        for index, time in enumerate(times):
-            exporter_scrapes = self._scrapes.get(instances[source, time])
+        for time, after in zip_longest(times, times[1:]):
+            exporter_scrapes = self._scrapes.get(values.targets[time])
             interval = (
                 (exporter_scrapes.interval_at(time) if exporter_scrapes else 0)
                 or sample_times.interval_at(time)
                 or DEFAULT_INTERVAL_MS
             )
-            end = time + interval
-            if index + 1 < len(times) and 2 * (times[index + 1] - time) <= 5 * interval:
-                end = times[index + 1]
-            samples.append(Sample(IntervalMs(time, end), _device_value(by_time[time]), by_time[time]))
-        return samples
-
-    @cached_property
-    def _samples_by_label(self) -> Mapping[LabeledPod, Sequence[Sample]]:
-        by_label: dict[LabeledPod, list[Sample]] = {}
-        for sample in self.samples:
-            for label in sample.utilization_by_pod:
-                by_label.setdefault(label, []).append(sample)
-        return by_label
+            is_on_time = after is not None and 2 * (after - time) <= 5 * interval
+            covered = IntervalMs(time, after if is_on_time else time + interval)
+            samples.append(Sample(covered, used_at[time], values.labels[time]))
+        return DeviceSamples(job, samples, full_use)
 
     @cached_property
     def observed_times(self) -> Sequence[IntervalMs]:
@@ -151,7 +169,8 @@ class DeviceHour:
                 for device_series in self.series
             }
             return union(interval for times in times_by_instance.values() for interval in times)
-        return union(sample.time.overlap(self._window) for sample in self.samples)
+        covered = union(sample.time for sample in self.samples)
+        return [time.overlap(self._window) for time in covered if time.overlap(self._window).length]
 
     @cached_property
     def mean(self) -> Fraction:
@@ -166,8 +185,15 @@ class DeviceHour:
     def readings(self) -> Iterable[tuple[Sequence[IntervalMs], Mapping[LabeledPod, Fraction]]]:
         """Return its utilization by labeled pod, and the times within the hour that each reading covers."""
         if not self.is_continuous:
+            by_time: dict[int, dict[LabeledPod, Fraction]] = {}
+            for device_series in self.series:
+                if _job(device_series) == self._samples.job:
+                    label = _labeled_pod(device_series)
+                    for time, used, full in _ratios(device_series):
+                        by_label = by_time.setdefault(time, {})
+                        by_label[label] = max(by_label.get(label, ZERO), Fraction(used, full))
             for sample in self.samples:
-                yield [sample.time.overlap(self._window)], sample.utilization_by_pod
+                yield [sample.time.overlap(self._window)], by_time[sample.time.start]
             return
         # Targets are replicas of Prometheus or copies of one exporter, so one of them is enough.
         by_target = self._means_by_target()
@@ -191,20 +217,19 @@ class DeviceHour:
         if self.is_continuous:
             observed = overlap_length(self.observed_times, time)
             return ObservedUse(self.mean * observed, observed)
-        used, observed = ZERO, 0
+        used = observed = 0
         for sample in overlapping(self.samples, time, _time_of_sample):
-            if pods is None or not pods.isdisjoint(sample.utilization_by_pod):
-                length = sample.time.overlap(time).length
-                used += sample.utilization * length
+            if pods is None or not pods.isdisjoint(sample.labels):
+                length = min(sample.time.end, time.end) - max(sample.time.start, time.start)
+                used += sample.used * length
                 observed += length
-        return ObservedUse(used, observed)
+        return ObservedUse(Fraction(used, self._samples.full_use), observed)
 
     def labeled_ms(self, pod: LabeledPod, time: IntervalMs) -> int:
         """Return for how long of some time the device was labeled with a pod."""
         if self.is_continuous:
             return overlap_length(self.observed_times, time) if pod in self.labeled_pods else 0
-        samples = overlapping(self._samples_by_label.get(pod, ()), time, _time_of_sample)
-        return sum(sample.time.overlap(time).length for sample in samples)
+        return self.use_during(time, pods=frozenset((pod,))).observed_ms
 
     def slot_count(self, pod: LabeledPod) -> int:
         """Return how many of its replicas are labeled as a pod's; 0 if the exporter does not report slots."""
@@ -264,6 +289,10 @@ def _time_of_sample(sample: Sample) -> IntervalMs:
     return sample.time
 
 
+def _job(series: DeviceSeries) -> str:
+    return series.scrape_target.split("/", 1)[0]
+
+
 def _labeled_pod(series: DeviceSeries) -> LabeledPod:
     return (series.namespace, series.pod, series.uid) if series.pod else UNLABELED
 
@@ -277,16 +306,27 @@ def _device_value(by_label: Mapping[LabeledPod, Fraction]) -> Fraction:
     return max(without_uid or by_label.values())
 
 
+@lru_cache(maxsize=1024)
+def _with_label(labels: frozenset[LabeledPod], label: LabeledPod) -> frozenset[LabeledPod]:
+    """Add a label. Samples with the same labels share one set."""
+    return labels | {label}
+
+
+def _ratios(series: DeviceSeries) -> Iterable[tuple[int, int, int]]:
+    """Return the times of a series' plausible samples, and their ratios to full use as numerator and denominator."""
+    samples = series.samples or ()
+    are_all_plausible = are_utilizations([value for _, value in samples], series.scale)
+    scale, scale_denominator = _integer_ratio(series.scale)
+    for time, value in samples:
+        if are_all_plausible or is_utilization(value, series.scale):
+            used, denominator = value.as_integer_ratio()
+            full = scale * denominator
+            yield time, min(used * scale_denominator, full), full
+
+
 def _mean_of_series(series: DeviceSeries) -> Fraction:
-    return _as_ratio(series.sample_sum, series.scale, series.sample_count)
-
-
-def _as_ratio(total: Decimal, scale: Decimal, count: int = 1) -> Fraction:
-    """Convert the sum of some samples to their mean as a ratio of full use.
-
-    It is clamped to 0 to 1, because MIG devices report values above full use.
-    """
-    used, used_denominator = total.as_integer_ratio()
-    full, scale_denominator = _integer_ratio(scale)
-    used, full = used * scale_denominator, full * used_denominator * count
+    """Return the mean as a ratio of full use, clamped to 0 to 1, because MIG devices report values above full use."""
+    used, used_denominator = series.sample_sum.as_integer_ratio()
+    scale, scale_denominator = _integer_ratio(series.scale)
+    used, full = used * scale_denominator, scale * used_denominator * series.sample_count
     return Fraction(min(max(used, 0), full), full)

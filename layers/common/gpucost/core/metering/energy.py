@@ -194,7 +194,7 @@ def _holder(holding: PodUsage, device: DeviceHour, devices: Sequence[DeviceHour]
         return _Holder(holding, gpus, (holding.held,))
     # More devices than units were held in succession, so each counts only while it had the pod's label.
     labels = set(labeled_pods_of_holding(holding, device))
-    labeled = union(sample.time for sample in device.samples if not labels.isdisjoint(sample.utilization_by_pod))
+    labeled = union(sample.time for sample in device.samples if not labels.isdisjoint(sample.labels))
     return _Holder(holding, holding.share.gpus_per_unit, [time.overlap(holding.held) for time in labeled])
 
 

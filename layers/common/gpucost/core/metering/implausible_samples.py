@@ -19,6 +19,7 @@ __all__ = [
     "MAX_LAG_MS",
     "MAX_UNITS",
     "SUSPECT_PREFIX",
+    "are_utilizations",
     "is_amount",
     "is_count",
     "is_price",
@@ -60,6 +61,13 @@ def is_price(value: Decimal) -> bool:
 def is_utilization(value: Decimal, scale: Decimal) -> bool:
     """Whether a value is plausible as a utilization; `scale` is full use, which MIG devices sometimes exceed."""
     return value.is_finite() and 0 <= value <= MAX_TIMES_FULL_USE * scale
+
+
+def are_utilizations(values: Sequence[Decimal], scale: Decimal) -> bool:
+    """Whether all of some values are plausible as utilizations, as in `is_utilization`."""
+    if not values:
+        return True
+    return all(map(Decimal.is_finite, values)) and min(values) >= 0 and max(values) <= MAX_TIMES_FULL_USE * scale
 
 
 def sources_contradict(values_by_source: Mapping[ScrapeTarget, Mapping[int, Hashable]]) -> bool:

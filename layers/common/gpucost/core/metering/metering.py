@@ -26,7 +26,12 @@ from gpucost.core.metering.exporter_conflicts import (
 )
 from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, nodes_with_vgpus
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
-from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sample_value, is_utilization
+from gpucost.core.metering.implausible_samples import (
+    SUSPECT_PREFIX,
+    are_utilizations,
+    format_sample_value,
+    is_utilization,
+)
 from gpucost.core.metering.inference import served_tokens
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
@@ -405,7 +410,10 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
     implausible: dict[str, str] = {}
     for device in observation.devices:
         name = device.pod or device.node
-        for reading in [reading for _, reading in device.samples] if device.samples else [device.sample_sum]:
+        readings = [reading for _, reading in device.samples] if device.samples else [device.sample_sum]
+        if device.samples and are_utilizations(readings, device.scale):
+            continue
+        for reading in readings:
             if not reading.is_finite():
                 implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
             elif device.samples and not is_utilization(reading, device.scale):

@@ -26,7 +26,10 @@ ScrapeTarget = str
 """One scraped process of a source, identified by `job` and `instance` of its series."""
 
 SampleTimes = Mapping[ScrapeTarget, tuple[int, ...]] | None
-"""The times of an object's samples, by instance of the source; None for a sample at every scrape of the hour."""
+"""The times of an object's samples, by instance of the source; None for a sample at every scrape of the hour.
+
+The first and the last are enough, because an object exists without interruption (`spans`).
+"""
 
 
 class ContainerRequest(NamedTuple):

@@ -152,12 +152,12 @@ class DeviceTable:
 
     def add_raw_samples(self, series: Iterable[Series], hour: IntervalMs) -> None:
         """Add raw samples; all series of a device's parts together."""
-        window = IntervalMs(hour.start - _LOOKBACK_DELTA_MS, hour.end)
+        start, end = hour.start - _LOOKBACK_DELTA_MS, hour.end
         parts: dict[int, list[tuple[tuple[int, Decimal], ...]]] = {}
         for labels, samples in series:
             name = labels["__name__"]
             if self._is_meaningful(name, labels):
-                in_window = tuple((time, parse_number(value)) for time, value in samples if window.contains(time))
+                in_window = tuple([(time, parse_number(value)) for time, value in samples if start <= time < end])
                 averaged_over = self._signals[name].averaged_over
                 if not averaged_over:
                     self._find_or_add_row(name, labels).raw_samples = in_window

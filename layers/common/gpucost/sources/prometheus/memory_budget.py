@@ -27,7 +27,9 @@ MAX_OBSERVATION_MEMORY = 416 * MIB
 _SERIES_BYTES, _DICT_BYTES, _LABEL_BYTES, _STRING_BYTES, _SAMPLE_BYTES = 160, 200, 64, 64, 136
 _DERIVED_BYTES = {"requests": 2000, "devices": 700, "device": 700}
 _DERIVED_BYTES_BY_DEFAULT = 150
-_DERIVED_BYTES_PER_RAW_SAMPLE = 216
+_KEPT_BYTES_PER_RAW_SAMPLE = 352
+_KEPT_BYTES_PER_DEVICE_SAMPLE = 264
+_KEPT_BYTES_PER_POD_SERIES = 500
 SCRAPES_INCLUDED = 1_500_000
 """Scrapes of exporters that `MAX_OBSERVATION_MEMORY` includes: an hour of 5,000 nodes, a scrape every 15 seconds."""
 _SCRAPE_BYTES = 160
@@ -147,7 +149,17 @@ def derived_size(name: str, series: "Sequence[Series]") -> int:
 
 def raw_samples_size(series: "Sequence[Series]") -> int:
     """The bytes of all objects that are later built from raw samples."""
-    return _DERIVED_BYTES_PER_RAW_SAMPLE * sum(len(samples) for _, samples in series)
+    return _KEPT_BYTES_PER_RAW_SAMPLE * sum(len(samples) for _, samples in series)
+
+
+def device_samples_size(series: "Sequence[Series]") -> int:
+    """The bytes of all objects that are later built from raw samples of devices."""
+    return _KEPT_BYTES_PER_DEVICE_SAMPLE * sum(len(samples) for _, samples in series)
+
+
+def pod_samples_size(series: "Sequence[Series]") -> int:
+    """The bytes of all objects that are later built from raw samples of pods, of which few times are kept."""
+    return _KEPT_BYTES_PER_POD_SERIES * len(series)
 
 
 def _text_size(body: bytes) -> int:

@@ -170,9 +170,9 @@ class NodeTable:
         return names
 
     def add_raw_samples(self, node_names: Iterable[str], series: Sequence[Series]) -> None:
-        """Add raw samples of some nodes."""
+        """Add raw samples of some nodes. Nodes without any are not in the hour."""
         for name in node_names:
-            self._nodes[name].raw_samples = _RawNodeSamples()
+            self._nodes[name].raw_samples = self._nodes[name].raw_samples or _RawNodeSamples()
         for labels, samples in series:
             node = self._nodes.get(exported_label(labels, "node"))
             if node is None or node.raw_samples is None:

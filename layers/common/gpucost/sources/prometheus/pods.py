@@ -45,7 +45,12 @@ _DEFAULT_UNITS = Decimal(1)
 """Units of a container for which no units were returned: queries return only values other than 1 at the hour's end."""
 _Container = tuple[str, bool, str]
 """A container's name, whether it is an init container, and the resource."""
+_RequestsKey = tuple[tuple[tuple[_Container, Decimal | None], ...], frozenset[str]]
+"""Units by container, and the names of sidecars."""
+_NO_SIDECARS: frozenset[str] = frozenset()
 _TimesByTarget = dict[ScrapeTarget, set[int]]
+_BoundsByTarget = dict[ScrapeTarget, tuple[int, int]]
+"""The first and the last time."""
 
 
 class _Pod(Struct):
@@ -56,8 +61,8 @@ class _Pod(Struct):
     units: dict[_Container, Decimal | None] = field(default_factory=dict)
     """None if no value was returned."""
     sample_counts: SampleCounts = field(default_factory=SampleCounts)
-    raw_samples: "_RawPodSamples | None" = None
-    """The pod's raw samples, if they were read."""
+    sampled: "_SampledPod | None" = None
+    """What the pod's raw samples show, if they were read."""
     reported_objects: set[tuple[str, str, str]] = field(default_factory=set)
     """Namespace, name and node that were reported with the uid. More than one is a contradiction."""
     requests_by_target: dict[ScrapeTarget, dict[_Container, Decimal | None]] = field(default_factory=dict)
@@ -68,6 +73,8 @@ class _Pod(Struct):
 
 
 class _RawPodSamples(Struct):
+    """A pod's raw samples, which are not kept."""
+
     requested: _TimesByTarget = field(default_factory=dict)
     running: _TimesByTarget = field(default_factory=dict)
     finished: _TimesByTarget = field(default_factory=dict)
@@ -76,6 +83,22 @@ class _RawPodSamples(Struct):
     completed_at: int | None = None
     init_running: dict[str, _TimesByTarget] = field(default_factory=dict)
     units: dict[ScrapeTarget, dict[_Container, Decimal]] = field(default_factory=dict)
+
+
+class _SampledPod(Struct, frozen=True):
+    """What a pod's raw samples show."""
+
+    requested: _BoundsByTarget
+    held: _BoundsByTarget
+    """When it was requested and not finished."""
+    running: _BoundsByTarget | None
+    """None if no target reports its phase."""
+    finished: _BoundsByTarget
+    scheduled_at: int | None
+    completed_at: int | None
+    sidecars: frozenset[str]
+    """Init containers that ran while the pod did: kube-state-metrics does not distinguish them."""
+    contradiction: str
 
 
 class PodTable:
@@ -95,7 +118,7 @@ class PodTable:
         """What pods get of reserved GPUs, by uid."""
         self.reserved_groups: dict[str, str] = {}
         """The groups of reservation pods, by uid."""
-        self._shared_requests: dict[tuple[tuple[_Container, Decimal | None], ...], tuple[ContainerRequest, ...]] = {}
+        self._shared_requests: dict[_RequestsKey, tuple[ContainerRequest, ...]] = {}
         all_hour = {labels.get("uid", ""): "Running" for labels in running}
         self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
         self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
@@ -187,8 +210,8 @@ class PodTable:
         self._owners.add_pods(labels for labels, _ in by_metric[POD_OWNER])
         self.labels.add_samples(by_metric[POD_LABELS])
         for uid, raw in raw_by_uid.items():
-            self._pods[uid].raw_samples = raw
             _drop_phases_without_requests(raw)
+            self._pods[uid].sampled = _summarize(raw)
 
     def add_owners(self, rows: Mapping[str, Rows]) -> None:
         """Add owners of pods and of ReplicaSets and Jobs."""
@@ -222,7 +245,7 @@ class PodTable:
         return {
             uid: (
                 frozenset(target.partition("|")[0] for target in pod.requests_by_target),
-                _first_to_last(pod.raw_samples.requested) if pod.raw_samples else None,
+                _first_to_last(pod.sampled.requested.values()) if pod.sampled else None,
             )
             for uid, pod in self._pods.items()
         }
@@ -277,24 +300,20 @@ class PodTable:
         raw.requested.setdefault(target, set()).update(time for time, _ in series.samples)
 
     def _requests_of(self, pod: _Pod) -> tuple[ContainerRequest, ...]:
-        """The requests of a pod's containers. Pods without raw samples that request the same share one tuple."""
-        if pod.raw_samples is not None:
-            return _container_requests(pod.units, pod.raw_samples)
-        key = tuple(pod.units.items())
+        """The requests of a pod's containers. Pods that request the same share one tuple."""
+        key = tuple(pod.units.items()), pod.sampled.sidecars if pod.sampled else _NO_SIDECARS
         if key not in self._shared_requests:
-            self._shared_requests[key] = _container_requests(pod.units, None)
+            self._shared_requests[key] = _container_requests(*key)
         return self._shared_requests[key]
 
     def _observation(self, pod: _Pod, namespace: str, name: str, node: str) -> PodObservation:
         kind, workload = self._owners.top_owner(namespace, name)
-        raw = pod.raw_samples
+        sampled = pod.sampled
         held: SampleTimes = None
         running: SampleTimes = None
-        finished: SampleTimes = {}
-        if raw is not None:
-            held = _without_times(raw.requested, raw.finished)
-            running = _without_times(raw.running, {}) if raw.has_phases else held
-            finished = _without_times(raw.finished, {})
+        if sampled is not None:
+            held = sampled.held
+            running = held if sampled.running is None else sampled.running
         return PodObservation(
             namespace,
             name,
@@ -303,32 +322,31 @@ class PodTable:
             self._requests_of(pod),
             held_samples=held,
             running_samples=running,
-            scheduled_at=raw.scheduled_at if raw else None,
-            completed_at=raw.completed_at if raw else None,
-            finished_samples=finished,
+            scheduled_at=sampled.scheduled_at if sampled else None,
+            completed_at=sampled.completed_at if sampled else None,
+            finished_samples=sampled.finished if sampled else {},
             workload_kind=kind,
             workload=workload,
             labels=self.labels.of_pod(namespace, name),
             namespace_labels=self.labels.of_namespace(namespace),
             fraction=self.fractions.get(pod.uid),
             reserved_group=self.reserved_groups.get(pod.uid, "") if pod.reserves else None,
-            contradiction=_object_contradiction(pod)
-            or (pod.contradiction if raw is None else _sample_contradiction(raw)),
+            contradiction=_object_contradiction(pod) or (sampled.contradiction if sampled else pod.contradiction),
         )
 
 
 def _container_requests(
-    units: Mapping[_Container, Decimal | None], raw: _RawPodSamples | None
+    units: Iterable[tuple[_Container, Decimal | None]], sidecars: Container[str]
 ) -> tuple[ContainerRequest, ...]:
     """The requests of some units, by container, without those of 0 units."""
     return tuple(
         ContainerRequest(
             container,
-            _container_kind(raw, container, init=init),
+            "container" if not init else "sidecar" if container in sidecars else "init",
             resource,
             _DEFAULT_UNITS if container_units is None else container_units,
         )
-        for (container, init, resource), container_units in units.items()
+        for (container, init, resource), container_units in units
         if container_units != 0
     )
 
@@ -356,7 +374,7 @@ def _request_contradiction(pod: _Pod, covers_hour: CoversHour) -> str:
 
 def _sample_contradiction(raw: _RawPodSamples) -> str:
     """How targets contradict each other about a pod's requests or its end, by raw samples; "" if they agree."""
-    times = [(target, _first_to_last({target: requested})) for target, requested in raw.requested.items() if requested]
+    times = [(target, _first_to_last([bounds])) for target, bounds in _bounds(raw.requested).items()]
     for (target, time), (other, other_time) in combinations(times, 2):
         difference = _difference([raw.units.get(target, {}), raw.units.get(other, {})])
         if difference and overlap_beyond_lag(time, other_time):
@@ -391,10 +409,32 @@ def _drop_phases_without_requests(raw: _RawPodSamples) -> None:
                 del times[target]
 
 
-def _first_to_last(times: _TimesByTarget) -> IntervalMs:
-    """From the first sample of any target to the last."""
-    all_times = [time for target_times in times.values() for time in target_times]
-    return IntervalMs(min(all_times, default=0), max(all_times, default=0))
+def _summarize(raw: _RawPodSamples) -> _SampledPod:
+    held = {target: times - raw.finished.get(target, set()) for target, times in raw.requested.items()}
+    return _SampledPod(
+        _bounds(raw.requested),
+        _bounds(held),
+        _bounds(raw.running) if raw.has_phases else None,
+        _bounds(raw.finished),
+        raw.scheduled_at,
+        raw.completed_at,
+        frozenset(container for container, times in raw.init_running.items() if _have_common_times(times, raw.running)),
+        _sample_contradiction(raw),
+    )
+
+
+def _bounds(times: _TimesByTarget) -> _BoundsByTarget:
+    return {target: (min(run), max(run)) for target, run in times.items() if run}
+
+
+def _have_common_times(times: _TimesByTarget, other_times: _TimesByTarget) -> bool:
+    """Whether a target has a sample of both at the same time."""
+    return any(not run.isdisjoint(other_times.get(target, ())) for target, run in times.items())
+
+
+def _first_to_last(bounds: Collection[tuple[int, int]]) -> IntervalMs:
+    """From the first of some times to the last."""
+    return IntervalMs(min((first for first, _ in bounds), default=0), max((last for _, last in bounds), default=0))
 
 
 def pod_identity(labels: Labels) -> str:
@@ -459,21 +499,6 @@ def _add_time(raw: _RawPodSamples, series: Series) -> None:
         raw.scheduled_at = int(value * 1000)
     else:
         raw.completed_at = int(value * 1000)
-
-
-def _without_times(times: _TimesByTarget, excluded: _TimesByTarget) -> dict[ScrapeTarget, tuple[int, ...]]:
-    remaining = {target: tuple(sorted(run - excluded.get(target, set()))) for target, run in times.items()}
-    return {target: run for target, run in remaining.items() if run}
-
-
-def _container_kind(raw: _RawPodSamples | None, container: str, *, init: bool) -> str:
-    """`sidecar` for an init container that runs while its pod does: kube-state-metrics does not distinguish them."""
-    if not init:
-        return "container"
-    runs_with_pod = raw and any(
-        times & raw.running.get(target, set()) for target, times in raw.init_running.get(container, {}).items()
-    )
-    return "sidecar" if runs_with_pod else "init"
 
 
 def _container(labels: Labels, *, init: bool) -> _Container:

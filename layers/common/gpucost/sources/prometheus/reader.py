@@ -1,6 +1,7 @@
 """Reads observations from Prometheus: five to eight queries for an hour, and raw samples of what changed."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -32,7 +33,12 @@ from gpucost.sources.prometheus.gpu_reservations import (
     has_reservations,
 )
 from gpucost.sources.prometheus.inference import CounterTable
-from gpucost.sources.prometheus.memory_budget import MemoryBudget
+from gpucost.sources.prometheus.memory_budget import (
+    MemoryBudget,
+    device_samples_size,
+    pod_samples_size,
+    raw_samples_size,
+)
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
@@ -41,11 +47,13 @@ from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods
 from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
-from gpucost.sources.prometheus.sharding import ShardedClient
+from gpucost.sources.prometheus.sharding import KeptSize, ShardedClient
 from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
+SERIES_PER_POD = 7
+"""Requests, three phases, owner, scheduled, and completed or labels."""
 SERVERS_PER_QUERY = 50
 """Pods of inference servers, each with about ten counters."""
 SAMPLES_PER_QUERY = 400_000
@@ -305,17 +313,18 @@ class PrometheusReader:
 
     def _read_raw_samples(self, nodes: NodeTable, all_names: Sequence[str], hour: datetime) -> None:
         for names in _chunks(all_names):
-            selectors = [self._queries.node_metrics(names, NODE_METRICS, label) for label in nodes.name_labels]
-            nodes.add_raw_samples(
-                names, [series for selector in selectors for series in self._raw_samples_around(selector, hour)]
-            )
+            for label in nodes.name_labels:
+                selector = self._queries.node_metrics(names, NODE_METRICS, label)
+                with self._raw_samples_around(selector, hour) as series:
+                    nodes.add_raw_samples(names, series)
 
     def _read_changed_pods(self, pods: PodTable, allocation: HourScrapes) -> Sequence[str]:
         """Add raw samples of pods that started, ended or changed in the hour, and return their uids."""
         changed = pods.needing_raw_samples(allocation.covers_hour)
-        for uids in _chunks([uid for uid in changed if "/" not in uid]):
+        size = _pods_per_query(allocation)
+        for uids in _chunks([uid for uid in changed if "/" not in uid], size):
             self._read_pods(pods, uids, PodMatcher("uid", tuple(uids)), allocation.hour)
-        for uids in _chunks([uid for uid in changed if "/" in uid]):
+        for uids in _chunks([uid for uid in changed if "/" in uid], size):
             label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
             matcher = PodMatcher(label, tuple(uid.split("/")[1] for uid in uids))
             self._read_pods(pods, uids, matcher, allocation.hour)
@@ -335,12 +344,11 @@ class PrometheusReader:
         }
         fractions = fractions_of_pods(rows, sharing)
         for uids in _chunks(sorted(fractions)):
-            series = self._raw_samples_around(
-                self._queries.pod_metrics(PodMatcher("uid", tuple(uids)), labels=True), hour
-            )
-            requests = as_requests(series, fractions, node_of_group)
-            with_samples = {request.labels["uid"] for request in requests}
-            pods.add_raw_samples(with_samples, [*series, *requests])
+            selector = self._queries.pod_metrics(PodMatcher("uid", tuple(uids)), labels=True)
+            with self._raw_samples_around(selector, hour) as series:
+                requests = as_requests(series, fractions, node_of_group)
+                with_samples = {request.labels["uid"] for request in requests}
+                pods.add_raw_samples(with_samples, [*series, *requests])
             pods.fractions |= {uid: fractions[uid] for uid in with_samples}
         self._read_missing_owners(pods, pods.names(pods.fractions), hour)
         return [*pods.fractions, *reservations]
@@ -377,20 +385,21 @@ class PrometheusReader:
         for (metric, label), values in table.needing_raw_samples().items():
             for some in _chunks(values):
                 selector = self._queries.claim_object_metrics(metric, label, some)
-                table.add_raw_samples(metric, self._raw_samples_around(selector, hour))
+                with self._raw_samples_around(selector, hour) as series_of_objects:
+                    table.add_raw_samples(metric, series_of_objects)
         return table
 
     def _read_missing_owners(self, pods: PodTable, names: Iterable[tuple[str, str]], hour: datetime) -> None:
         for kind, owners in pods.missing_owners(names).items():
             stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
             for some in _chunks(sorted(owners)):
-                series = self._raw_samples_around(self._queries.owner_metrics(stat, some), hour)
-                pods.add_owners({stat: [(labels, tables.parse_number("1")) for labels, _ in series]})
+                with self._raw_samples_around(self._queries.owner_metrics(stat, some), hour) as series:
+                    pods.add_owners({stat: [(labels, tables.parse_number("1")) for labels, _ in series]})
 
     def _read_pods(self, pods: PodTable, uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
-        pods.add_raw_samples(
-            uids, self._raw_samples_around(self._queries.pod_metrics(matcher, labels=self._pod_labels), hour)
-        )
+        selector = self._queries.pod_metrics(matcher, labels=self._pod_labels)
+        with self._raw_samples_around(selector, hour, pod_samples_size) as series:
+            pods.add_raw_samples(uids, series)
 
     def _devices(
         self,
@@ -500,7 +509,10 @@ class PrometheusReader:
         for label, samples in needed.items():
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for selector in (queries or self._queries).device_selectors(table.rank, label, names):
-                    table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR), window)
+                    with self._client.raw_samples(
+                        selector, hour - SCRAPE_MARGIN, hour + HOUR, device_samples_size
+                    ) as series:
+                        table.add_raw_samples(series, window)
 
     def _energy(
         self, rows: RowsByStatistic, devices: Sequence[DeviceSeries], names: Mapping[str, str], hour: datetime
@@ -510,7 +522,8 @@ class PrometheusReader:
         for label, samples in table.needing_raw_samples(devices).items():
             for values in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 selector = self._queries.energy_selector(label, values)
-                table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR))
+                with self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR) as series:
+                    table.add_raw_samples(series)
         return tuple(table.series())
 
     def _counters(self, rows: RowsByStatistic | None, hour: datetime) -> tuple[ServerCounters, list[str]]:
@@ -520,7 +533,8 @@ class PrometheusReader:
             return ServerCounters(), []
         table = CounterTable(rows, inference)
         for names in _chunks(sorted({pod for _, pod in table.partial}), SERVERS_PER_QUERY):
-            table.add_raw_samples(self._raw_samples_around(self._queries.counters_of_pods(inference, names), hour))
+            with self._raw_samples_around(self._queries.counters_of_pods(inference, names), hour) as series:
+                table.add_raw_samples(series)
         notes = []
         if table.has_unnamed_pods:
             notes.append(
@@ -529,9 +543,11 @@ class PrometheusReader:
             )
         return table.counters(), notes
 
-    def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
-        """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`)."""
-        return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))
+    def _raw_samples_around(
+        self, selector: str, hour: datetime, kept_size: KeptSize = raw_samples_size
+    ) -> AbstractContextManager[list[Series]]:
+        """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`), as in `ShardedClient`."""
+        return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour), kept_size)
 
     def _look_end(self, hour: datetime) -> datetime:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
@@ -563,6 +579,12 @@ def _multiple_clusters(rows: RowsByStatistic) -> list[str]:
                 f"series of several clusters ({label}: {shown}) are counted as one cluster: set selector to one of them"
             ]
     return []
+
+
+def _pods_per_query(allocation: HourScrapes) -> int:
+    """How many pods' raw samples one query may read, if they existed in all of the time around the hour."""
+    scrapes_around = 3 * max(allocation.expected.values(), default=1)
+    return min(NAMES_PER_QUERY, max(1, SAMPLES_PER_QUERY // (SERIES_PER_POD * max(1, scrapes_around))))
 
 
 def _chunks(names: Sequence[str], size: int = NAMES_PER_QUERY) -> Iterable[list[str]]:

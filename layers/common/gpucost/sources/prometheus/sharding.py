@@ -20,6 +20,7 @@ SHARD_COUNTS = (4, 12, 36)
 """Numbers of shards that a query's series are divided into, tried in order until the responses are small enough."""
 
 QueryBuilder = Callable[[Queries], str]
+KeptSize = Callable[[Sequence[Series]], int]
 
 
 class ShardedClient:
@@ -77,17 +78,31 @@ class ShardedClient:
         time = datetime.fromtimestamp(at_ms / 1000, UTC)
         return {name: self._evaluate(name, build, [time]) for name, build in builders.items()}
 
-    def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
-        """Every sample of a selector's series in `(start, end]`, read in halves if the response is too large."""
-        series = self._raw_samples(selector, start, end)
-        self._budget.charge(raw_samples_size(series))
-        return series
+    @contextmanager
+    def raw_samples(
+        self, selector: str, start: datetime, end: datetime, kept_size: KeptSize = raw_samples_size
+    ) -> Iterator[list[Series]]:
+        """Every sample of a selector's series in `(start, end]`, read in halves if the response is too large.
+
+        The series must not be kept after the block.
+
+        Args:
+            selector: of the series.
+            start: before the first sample.
+            end: of the last sample.
+            kept_size: the bytes of what is built from the series and kept.
+        """
+        with self._budget.release_at_end():
+            series = self._raw_samples(selector, start, end)
+            kept = kept_size(series)
+            yield series
+        self._budget.charge(kept)
 
     @contextmanager
     def temporary_samples(self, selector: str, start: datetime, end: datetime) -> Iterator[list[Series]]:
         """Raw samples as in `raw_samples`, of which nothing is kept after the block."""
-        with self._budget.release_at_end():
-            yield self._raw_samples(selector, start, end)
+        with self.raw_samples(selector, start, end, lambda _: 0) as series:
+            yield series
 
     def check_scrapes(self, count: int) -> None:
         """Refuse scrape times that do not fit into memory.

@@ -44,7 +44,7 @@ def parse_number(text: str) -> Decimal:
     except InvalidOperation:
         value = None
     # Larger exponents would cost time and memory: 1e999999999 has a billion digits.
-    if value is None or (value and value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
+    if value is None or value.is_snan() or (value and value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
         raise ValueError(f"{text[:50]!r} is not a number")
     return value
 
