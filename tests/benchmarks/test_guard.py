@@ -7,14 +7,17 @@ each function (tests/infra/test_built.py), the cost on AWS (tests/system/test_aw
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
 from benchmarks.core import fractions_in_turn, hour_of, hour_of_turns, instructions
 from benchmarks.figures import exponent
-from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, samples_processed
+from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, samples_processed, settings_for
+from gpucost.pipeline.attribute import attribute_hours
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.memory_budget import MIB, MemoryBudget
 
 PODS, UNITS = 200, 20
 INSTRUCTIONS = {(3, 11): 4_090, (3, 13): 3_650}
@@ -22,6 +25,10 @@ INSTRUCTIONS = {(3, 11): 4_090, (3, 13): 3_650}
 TOKENS = {(3, 11): 1.097, (3, 13): 1.070}
 """Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""
 MARGIN = 1.02
+REPLACED_MIB = 48
+"""Memory that is counted for an hour in which a fifth of 1,200 pods is replaced, with a sample every 15 seconds."""
+REPLACED_INSTRUCTIONS = {(3, 11): 41_750, (3, 13): 35_530}
+"""Instructions for such an hour per pod, for 200 pods, by Python version."""
 QUERIES = 7
 SAMPLES_A_POD = 286
 
@@ -56,6 +63,23 @@ def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -
     assert by_units <= 0.016
     by_label = exponent((units, instructions(hour_of(100, units, by_label=True))) for units in (20, 200))
     assert by_label <= 0.021
+
+
+def test_memory_of_replaced_pods_is_no_more_than_recorded() -> None:
+    """A function has 416 MiB for it, whatever the number of samples."""
+    with cluster(1_200, units=UNITS, step=15, replaced=20) as (url, hour):
+        settings = settings_for(url, UNITS)
+        budget = MemoryBudget(REPLACED_MIB * MIB)
+        reader = metrics_reader(settings.clusters[0], settings, budget=budget)
+        (record,) = attribute_hours(reader, settings.clusters[0], settings, [hour], now=datetime.now(UTC))
+    assert len(record.lines) == 1_200 + 240
+
+
+def test_instructions_for_replaced_pods_are_no_more_than_recorded() -> None:
+    with cluster(PODS, units=UNITS, step=15, replaced=20) as (url, hour):
+        executed = instructions(partial(attribute, url, hour, units=UNITS))
+    bound = REPLACED_INSTRUCTIONS.get(sys.version_info[:2], max(REPLACED_INSTRUCTIONS.values()))
+    assert executed <= MARGIN * PODS * bound
 
 
 @pytest.mark.parametrize("by_claim", [False, True], ids=["requests", "claims"])
