@@ -61,7 +61,7 @@ bench: ## one report of all benchmarks, as ratios to floors measured in the same
 	@scripts/setup.sh test
 	$(BIN)/python -m benchmarks $(MORE)
 
-faults: ## plant faults in the metering one at a time; each must be caught
+faults: ## plant faults in the metering, one for each processor at a time; each must be caught
 	@scripts/setup.sh demo
 	$(BIN)/python -m tests.faults
 

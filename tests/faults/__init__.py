@@ -1,1 +1,1 @@
-"""Faults that are planted one at a time, to see that the tests catch each (`make faults`)."""
+"""Faults, each planted in a copy of the repository, to see that the tests catch it (`make faults`)."""
