@@ -1,11 +1,13 @@
 """Plant each fault in a copy of the repository, run the tests on it, and print which faults were caught.
 
-As many faults are planted at a time as there are processors, each in a copy of its own. The exit status is 1 if a fault
+As many faults are planted at a time as there are processors, each in a copy of its own. `caught.json` records which
+test caught a fault. That test runs first, and all tests of the fault only if it passes. The exit status is 1 if a fault
 was not caught, or if its original text is gone.
 """
 
 import asyncio
 import compileall
+import json
 import os
 import re
 import shutil
@@ -13,41 +15,60 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from py_compile import PycInvalidationMode
-from subprocess import CompletedProcess
-from typing import TypeVar
+from typing import NamedTuple
 
 from gpucost_devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 
+ALL_FAULTS = (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS)
+RECORD = REPOSITORY / "tests" / "faults" / "caught.json"
 NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
+FAILED = {1, 2}
+"""What pytest returns if a test fails, and if a test cannot be imported."""
 
-Trial = TypeVar("Trial")
-Result = TypeVar("Result")
+
+class Trial(NamedTuple):
+    """Tests (arguments of pytest), and the fault that they run on, if any."""
+
+    tests: tuple[str, ...]
+    fault: Fault | None = None
+
+
+class Outcome(NamedTuple):
+    """What pytest returned for a trial, and the test that failed or else pytest's last line."""
+
+    trial: Trial
+    status: int
+    detail: str
 
 
 def main() -> None:
     """Run the faults whose description contains any of the arguments; all of them without arguments."""
-    selected = [
-        fault
-        for fault in (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS)
-        if not sys.argv[1:] or any(argument in fault.mistake for argument in sys.argv[1:])
-    ]
-    for fault in selected:
+    words = sys.argv[1:]
+    faults = [fault for fault in ALL_FAULTS if not words or any(word in fault.mistake for word in words)]
+    for fault in faults:
         count = (REPOSITORY / fault.file).read_text(encoding="utf-8").count(fault.original)
         if count != 1:
             sys.exit(f"{fault.mistake}: {fault.file} contains its original text {count} times")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the tests as Ctrl-C does
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    for stop in (signal.SIGINT, signal.SIGTERM):  # processes in the background of a script ignore the first
+        signal.signal(stop, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="gpucost-faults-") as folder:
         copies = [copy_repository(Path(folder) / str(number)) for number in range(os.cpu_count() or 1)]
-        missed = asyncio.run(plant_all(copies, selected))
-    print(f"{len(selected) - missed} of {len(selected)} faults caught")
-    sys.exit(1 if missed else 0)
+        caught = asyncio.run(plant_all(copies, faults, record))
+    record |= caught
+    in_order = {fault.mistake: record[fault.mistake] for fault in ALL_FAULTS if fault.mistake in record}
+    RECORD.write_text(json.dumps(in_order, indent=2) + "\n", encoding="utf-8")
+    for mistake in [fault.mistake for fault in faults if fault.mistake not in caught]:
+        print(f"MISSED  {mistake}")
+    print(f"{len(caught)} of {len(faults)} faults caught")
+    sys.exit(0 if len(caught) == len(faults) else 1)
 
 
 def copy_repository(copy: Path) -> Path:
@@ -64,39 +85,43 @@ def copy_repository(copy: Path) -> Path:
     return copy
 
 
-async def plant_all(copies: list[Path], faults: list[Fault]) -> int:
-    """Check that the tests pass without any fault, plant each fault, and return how many faults were not caught."""
-    for baseline in await run_in_copies(copies, run, dict.fromkeys(fault.tests for fault in faults)):
-        if baseline.returncode != 0:
-            sys.exit(f"the tests fail without any fault: {baseline.stdout[-2000:]}")
-    return (await run_in_copies(copies, plant, faults)).count(False)
+async def plant_all(copies: list[Path], faults: list[Fault], record: dict[str, str]) -> dict[str, str]:
+    """Plant faults, and return the test that caught each: the recorded test, or else the first that fails of all."""
+    recorded = [Trial((record[fault.mistake],), fault) for fault in faults if fault.mistake in record]
+    caught = await plant(copies, recorded)
+    return caught | await plant(copies, [Trial(fault.tests, fault) for fault in faults if fault.mistake not in caught])
 
 
-async def run_in_copies(
-    copies: list[Path], function: Callable[[Path, Trial], Awaitable[Result]], trials: Iterable[Trial]
-) -> list[Result]:
-    """Call a function for each trial, in all copies at a time. A copy that is done takes the next trial."""
-    remaining = iter(trials)
+async def plant(copies: list[Path], trials: list[Trial]) -> dict[str, str]:
+    """Try each fault whose tests pass without it, and return the test that caught each."""
+    baselines = await run_all(copies, (Trial(tests) for tests in dict.fromkeys(trial.tests for trial in trials)))
+    passed = {baseline.trial.tests for baseline in baselines if baseline.status == 0}
+    outcomes = await run_all(copies, (trial for trial in trials if trial.tests in passed))
+    return {trial.fault.mistake: test for trial, status, test in outcomes if trial.fault and status in FAILED}
 
-    async def run_remaining(copy: Path) -> list[Result]:
-        return [await function(copy, trial) for trial in remaining]
+
+async def run_all(copies: list[Path], trials: Iterator[Trial]) -> list[Outcome]:
+    """Run trials in all copies at a time. A copy that is done takes the next trial."""
+
+    async def run_remaining(copy: Path) -> list[Outcome]:
+        return [await run(copy, trial) for trial in trials]
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(run_remaining(copy)) for copy in copies]
-    return [result for task in tasks for result in task.result()]
+    return [outcome for task in tasks for outcome in task.result()]
 
 
-async def plant(copy: Path, fault: Fault) -> bool:
-    """Plant a fault, print whether the tests fail, and return it."""
+async def run(copy: Path, trial: Trial) -> Outcome:
+    """Run a trial in a copy, and print its outcome."""
     start = time.monotonic()
-    with planted(copy, fault):
-        completed = await run(copy, fault.tests)
-    is_caught = completed.returncode in {1, 2}  # a test failed, or could not be imported
-    failure = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", completed.stdout, re.MULTILINE)
-    reason = failure[1] if failure else f"pytest returned {completed.returncode}"
-    result = "caught" if is_caught else "MISSED"
-    print(f"{result} {time.monotonic() - start:4.0f} s  {fault.mistake}  ({reason})", flush=True)
-    return is_caught
+    with planted(copy, trial.fault) if trial.fault else nullcontext():
+        status, output = await run_pytest(copy, trial.tests)
+    failure = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", output, re.MULTILINE)
+    detail = failure[1] if failure else output.strip().rpartition("\n")[2]
+    result = "passed" if status == 0 else "caught" if trial.fault and status in FAILED else "failed"
+    subject = trial.fault.mistake if trial.fault else f"without any fault: {' '.join(trial.tests)}"
+    print(f"{result} {time.monotonic() - start:4.0f} s  {subject}  ({detail})", flush=True)
+    return Outcome(trial, status, detail)
 
 
 @contextmanager
@@ -111,15 +136,13 @@ def planted(copy: Path, fault: Fault) -> Iterator[None]:
         path.write_text(text, encoding="utf-8")
 
 
-async def run(copy: Path, tests: Iterable[str]) -> CompletedProcess[str]:
-    """Run tests in a copy, with the code of the copy, until the first failure."""
-    environment = {**os.environ, "PYTHONPATH": f"{copy}:{copy / 'layers' / 'common'}"}
-    python = str(REPOSITORY / ".venv" / "bin" / "python")
-    command = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+async def run_pytest(copy: Path, tests: Iterable[str]) -> tuple[int, str]:
+    """Run tests in a copy, with the code of the copy, until the first failure; return pytest's status and output."""
     process = await asyncio.create_subprocess_exec(
-        *command,
+        str(REPOSITORY / ".venv" / "bin" / "python"),
+        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests),
         cwd=copy,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": f"{copy}:{copy / 'layers' / 'common'}"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,  # pytest gets Ctrl-C once, from here: a second one would end it before it stops servers
@@ -130,7 +153,7 @@ async def run(copy: Path, tests: Iterable[str]) -> CompletedProcess[str]:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
             await process.communicate()
-    return CompletedProcess(command, await process.wait(), output.decode())
+    return await process.wait(), output.decode()
 
 
 if __name__ == "__main__":
