@@ -8,11 +8,12 @@ local engine half an hour, and no access that is measured over a month reads any
 import random
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_decimal, to_fixed_point
 from gpucost.core.costs_by_key import CostsByKey

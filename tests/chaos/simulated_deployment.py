@@ -13,6 +13,8 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
+from msgspec import structs
+
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
@@ -396,7 +398,9 @@ class SimulatedDeployment:
         state: dict[str, Any] = {}
         end = self.first + 3 * DAY
         for manifest in self.ledger.manifests(cluster, self.first - DAY, end):
-            comparable = replace(manifest, published_at=self.first, next_attempt_at=None, summary_expires_at=None)
+            comparable = structs.replace(
+                manifest, published_at=self.first, next_attempt_at=None, summary_expires_at=None
+            )
             state[f"{cluster} {manifest.hour:%dT%H} manifest"] = comparable
             lines = self.ledger.lines(cluster, manifest.hour)
             state[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)

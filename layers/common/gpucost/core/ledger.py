@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Generic, TypeVar
@@ -46,8 +45,7 @@ class ClosedMonth(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """Names the current version of a cluster-hour; readers follow it, so they never see a partly written hour."""
 
     cluster: str
@@ -121,8 +119,7 @@ def changed_business_units(before: CostsByKey[tuple[str, str]], record: HourReco
     }
 
 
-@dataclass(frozen=True)  # with slots, `HourSummary(…)` is a TypeError in Python 3.11
-class CostSummary(Generic[K]):
+class CostSummary(Struct, Generic[K], frozen=True):
     """The sums of one cluster's hour or UTC day, as reports and alerts read them."""
 
     cluster: str

@@ -9,7 +9,6 @@ example because lines have expired, the query fails.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from itertools import groupby
@@ -17,6 +16,7 @@ from operator import itemgetter
 from typing import Literal, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
@@ -278,16 +278,17 @@ class _Aggregation:
         """Return the versions of the hours that the report is made of."""
         period = self._query.period
         manifests = self._ledger.manifests(cluster, period.start, period.end)
-        # Clearing the run ID makes rollups that include the hour invalid.
-        manifests = [
-            replace(manifest, status="incomplete", run_id="")
-            if (cluster, manifest.hour) in self._unusable_hours
-            else manifest
-            for manifest in manifests
-        ]
-        self.totals.newest_manifests.update(
-            (cluster, manifest) for manifest in manifests if manifest.status != "incomplete"
-        )
+        if self._unusable_hours:
+            # Clearing the run ID makes rollups that include the hour invalid.
+            manifests = [
+                replace(manifest, status="incomplete", run_id="")
+                if (cluster, manifest.hour) in self._unusable_hours
+                else manifest
+                for manifest in manifests
+            ]
+        newest = next((manifest for manifest in reversed(manifests) if manifest.status != "incomplete"), None)
+        if newest is not None:
+            self.totals.newest_manifests[cluster] = newest
         return manifests
 
     def _outside_whole_days(self) -> tuple[Period, ...]:

@@ -41,18 +41,18 @@ class PeriodTotals(Struct):
             self.summed_totals.append(summary.totals)
 
     def add_manifests(self, manifests: Sequence[Manifest]) -> None:
-        """Add the status, version and coverage of hours, without their figures."""
+        """Add the status, version and coverage of one cluster's hours, which are in order, without their figures."""
         self._add_versions(manifests)
         self.complete_hours += _count_complete(manifests)
 
     def _add_versions(self, manifests: Sequence[Manifest]) -> None:
-        for manifest in manifests:
-            self.hour_versions.add(f"{manifest.cluster} {manifest.hour.isoformat()} {manifest.version}")
-            self.hour_counts[manifest.cluster] += 1
-            newest = self.newest_hours.get(manifest.cluster)
-            self.newest_hours[manifest.cluster] = max(manifest.hour, newest or manifest.hour)
-            if manifest.coverage is not None:
-                self.coverages.append(manifest.coverage)
+        if not manifests:
+            return
+        cluster, newest = manifests[-1].cluster, manifests[-1].hour
+        self.hour_versions.update(f"{cluster} {hour.hour.isoformat()} {hour.version}" for hour in manifests)
+        self.hour_counts[cluster] += len(manifests)
+        self.newest_hours[cluster] = max(newest, self.newest_hours.get(cluster, newest))
+        self.coverages += [manifest.coverage for manifest in manifests if manifest.coverage is not None]
 
     def totals(self) -> Totals | None:
         """Return exact sums, or None if no hour has figures. The capacity is None if any hour's is."""

@@ -5,11 +5,11 @@ no capacity. Their figures add up to allocated = effective + waste + unmeasured.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals

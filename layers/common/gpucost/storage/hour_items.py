@@ -3,9 +3,10 @@
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpucost.core.errors import IntegrityError
 from gpucost.core.hour_record import HourRecord, Line

@@ -12,9 +12,10 @@ the figures of a month that was closed meanwhile. An adjustment names the run of
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpucost.core.hours import month_of
 from gpucost.core.ledger import ClosedMonth, Manifest

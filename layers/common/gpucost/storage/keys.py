@@ -56,7 +56,7 @@ def format_hour(at: datetime) -> str:
 
 def parse_hour(hour_text: str) -> datetime:
     """Read an hour from a key."""
-    return datetime.fromisoformat(f"{hour_text}+00:00").replace(tzinfo=UTC)
+    return datetime.fromisoformat(f"{hour_text}+00:00")
 
 
 def to_epoch_seconds(time: datetime) -> int:

@@ -20,11 +20,12 @@ of the same content may have published these items, or may be about to.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
@@ -85,7 +86,7 @@ class Ledger:
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Return the current versions of the hours in `[start, end)`, oldest first, without notes; one small query."""
-        return [read_manifest(cluster, item) for item in self._range(keys.partition(cluster, "hours"), start, end)]
+        return [read_manifest(cluster, item) for item in self._in_hours(keys.partition(cluster, "hours"), start, end)]
 
     def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Return the pending adjustments of hours in `[start, end)`, oldest first, without notes."""
@@ -426,13 +427,16 @@ class Ledger:
         return manifest if item is None else replace(manifest, notes=read_notes(item))
 
     def _range(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
-        if start >= end:
-            return
-        # `~` sorts after every character of a key, so that all items of the last hour are in.
-        last = f"{keys.format_hour(end - HOUR)}~"
-        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last):
+        for item in self._in_hours(pk, start, end):
             check_schema_version(item)
             yield item
+
+    def _in_hours(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
+        if start >= end:
+            return ()
+        # `~` sorts after every character of a key, so that all items of the last hour are in.
+        last = f"{keys.format_hour(end - HOUR)}~"
+        return self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last)
 
 
 def _is_plausible(line: Line | Holder | CompactLine, limit: Decimal | int) -> bool:

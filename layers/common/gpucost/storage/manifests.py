@@ -53,27 +53,23 @@ def read_manifest(cluster: str, item: Item, *, is_adjustment: bool = False) -> M
     """
     check_schema_version(item)
     with verify_integrity(item):
-        return _manifest(cluster, item, is_adjustment)
-
-
-def _manifest(cluster: str, item: Item, is_adjustment: bool) -> Manifest:
-    coverage = None
-    if "ca" in item:
-        coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
-    return Manifest(
-        cluster=cluster,
-        hour=keys.parse_hour(item["sk"]["S"]),
-        status=_STATUS[item["s"]["S"]],
-        version=int(item["n"]["N"]),
-        run_id=item["r"]["S"],
-        settings_version=int(item["x"]["N"]),
-        coverage=coverage,
-        attempts=integer(item, "a"),
-        next_attempt_at=keys.from_epoch_seconds(integer(item, "t")) if "t" in item else None,
-        published_at=keys.from_epoch_seconds(int(item["p"]["N"])),
-        usage_id=text(item, "u"),
-        currency=text(item, "c") or "USD",
-        is_adjustment=is_adjustment,
-        is_backfilled=text(item, "o") == "b",
-        summary_expires_at=keys.from_epoch_seconds(integer(item, "e")) if "e" in item else None,
-    )
+        coverage = None
+        if "ca" in item:
+            coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
+        return Manifest(
+            cluster=cluster,
+            hour=keys.parse_hour(item["sk"]["S"]),
+            status=_STATUS[item["s"]["S"]],
+            version=int(item["n"]["N"]),
+            run_id=item["r"]["S"],
+            settings_version=int(item["x"]["N"]),
+            coverage=coverage,
+            attempts=integer(item, "a"),
+            next_attempt_at=keys.from_epoch_seconds(integer(item, "t")) if "t" in item else None,
+            published_at=keys.from_epoch_seconds(int(item["p"]["N"])),
+            usage_id=text(item, "u"),
+            currency=text(item, "c") or "USD",
+            is_adjustment=is_adjustment,
+            is_backfilled=text(item, "o") == "b",
+            summary_expires_at=keys.from_epoch_seconds(integer(item, "e")) if "e" in item else None,
+        )
