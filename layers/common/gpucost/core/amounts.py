@@ -156,7 +156,7 @@ class Amounts(Struct, frozen=True, gc=False):
 
     def published_amounts(self) -> tuple[int | None, ...]:
         """Return the amounts as published, in order of `names()`: money is None without a price."""
-        amounts = astuple(self)
+        amounts: tuple[int, ...] = astuple(self)
         if self.has_price():
             return amounts
         return tuple(
@@ -200,7 +200,7 @@ class Costs(Amounts, frozen=True, gc=False):
         """Return the amounts as published: money is None without a price, and energy where it was not measured."""
         amounts = super().published_amounts()
         if not self.energy_gpu_hours:
-            return (*amounts[:-5], *[None] * 5)
+            return amounts[:-5] + (None,) * 5
         if 0 < self.energy_without_factor_kwh == self.energy_kwh:
             return (*amounts[:-2], None, amounts[-1])
         return amounts

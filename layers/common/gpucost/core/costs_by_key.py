@@ -92,8 +92,7 @@ class CostsByKey(Mapping[Key, Costs]):
         if not (self._keys and other._keys):
             return self if self._keys else other
         if self._keys == other._keys:
-            columns = zip(self._columns, other._columns, strict=True)
-            return CostsByKey(self._keys, [[*map(add, left, right)] for left, right in columns])
+            return CostsByKey(self._keys, [*map(_add_columns, self._columns, other._columns)])
         sums = {**self.rows}
         for key, costs in other.rows.items():
             sums[key] = sums[key] + costs if key in sums else costs
@@ -117,6 +116,13 @@ class CostsByKey(Mapping[Key, Costs]):
 
     def __repr__(self) -> str:
         return repr(self.rows)
+
+
+def _add_columns(left: Sequence[int], right: Sequence[int]) -> Sequence[int]:
+    """Add two columns. Many are all zero, such as the energy of hours in which it was not measured."""
+    if not any(right):
+        return left
+    return [*map(add, left, right)] if any(left) else right
 
 
 class CostAccumulator(Generic[Key]):

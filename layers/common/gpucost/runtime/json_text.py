@@ -21,6 +21,8 @@ CSV_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """Characters that make a spreadsheet evaluate a cell as a formula (OWASP, CSV injection)."""
 _DECIMAL_PLACES = 12
 """Digits after the decimal point of fixed-point amounts."""
+_MIN_WIDTH = _DECIMAL_PLACES + 1
+"""Digits of an amount below 10, with the zero before the decimal point of an amount below 1."""
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
@@ -96,9 +98,9 @@ def fixed_point_text(units: int | None) -> str:
     """Write a fixed-point amount, a whole number of 1e-12, like `decimal_text`; `null` for None."""
     if not units:
         return "null" if units is None else "0"
-    digits = str(abs(units)).zfill(_DECIMAL_PLACES + 1)
-    text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}".rstrip("0").rstrip(".")
-    return text if units > 0 else f"-{text}"
+    digits = str(units).zfill(_MIN_WIDTH if units > 0 else _MIN_WIDTH + 1)
+    text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}"
+    return text.rstrip("0").rstrip(".") if text[-1] == "0" else text
 
 
 def fixed_point_json(units: int | None) -> simplejson.RawJSON:

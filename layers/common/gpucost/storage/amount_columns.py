@@ -84,7 +84,10 @@ def _amounts(deviations: Mapping[str, Sequence[int]], rows: int) -> list[Sequenc
     for name in ("effective_usd", "unmeasured_usd"):
         part_hours = amounts[name.replace("_usd", "_gpu_hours")]
         columns = zip(amounts[name], part_hours, amounts["allocated_usd"], amounts["allocated_gpu_hours"], strict=True)
-        amounts[name] = [deviation + (hours * usd // total if total else 0) for deviation, hours, usd, total in columns]
+        amounts[name] = [
+            deviation + hours * usd // total if hours and total else deviation
+            for deviation, hours, usd, total in columns
+        ]
     parts = ("waste_usd", "allocated_usd", "effective_usd", "unmeasured_usd")
     columns = zip(*(amounts[name] for name in parts), strict=True)
     amounts["waste_usd"] = [

@@ -77,7 +77,7 @@ def totals_text(totals: Totals) -> str:
 
 def read_totals_text(text: str) -> Totals | None:
     """Read what `totals_text` returned."""
-    return read_totals(json.loads(text))
+    return read_totals(msgspec.json.decode(text))
 
 
 def read_summary_costs(items: Sequence[Item]) -> CostsByKey[tuple[str, str]]:

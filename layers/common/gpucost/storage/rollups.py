@@ -23,7 +23,7 @@ from typing import Any
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import ConflictError, DataExpiredError, IntegrityError
-from gpucost.core.hours import HOUR, floor_day, hours_between
+from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Retention
 from gpucost.core.rollups import DAY, FactKey, costs_by_unit, merge_facts, sum_day, sum_lines
 from gpucost.storage import chunked_documents, compressed_documents, keys
@@ -73,7 +73,7 @@ class RollupStore:
         for day, day_manifests in published.items():
             item = _joined_day_item(stored.get(day, []))
             summary_of_day = None
-            if item is not None and _stored_digests(item) == run_digests(day, day_manifests):
+            if item is not None and _stored_digests(item) == run_digests(day_manifests):
                 summary_of_day = _read_summary(cluster, day, day_manifests, item)
             if summary_of_day is None or (
                 summary_of_day.totals is not None and not summary_of_day.totals.are_plausible()
@@ -138,7 +138,7 @@ class RollupStore:
         heads = {_read_day(item): item for item in self._items(_heads_partition(cluster), manifests)}
         rolled_up = {
             day for day, day_manifests in published.items()
-            if day in heads and "f" in heads[day] and _stored_digests(heads[day]) == run_digests(day, day_manifests)
+            if day in heads and "f" in heads[day] and _stored_digests(heads[day]) == run_digests(day_manifests)
         }  # fmt: skip
         rows: dict[datetime, dict[FactKey, Costs]] = {day: {} for day in rolled_up}
         filled: dict[datetime, set[int]] = {}
@@ -147,7 +147,7 @@ class RollupStore:
             for day, items in _items_by_day(self._items(_facts_partition(cluster, bucket), manifests)).items():
                 if day not in rows:
                     continue
-                digests = run_digests(day, published[day])
+                digests = run_digests(published[day])
                 if _are_complete(items, digests):
                     rows[day] |= _read_facts(items, business_unit)
                     continue
@@ -186,7 +186,7 @@ class RollupStore:
     ) -> bool:
         head = self._table.get(_heads_partition(cluster), _day_text(day))
         is_over = now >= day + DAY
-        is_current = head is not None and _stored_digests(head) == run_digests(day, manifests)
+        is_current = head is not None and _stored_digests(head) == run_digests(manifests)
         if is_current and (not is_over or (head is not None and "f" in head)):
             return False
         if not is_current:
@@ -238,7 +238,6 @@ class RollupStore:
                 _item(
                     _unit_partition(cluster, unit),
                     _day_text(day),
-                    day,
                     manifests,
                     retention.hours,
                     {"b": {"B": pack_table(rows)}},
@@ -267,7 +266,7 @@ class RollupStore:
             for number, chunk in enumerate(chunks):
                 attributes: Item = {"b": {"B": chunk}, "k": {"N": str(len(chunks))}}
                 sk = f"{_day_text(day)}#{number:04d}"
-                items.append(_item(_facts_partition(cluster, bucket), sk, day, manifests, retention.days, attributes))
+                items.append(_item(_facts_partition(cluster, bucket), sk, manifests, retention.days, attributes))
         for item in items:
             self._put_if_newer(item)
 
@@ -284,7 +283,7 @@ class RollupStore:
         attributes: dict[str, dict[str, Any]] = {"u": {"N": str(_expiry(manifests, retention.hours))}}
         if with_facts:
             attributes["f"] = {"BOOL": True}
-        self._put_if_newer(_item(_heads_partition(cluster), _day_text(day), day, manifests, retention.days, attributes))
+        self._put_if_newer(_item(_heads_partition(cluster), _day_text(day), manifests, retention.days, attributes))
 
     def _filled_buckets(self, cluster: str, day: datetime, digests: bytes) -> set[int]:
         """Return the buckets that have facts of these versions, by the day's sums; all if those are outdated."""
@@ -327,10 +326,10 @@ class RollupStore:
             yield item
 
 
-def run_digests(day: datetime, manifests: Iterable[Manifest]) -> bytes:
-    """Return one digest for each of the day's 24 hours, in order; zeros for an hour without figures."""
-    digests = {manifest.hour: _run_digest(manifest) for manifest in manifests if manifest.status != "incomplete"}
-    return b"".join(digests.get(hour, bytes(DIGEST_BYTES)) for hour in hours_between(day, day + DAY))
+def run_digests(manifests: Iterable[Manifest]) -> bytes:
+    """Return one digest for each of the 24 hours of the manifests' day, in order; zeros for an hour without figures."""
+    digests = {manifest.hour.hour: _run_digest(manifest) for manifest in manifests if manifest.status != "incomplete"}
+    return b"".join(digests.get(hour, bytes(DIGEST_BYTES)) for hour in range(DAY // HOUR))
 
 
 def _run_digest(manifest: Manifest) -> bytes:
@@ -352,14 +351,12 @@ def _covers_unit_hours(head: Item) -> bool:
     return integer(head, "u") > time.time()
 
 
-def _item(
-    pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], retention: timedelta, attributes: Item
-) -> Item:
+def _item(pk: str, sk: str, manifests: Sequence[Manifest], retention: timedelta, attributes: Item) -> Item:
     """Build an item with the versions that it sums. Its `n` grows with every publication of an hour."""
     return {
         **key(pk, sk),
         "v": {"N": str(SCHEMA_VERSION)},
-        "h": {"B": run_digests(day, manifests)},
+        "h": {"B": run_digests(manifests)},
         "n": {"N": str(sum(manifest.version for manifest in manifests))},
         "expires_at": {"N": str(_expiry(manifests, retention))},
         **attributes,
@@ -375,7 +372,6 @@ def _day_items(summary: DaySummary, retention: Retention) -> list[Item]:
     head = _item(
         _days_partition(summary.cluster),
         _day_text(summary.start),
-        summary.start,
         summary.manifests,
         retention.days,
         attributes,

@@ -64,22 +64,22 @@ class GroupRow(NamedTuple):
 def group_rows(query: CostQuery, result: UngroupedCosts) -> tuple[list[GroupRow], GroupRow | None]:
     """Return the sorted rows of a response, and the sum of what the filters exclude; None without filters."""
     dimensions, count, shares_idle = query.dimensions(), len(query.group_by), query.idle.startswith("shared")
-    costs: dict[_RowKey, list[Costs]] = {}
+
+    def row_key_of(cell: CellKey) -> _RowKey:
+        begin, _, key = cell
+        return begin, "held", key[:count], not query.filters or matches_all(query.filters, dimensions, key)
+
+    costs = result.cells.group_by(row_key_of).rows
     holders: dict[tuple[datetime, str], dict[_RowKey, list[Costs]]] = {}
-    for (begin, cluster, key), cell_costs in result.cells.items():
-        is_kept = not query.filters or matches_all(query.filters, dimensions, key)
-        row_key: _RowKey = begin, "held", key[:count], is_kept
-        costs.setdefault(row_key, []).append(cell_costs)
-        if shares_idle:
-            holders.setdefault((begin, cluster), {}).setdefault(row_key, []).append(cell_costs)
+    for cell, cell_costs in result.cells.items() if shares_idle else ():
+        holders.setdefault(cell[:2], {}).setdefault(row_key_of(cell), []).append(cell_costs)
     idles = {} if query.idle == "hidden" else _idle_by_row(query, result, holders)
     rows: list[GroupRow] = []
     excluded_costs, excluded_idles = [result.filtered_out], list[Idle | None]()
     end_of, group_of = cache(query.row_end), cache(lambda names: dict(zip(query.group_by, names, strict=True)))
-    for row_key in sorted(dict.fromkeys([*costs, *idles])):
+    for row_key in sorted({**costs, **idles}):
         begin, kind, names, is_kept = row_key
-        parts = costs.get(row_key, ())
-        row_costs = parts[0] if len(parts) == 1 else Costs.total(parts)
+        row_costs = costs.get(row_key) or Costs()
         idle = None if query.idle == "hidden" else Idle.total_if_complete(idles.get(row_key, ()))
         if is_kept:
             rows.append(GroupRow(begin, end_of(begin), group_of(names), row_costs, kind, idle))
