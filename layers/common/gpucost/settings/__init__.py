@@ -167,7 +167,7 @@ class ClusterSettings(Section):
     """The server that has the cluster's metrics."""
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Label matchers that are added to every query, if several clusters share a workspace."""
-    sources: MetricsSourcesSettings = MetricsSourcesSettings()
+    sources: MetricsSourcesSettings = MetricsSourcesSettings.model_construct()
     """Label matchers of each source's trusted series; by default all series are trusted."""
     slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
     """How many units of `nvidia.com/gpu` are one GPU, if the node has no label that says so."""
@@ -316,15 +316,15 @@ class CoreSettings(Section):
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
     """The clusters whose cost is attributed, and where their metrics are."""
-    pricing: PricingSettings = PricingSettings()
+    pricing: PricingSettings = PricingSettings.model_construct()
     """Where the prices of nodes and GPUs come from."""
-    utilization: UtilizationSettings = UtilizationSettings()
+    utilization: UtilizationSettings = UtilizationSettings.model_construct()
     """How the utilization of GPUs is measured."""
-    energy: EnergySettings = EnergySettings()
+    energy: EnergySettings = EnergySettings.model_construct()
     """Whether energy is measured, and the emission factors of its electricity."""
-    inference: InferenceSettings = InferenceSettings()
+    inference: InferenceSettings = InferenceSettings.model_construct()
     """Whether tokens of inference servers are counted, and how costs go to models."""
-    coverage: CoverageSettings = CoverageSettings()
+    coverage: CoverageSettings = CoverageSettings.model_construct()
     """How many scrapes an hour needs to be complete."""
     nvlink_domains: tuple[NvlinkDomainSettings, ...] = ()
     """The smallest jobs of NVLink domains (racks such as GB200 NVL72). The first entry that matches a node counts."""
@@ -336,7 +336,7 @@ class CoreSettings(Section):
     """Pod labels that are copied to every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
     """How far back the schedule looks for hours that are due, in hours."""
-    retention: RetentionSettings = RetentionSettings()
+    retention: RetentionSettings = RetentionSettings.model_construct()
     """How long the ledger keeps its records."""
     access: tuple[GrantSettings, ...] | None = None
     """Access grants. Without this section, all callers whom IAM admits see everything; with it, only grants count."""

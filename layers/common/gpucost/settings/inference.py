@@ -141,7 +141,7 @@ class InferenceSettings(Section):
     enabled: bool = False
     """Whether the counters of inference servers are read: one more query for each hour, and one for each day for
     recommendations."""
-    weights: TokenWeightSettings = TokenWeightSettings()
+    weights: TokenWeightSettings = TokenWeightSettings.model_construct()
     """By which a pod's cost goes to its models, and a model's cost to prompt and generated tokens."""
     servers: Annotated[tuple[InferenceServerSettings, ...], Field(max_length=20)] = ()
     """Servers in addition to the built-in ones."""

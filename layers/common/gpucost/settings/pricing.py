@@ -165,7 +165,7 @@ class PricingSettings(Section):
     """Private discounts on spot and on-demand prices."""
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
     """For source `capacity-block`: the prepaid blocks."""
-    on_demand: OnDemandSettings = OnDemandSettings()
+    on_demand: OnDemandSettings = OnDemandSettings.model_construct()
     """For source `on-demand`: which list prices apply."""
     operating_systems: Annotated[tuple[Literal["linux", "windows"], ...], Field(min_length=1)] = ("linux",)
     """The nodes' operating systems, for which spot and on-demand prices are fetched."""

@@ -89,7 +89,8 @@ MAX_SHOWN_CHARACTERS = 60
 class Section(BaseModel):
     """Base class of all sections. Unknown keys are errors."""
 
-    # Validators are built at first use: most sections are validated only as a part of the document.
+    # Validators are built at first use: most sections are validated only as a part of the document. Sections that are
+    # defaults are made by `model_construct`, because validating them would build their validators in every cold start.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     former_names: ClassVar[Mapping[str, str]] = {}
     """Current names of keys by their former names, which are read until the next release."""

@@ -96,7 +96,7 @@ class SettingsWithAlerts(CoreSettings):
     misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("budget", "budgets"), "Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"
     )
-    alerts: AlertSettings = AlertSettings()
+    alerts: AlertSettings = AlertSettings.model_construct()
     """Alert rules and the receivers of their notifications."""
 
     def new_document_faults(self) -> Iterator[str]:

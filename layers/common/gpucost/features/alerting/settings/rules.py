@@ -110,7 +110,7 @@ class RuleSettings(Section):
 
     name: RuleName | None = None
     """Alert states are stored under this name. Required if several rules are of one kind; default: the kind."""
-    scope: RuleScope = RuleScope()
+    scope: RuleScope = RuleScope.model_construct()
     """The business units, clusters, namespaces and node pools to which the rule applies. Default: all."""
     severity: Severity | None = None
     """The severity of the rule's alerts. Default: that of the kind."""
