@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.features.alerting.model import Notification, NotificationEvent, RuleKind, Subject, WastefulWorkload
+from gpucost.features.alerting.model import Notification, NotificationEvent, WastefulWorkload
+from gpucost.features.alerting.subjects import RuleKind, Subject
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {

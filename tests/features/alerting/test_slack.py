@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import NotificationEvent, RuleKind, Subject, WastefulWorkload
+from gpucost.features.alerting.model import NotificationEvent, WastefulWorkload
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
+from gpucost.features.alerting.subjects import RuleKind, Subject
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.features.alerting.slack_limits import limit_violations
 

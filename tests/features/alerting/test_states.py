@@ -14,9 +14,9 @@ from gpucost.features.alerting.model import (
     EvaluationCursor,
     EvaluationState,
     OutboxEntry,
-    Subject,
 )
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.subjects import Subject
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
 

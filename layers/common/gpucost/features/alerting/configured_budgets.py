@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpucost.features.alerting.model import Subject
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule
+from gpucost.features.alerting.subjects import Subject
 
 _MONTHS_PER_QUARTER = 3
 

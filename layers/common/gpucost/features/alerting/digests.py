@@ -11,12 +11,13 @@ from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.features.alerting.formatting import format_threshold, rounded_percent
-from gpucost.features.alerting.model import Notification, Subject, WastefulWorkload
+from gpucost.features.alerting.model import Notification, WastefulWorkload
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import RuleInputs, WorkloadSaving
 from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
+from gpucost.features.alerting.subjects import Subject
 
 MAX_DIGEST_DELAY = timedelta(days=2)
 """A digest that could not be sent for this long is skipped: last week's figures are of no use on Friday."""

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.model import CROSS_CLUSTER_WASTE_SCOPE, Alert, EvaluationCursor
+from gpucost.features.alerting.model import Alert, EvaluationCursor
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.rule_evaluation import HourFigures, evaluate_rule
 from gpucost.features.alerting.scope_update import ScopeUpdate
@@ -17,6 +17,7 @@ from gpucost.features.alerting.settings.rules import (
     UnallocatedRule,
     WasteRule,
 )
+from gpucost.features.alerting.subjects import CROSS_CLUSTER_WASTE_SCOPE
 
 MAX_CLUSTER_WAIT_HOURS = 3
 """For how many hours a sum over clusters waits for the last of them."""

@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry, Subject
+from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry
 from gpucost.features.alerting.settings import AlertSettings, SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
+from gpucost.features.alerting.subjects import Subject
 from gpucost.runtime.observability import logger
 
 INHIBITED_BY_MISSING_DATA = frozenset({"waste", "idle-workload", "unallocated", "token-cost", "spend-change"})

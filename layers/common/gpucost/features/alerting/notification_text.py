@@ -8,7 +8,8 @@ from urllib.parse import quote, urlencode
 
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.formatting import format_gpus, format_money
-from gpucost.features.alerting.model import Notification, RuleKind, Subject
+from gpucost.features.alerting.model import Notification
+from gpucost.features.alerting.subjects import RuleKind, Subject
 
 MAX_NAME_LENGTH = 200
 MAX_WORKLOAD_NAME_LENGTH = 60

@@ -7,11 +7,12 @@ until it is resolved. Repetitions, silences and quiet hours apply as to other al
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.model import FLEET_SCOPE, Alert, Notification, NotificationEvent, Severity, Subject
+from gpucost.features.alerting.model import Alert, Notification, NotificationEvent
 from gpucost.features.alerting.ports import AlertStateStore
 from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
+from gpucost.features.alerting.subjects import FLEET_SCOPE, Severity, Subject
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
 
 DEFAULT_EXTERNAL_RULE_NAME = "external"

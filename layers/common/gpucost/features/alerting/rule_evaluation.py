@@ -10,7 +10,7 @@ from gpucost.core.hour_record import Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
+from gpucost.features.alerting.model import Alert, WastefulWorkload
 from gpucost.features.alerting.rule_kinds import idle_workload as idle
 from gpucost.features.alerting.rule_kinds import token_cost, unallocated, waste
 from gpucost.features.alerting.rule_kinds.idle_workload import IdleThresholds
@@ -27,6 +27,7 @@ from gpucost.features.alerting.settings.rules import (
     WasteRule,
 )
 from gpucost.features.alerting.state_machine import FiringPolicy
+from gpucost.features.alerting.subjects import Subject
 from gpucost.storage.ports import PublishedHours
 
 MAX_SINGLE_UNIT_READS = 50

@@ -12,7 +12,7 @@ from gpucost.features.alerting.hourly_evaluation import (
     cross_cluster_waste_rules,
     hourly_rules,
 )
-from gpucost.features.alerting.model import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE, AlertGroup, Subject
+from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.received_amp_alerts import tick_and_amp_rules
@@ -21,6 +21,7 @@ from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
 from gpucost.features.alerting.spend_evaluation import SpendRuleEvaluator
+from gpucost.features.alerting.subjects import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE, Subject
 from gpucost.runtime.messages import AlertTick
 from gpucost.storage.ports import StoredSettings
 

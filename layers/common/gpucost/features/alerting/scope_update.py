@@ -12,13 +12,13 @@ from gpucost.features.alerting.model import (
     Notification,
     NotificationEvent,
     OutboxEntry,
-    Subject,
     WastefulWorkload,
 )
 from gpucost.features.alerting.ports import AlertStateStore, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
 from gpucost.features.alerting.settings.rules import RuleSettings
 from gpucost.features.alerting.state_machine import FiringPolicy, Transition, advance, reevaluate
+from gpucost.features.alerting.subjects import Subject
 
 HISTORY_RECEIVER = "history"
 """The receiver that records every notification. It comes before all other receivers."""

@@ -8,7 +8,7 @@ from gpucost.core.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.delivery import Delivery
 from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
-from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Notification
+from gpucost.features.alerting.model import AlertGroup, Notification
 from gpucost.features.alerting.muting import Muting, current_muting
 from gpucost.features.alerting.ports import AlertStateStore, MakeNotifiers, Notifier, RuleInputs, ScopeStates
 from gpucost.features.alerting.received_amp_alerts import AmpAlertHandler
@@ -16,6 +16,7 @@ from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluato
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
+from gpucost.features.alerting.subjects import FLEET_SCOPE
 from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings

@@ -15,7 +15,6 @@ from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, costs_by_unit
 from gpucost.core.run_rate import run_rate
-from gpucost.features.alerting.model import Subject
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs
 from gpucost.features.alerting.rule_evaluation import firing_policy
 from gpucost.features.alerting.rule_kinds import budget as budget_rule
@@ -26,6 +25,7 @@ from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import FiringPolicy
+from gpucost.features.alerting.subjects import Subject
 
 MONTH_PART_LENGTH = timedelta(days=7)
 WEEK = timedelta(days=7)

@@ -19,7 +19,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpucost.features.alerting.model import Alert, AlertPhase, Evaluation, EvaluationState, Subject
+from gpucost.features.alerting.model import Alert, AlertPhase, Evaluation, EvaluationState
+from gpucost.features.alerting.subjects import Subject
 
 AlertChange = Literal["firing", "resolved"]
 

@@ -14,7 +14,8 @@ from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hour_record import Line
 from gpucost.features.alerting.formatting import format_for_hours, format_gpus, rounded_percent
-from gpucost.features.alerting.model import Subject, WastefulWorkload
+from gpucost.features.alerting.model import WastefulWorkload
+from gpucost.features.alerting.subjects import Subject
 
 MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "process", "shared"})
 MIN_MEASURED_SHARE = Decimal("0.5")

@@ -8,7 +8,7 @@ from msgspec import Struct
 from gpucost.core.hour_record import ModelHour
 from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost.features.alerting.formatting import format_threshold
-from gpucost.features.alerting.model import TokenKind
+from gpucost.features.alerting.subjects import TokenKind
 
 ModelOfUnit = tuple[str, str]
 """Business unit and model."""

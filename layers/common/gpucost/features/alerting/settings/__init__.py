@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
-from gpucost.features.alerting.model import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE
 from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
 from gpucost.features.alerting.settings.rules import (
     RULE_KINDS,
@@ -15,6 +14,7 @@ from gpucost.features.alerting.settings.rules import (
     RuleSettings,
     TimeZoneName,
 )
+from gpucost.features.alerting.subjects import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE
 from gpucost.settings import CoreSettings
 from gpucost.settings.section import Section, duplicates
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpucost.features.alerting.model import RuleKind, Severity, Subject, TokenKind
+from gpucost.features.alerting.subjects import RuleKind, Severity, Subject, TokenKind
 from gpucost.settings.section import Name, Percent, Positive, Section, Slug, matching_pattern
 
 RuleName = Slug
