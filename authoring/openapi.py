@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +16,7 @@ def _no_service() -> NoReturn:
 
 def openapi_text() -> str:
     """Render the document as it is committed."""
-    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), OPENAPI_PATH.parent)
+    app = build_app(Services(**dict.fromkeys(Services.__struct_fields__, _no_service)), OPENAPI_PATH.parent)
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -63,17 +63,13 @@ class _Prepared(Ledger):
 
     def put(self, summary: HourSummary) -> Manifest:
         """Write a summary and its manifest."""
-        record = _Summed(summary.cluster, summary.start, "complete", summary.manifest.coverage, summary.totals)
-        object.__setattr__(record, "groups", summary.costs)
+        coverage = summary.manifest.coverage
+        record = _Summed(summary.cluster, summary.start, "complete", coverage, summary.totals, groups=summary.costs)
         return self.publish(record, replacing=None, settings_version=1, now=summary.start + HOUR)
 
 
-class _Summed(HourRecord):
+class _Summed(HourRecord, frozen=True, kw_only=True):
     """A record with given sums."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        object.__setattr__(self, "groups", CostsByKey())
 
     groups: CostsByKey[tuple[str, str]]
 

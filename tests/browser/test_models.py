@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 import simplejson
+from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, Route, expect
 
 from gpucost.core.hour_record import HourRecord, Line

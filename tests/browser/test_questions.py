@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import simplejson
+from msgspec.structs import replace
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals

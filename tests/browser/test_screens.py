@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 import simplejson
+from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, Response, expect
 
 from gpucost.core.amounts import CapacityCosts

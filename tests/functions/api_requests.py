@@ -4,7 +4,7 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ def _service(name: str) -> Any:
 
 
 APP = build_app(
-    Services(**{field.name: partial(_service, field.name) for field in fields(Services)}), function.PAGE_FOLDER
+    Services(**{name: partial(_service, name) for name in Services.__struct_fields__}), function.PAGE_FOLDER
 )
 
 

@@ -2,9 +2,11 @@
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour

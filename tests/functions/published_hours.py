@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
 import jsonschema
+from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals

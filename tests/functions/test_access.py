@@ -1,7 +1,6 @@
 """Access of every role to every route, and the roles of callers."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.event_handler import Response
+from msgspec.structs import replace
 
 from gpucost.api.app import build_app
 from gpucost.container import Container

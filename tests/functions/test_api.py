@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from authoring.openapi import main as openapi_main
 from gpucost.core.amounts import Costs
@@ -219,8 +219,8 @@ def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask
     prepared.put("west", NOON, figures)
     for key, summary in prepared.summaries_by_hour.items():
         if key[0] == "west":
-            in_euros = structs.replace(summary.manifest, currency="EUR")
-            prepared.summaries_by_hour[key] = structs.replace(summary, manifests=(in_euros,))
+            in_euros = replace(summary.manifest, currency="EUR")
+            prepared.summaries_by_hour[key] = replace(summary, manifests=(in_euros,))
     period = {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400

@@ -1,13 +1,13 @@
 """`/v1/lines` and `/v1/fleet`: the lines behind a figure, and the cost identity in every period."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal

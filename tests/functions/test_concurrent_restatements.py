@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals

@@ -8,7 +8,7 @@ import os
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal

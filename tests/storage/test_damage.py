@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpucost.core.errors import DataExpiredError, IntegrityError, SourceError
 from gpucost.core.hour_record import ClusterCharge

@@ -1,14 +1,13 @@
 """The ledger on Amazon's own DynamoDB engine: atomic, idempotent, exact, cheap."""
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
 import pytest
 from botocore.stub import Stubber
-from msgspec import structs
+from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, Totals
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
@@ -45,7 +44,7 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     assert ledger.manifest("demo", HOUR) == manifest
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
     assert (summary.cluster, summary.start, summary.totals) == ("demo", HOUR, published.totals)
-    assert (summary.manifests, summary.costs) == ((structs.replace(manifest, notes=()),), published.by_namespace())
+    assert (summary.manifests, summary.costs) == ((replace(manifest, notes=()),), published.by_namespace())
     assert read_all(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "absent") == []

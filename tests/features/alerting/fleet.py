@@ -1,10 +1,12 @@
 """The alert service over the real ledger in DynamoDB Local, with notifiers that record what they receive."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpucost.container import workload_savings
 from gpucost.core.amounts import CapacityCosts, Costs, Totals

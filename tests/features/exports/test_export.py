@@ -11,6 +11,7 @@ from uuid import uuid4
 import duckdb
 import pyarrow.parquet
 import pytest
+from msgspec import structs
 
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import (
@@ -206,7 +207,7 @@ def serving(number: int, usd: str = "3", models: Sequence[str] = ("a", "b")) -> 
     record_without_models = hour(number, usd)
     served = [ServedTokens("bu-a", "p", "vllm", model, 1_000, 200, None, 4) for model in models]
     models_of_hour = costs_by_model(record_without_models.lines, served, InferenceRules())
-    return replace(record_without_models, models=tuple(models_of_hour))
+    return structs.replace(record_without_models, models=tuple(models_of_hour))
 
 
 def test_models_are_exported_and_replaced_when_their_hour_is_restated(environment: ExportEnvironment) -> None:
@@ -259,7 +260,7 @@ def test_models_are_weighted_by_the_settings_of_their_hour(environment: ExportEn
 
 def test_models_that_do_not_add_up_to_the_hour_are_not_exported(environment: ExportEnvironment) -> None:
     damaged = serving(0)
-    environment.publish(replace(damaged, models=damaged.models[:-1]))
+    environment.publish(structs.replace(damaged, models=damaged.models[:-1]))
     result = environment.run()
     assert result.exported_days == []
     assert "the models of" in result.failures[0]
@@ -313,7 +314,7 @@ def test_implausible_hour_is_exported_as_incomplete(environment: ExportEnvironme
     huge = amount("1E+308")
     lines = (line(pod="huge")._replace(allocated_usd=huge, waste_usd=huge),)
     costs = Costs(allocated_gpu_hours=amount(1), allocated_usd=huge, waste_usd=huge)
-    environment.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
+    environment.publish(structs.replace(hour(1), lines=lines, totals=Totals(costs, None)))
     result = environment.run()
     assert (result.failures, result.expired_days) == ([], [])
     assert [(exported_day.status, exported_day.row_count) for exported_day in result.exported_days] == [

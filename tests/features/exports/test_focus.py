@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import unquote
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -11,6 +10,7 @@ from uuid import uuid4
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal

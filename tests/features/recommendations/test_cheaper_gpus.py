@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, floor_day
@@ -38,7 +39,7 @@ def same_p95(pod: str, hour: int) -> tuple[float, float]:
 def simulated(*loads: sim.Load, hours: int = HOURS) -> list[HourRecord]:
     """Hours in which the loads are the pods of one workload."""
     return [
-        replace(record, lines=tuple(line._replace(workload="chat") for line in record.lines))
+        structs.replace(record, lines=tuple(line._replace(workload="chat") for line in record.lines))
         for record in sim.simulate(loads, hours)
     ]
 

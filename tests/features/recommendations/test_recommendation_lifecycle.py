@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
@@ -214,7 +215,7 @@ def test_hours_without_a_price_verify_no_saving() -> None:
 
     busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
     records = [
-        replace(record, lines=tuple(map(unpriced, record.lines))) if index >= 24 * 15 else record
+        structs.replace(record, lines=tuple(map(unpriced, record.lines))) if index >= 24 * 15 else record
         for index, record in enumerate(sim.simulate([busy], 24 * DAYS))
     ]
     (first, *_, last) = nightly(records, range(13, DAYS))
@@ -226,7 +227,7 @@ def test_hours_without_a_price_verify_no_saving() -> None:
 def test_a_saving_is_not_verified_in_another_currency() -> None:
     busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
     records = [
-        replace(record, currency="JPY") if index >= 24 * 14 else record
+        structs.replace(record, currency="JPY") if index >= 24 * 14 else record
         for index, record in enumerate(sim.simulate([busy], 24 * DAYS))
     ]
     (*_, last) = nightly(records, range(13, DAYS))
@@ -236,7 +237,7 @@ def test_a_saving_is_not_verified_in_another_currency() -> None:
 def test_change_of_currency_withdraws_recommendation_with_reason() -> None:
     idle = sim.Load("old", lambda _: 0.0, lambda _: 2)
     records = [
-        replace(record, currency="JPY") if index >= 240 else record
+        structs.replace(record, currency="JPY") if index >= 240 else record
         for index, record in enumerate(sim.simulate([idle], 24 * 11))
     ]
     (*_, last) = nightly(records, [10, 11])
@@ -252,7 +253,7 @@ def test_gpus_of_another_model_are_not_part_of_the_recommendation() -> None:
     pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
     new = replace(old, work=lambda _: 0.5, pods=lambda hour: 1 if hour >= 216 else 0, pool=pool)
     pairs = zip(sim.simulate([old], 24 * 18), sim.simulate([new], 24 * 18), strict=True)
-    records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
+    records = [structs.replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
     (*_, last) = nightly(records, [8, 11, 18])
     (recommendation,) = last.values()
     assert recommendation.content.kind == "idle"
@@ -281,7 +282,7 @@ def test_workload_idle_on_other_gpus_was_not_scaled_to_zero(moved: dict[str, str
     """From 07:00 of day 10 on, the same idle pods belong to another business unit or use another GPU model."""
     idle = sim.Load("old", lambda _: 0.0, lambda _: 3)
     records = [
-        replace(record, lines=tuple(line._replace(**moved) for line in record.lines))  # type: ignore[arg-type]
+        structs.replace(record, lines=tuple(line._replace(**moved) for line in record.lines))  # type: ignore[arg-type]
         if index >= 24 * 10 + 7
         else record
         for index, record in enumerate(sim.simulate([idle], 24 * 20))
@@ -301,7 +302,7 @@ def test_second_gpu_model_withdraws_recommendation_with_reason() -> None:
     pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
     new = replace(old, work=lambda _: 0.5, pods=lambda hour: 1 if hour >= 240 else 0, pool=pool)
     pairs = zip(sim.simulate([old], 24 * 11), sim.simulate([new], 24 * 11), strict=True)
-    records = [replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
+    records = [structs.replace(a, lines=a.lines + b.lines, nodes=a.nodes + b.nodes) for a, b in pairs]
     before, after = nightly(records, [10, 11])
     ((key, recommendation),) = before.items()
     assert (recommendation.content.kind, recommendation.state) == ("fewer-gpus", "open")
@@ -343,7 +344,8 @@ def test_built_in_list_prices_are_those_of_types_without_fetched_prices(fetched:
     pool = replace(sim.Pool(), price=Decimal("1.006"), price_source="list-price")
     simulated = sim.simulate([sim.Load("serve", lambda _: 0.5, lambda _: 2, pool=pool)], 24)
     records = [
-        replace(record, nodes=tuple(replace(node, zone="us-east-1b") for node in record.nodes)) for record in simulated
+        structs.replace(record, nodes=tuple(structs.replace(node, zone="us-east-1b") for node in record.nodes))
+        for record in simulated
     ]
     look_back = read_look_back(
         SimulatedLedger(records), "a", sim.START + 24 * HOUR, list_prices=fetched, spot_prices={}, memory={}, waits={}
@@ -356,7 +358,7 @@ def test_number_of_workloads_in_memory_is_limited() -> None:
     serve = sim.Load("serve", lambda _: 0.5, lambda _: 2)
     short = sim.Load("task", lambda _: 1.0, lambda _: 5, kind="Pod")
     records = [
-        replace(record, lines=tuple(
+        structs.replace(record, lines=tuple(
             line._replace(workload=f"{line.pod}-{index}", pod=f"{line.pod}-{index}", uid=f"{line.uid}-{index}")
             if line.workload == "task" else line for line in record.lines
         ))

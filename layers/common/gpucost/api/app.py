@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from msgspec import Struct
 
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.dashboard_page import DashboardPage, SignIn, accepts_any_parameter, add_page_routes
@@ -68,8 +68,7 @@ SECURITY_SCHEMES = {
 """A deployment has one of the two."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     """Factories of the services that routes call. Each service is made on its first use."""
 
     reports: Callable[[], ReportService]

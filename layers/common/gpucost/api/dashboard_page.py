@@ -1,7 +1,6 @@
 """Serves the dashboard page that Vite builds from `web/`, and the configuration it needs before sign-in."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from msgspec import Struct
 
 from gpucost.core.errors import NotFoundError
 from gpucost.http.access import open_to
@@ -27,8 +27,7 @@ _CACHE_FOREVER = "public, max-age=31536000, immutable"
 _ANY_PARAMETER_ATTRIBUTE = "_accepts_any_parameter"
 
 
-@dataclass(frozen=True, slots=True)
-class SignIn:
+class SignIn(Struct, frozen=True):
     """Sign-in configuration: authorization code with PKCE."""
 
     issuer: str

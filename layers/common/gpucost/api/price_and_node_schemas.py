@@ -1,11 +1,11 @@
 """Schemas of responses about prices, node costs and restatements, and functions that make them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import asdict
 from pydantic import Field
 from simplejson import RawJSON
 
@@ -179,9 +179,8 @@ def node_row(row: NodeRow) -> dict[str, Any]:
     row_key = {"cluster": row.manifest.cluster, "hour": row.manifest.hour, "currency": row.manifest.currency}
     record = row.node_or_charge
     if isinstance(record, NodeHour):
-        node_fields: dict[str, Any] = {
-            field.name: getattr(record, field.name) for field in fields(record) if field.name != "capacity"
-        }
+        node_fields = asdict(record)
+        del node_fields["capacity"]
         node_fields["billed_usd"] = fixed_point_json(record.billed_usd)
         node_fields["allocated_usd"] = fixed_point_json(record.allocated_usd if record.price_source else None)
         holders = row.holders if record.price_source else None

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.inference import InferenceRules, costs_by_model

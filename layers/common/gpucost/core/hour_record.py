@@ -4,13 +4,13 @@ GPU-hours count *physical* GPUs. Amounts are fixed-point integers of 1e-12 (`gpu
 are `Decimal`. `None` means unknown, never zero.
 """
 
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
@@ -129,8 +129,7 @@ LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith(("_gpu_hours
 """The fields of a line that are fixed-point amounts."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHour:
+class NodeHour(Struct, frozen=True):
     """One GPU node in one hour: its cost, the price's source, and the parts of the cost that no pod's line carries."""
 
     node: str
@@ -150,8 +149,7 @@ class NodeHour:
     capacity: CapacityCosts
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCharge:
+class ClusterCharge(Struct, frozen=True):
     """A charge without a node: an unused commitment or unused reserved capacity."""
 
     kind: str
@@ -206,8 +204,7 @@ class ModelHour(NamedTuple):
         return {**names, **self.costs.figures(), **dict(zip(self._fields[2:], self[2:], strict=True))}
 
 
-@dataclass(frozen=True, slots=True)
-class HourRecord:
+class HourRecord(Struct, frozen=True):
     """One cluster-hour as it is published.
 
     An incomplete hour has no totals and no lines; its `notes` say why.

@@ -1,8 +1,9 @@
 """Turns a request's parameters into a checked cost query, before anything is read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from gpucost.core.access import Scope
 from gpucost.core.errors import ParameterError
@@ -14,8 +15,7 @@ from gpucost.settings import CoreSettings
 from gpucost.storage.ports import StoredSettings
 
 
-@dataclass(frozen=True, slots=True)
-class QueryParameters:
+class QueryParameters(Struct, frozen=True):
     """The parameters of `/v1/costs` as sent; None for a parameter that was not sent."""
 
     start: str | None = None

@@ -1,6 +1,5 @@
 """Records that reports consist of."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
@@ -25,8 +24,7 @@ class PeriodCoverage(Struct, frozen=True):
     utilization: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
-class CostReport:
+class CostReport(Struct, frozen=True):
     """A page of a cost report. Totals, filtered-out costs and coverage are those of the whole report on every page."""
 
     query: CostQuery

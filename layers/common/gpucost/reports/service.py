@@ -1,8 +1,9 @@
 """The report service: one method per route, over the part of the ledger that the caller may see."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals

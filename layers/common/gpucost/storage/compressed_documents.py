@@ -3,7 +3,6 @@
 import json
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from operator import index
 from typing import Any, TypeVar
 
@@ -100,10 +99,10 @@ def nodes_document(record: HourRecord) -> dict[str, Any]:
     """Return an hour's nodes and its charges that belong to no node, as JSON types."""
     return {
         "nodes": [
-            [_amounts(field) if isinstance(field, CapacityCosts) else field for field in field_values(node)]
+            [_amounts(field) if isinstance(field, CapacityCosts) else field for field in astuple(node)]
             for node in record.nodes
         ],
-        "charges": [field_values(charge) for charge in record.charges],
+        "charges": [*map(astuple, record.charges)],
     }
 
 
@@ -141,8 +140,3 @@ def restatement_document(restatement: Restatement) -> dict[str, Any]:
 def read_changed_units(document: dict[str, Any]) -> dict[str, tuple[Costs, Costs]]:
     """Read the costs before and after of each changed business unit from a restatement's document."""
     return {unit: (Costs(*before), Costs(*after)) for unit, before, after in document["units"]}
-
-
-def field_values(record: Any) -> list[Any]:
-    """Return a record's field values in order."""
-    return [getattr(record, field.name) for field in fields(record)]

@@ -1,11 +1,10 @@
 """Types that the ledger's readers share, and Protocols with more than one implementation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
@@ -143,8 +142,7 @@ class ClusterDeparture(Struct, frozen=True):
 SettingsModel_co = TypeVar("SettingsModel_co", bound=CoreSettings, default=CoreSettings, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSettings(Generic[SettingsModel_co]):
+class StoredSettings(Struct, Generic[SettingsModel_co], frozen=True):
     """A settings document as it was pushed."""
 
     version: int

@@ -5,9 +5,10 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic
+
+from msgspec.structs import replace
 
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.settings import CoreSettings, SettingsModel

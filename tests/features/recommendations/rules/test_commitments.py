@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from msgspec import structs
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import HourRecord
@@ -132,7 +133,10 @@ def test_reserved_prices_are_the_settings_rates_for_whole_types() -> None:
 
 
 def in_zone(records: Iterable[HourRecord], zone: str) -> list[HourRecord]:
-    return [replace(record, nodes=tuple(replace(node, zone=zone) for node in record.nodes)) for record in records]
+    return [
+        structs.replace(record, nodes=tuple(structs.replace(node, zone=zone) for node in record.nodes))
+        for record in records
+    ]
 
 
 def test_percentage_of_a_built_in_list_price_is_labelled_as_such() -> None:

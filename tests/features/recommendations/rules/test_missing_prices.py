@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from msgspec import structs
 
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import HourRecord
@@ -50,13 +51,13 @@ def without_price(
         )
         nodes = tuple(
             node if only_every_other and number % 2
-            else replace(
+            else structs.replace(
                 node, price_source="",
                 capacity=node.capacity - CapacityCosts(node_cost_usd=node.capacity.node_cost_usd),
             )
             for number, node in enumerate(record.nodes)
         )  # fmt: skip
-        changed.append(replace(record, lines=lines, nodes=nodes))
+        changed.append(structs.replace(record, lines=lines, nodes=nodes))
     return changed
 
 

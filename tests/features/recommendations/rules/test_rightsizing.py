@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.features.recommendations.model import RecommendationContent, Review
@@ -164,14 +165,16 @@ def test_hours_without_figures_do_not_count_as_idle() -> None:
     loads = [sim.Load("a", lambda hour: 0.6 if hour % 24 == 12 else 0.0, lambda _: 1)]
     records = list(sim.simulate(loads, HOURS))
     holes = [
-        replace(record, status="incomplete", lines=(), nodes=(), totals=None) if record.hour.hour == 12 else record
+        structs.replace(record, status="incomplete", lines=(), nodes=(), totals=None)
+        if record.hour.hour == 12
+        else record
         for record in records
     ]
     assert not review_of(records).recommendations
     (recommendation,) = review_of(holes).recommendations
     assert recommendation.evidence.hours_unknown == 8
     most = [
-        replace(record, status="incomplete", lines=(), nodes=(), totals=None) if index % 5 == 0 else record
+        structs.replace(record, status="incomplete", lines=(), nodes=(), totals=None) if index % 5 == 0 else record
         for index, record in enumerate(records)
     ]
     assert not review_of(most).recommendations, "a fifth of the hours is missing"
@@ -179,7 +182,7 @@ def test_hours_without_figures_do_not_count_as_idle() -> None:
 
 def test_several_currencies_give_no_recommendation() -> None:
     records = list(sim.simulate([sim.Load("a", lambda _: 0.0, lambda _: 1)], HOURS))
-    records[3] = replace(records[3], currency="EUR")
+    records[3] = structs.replace(records[3], currency="EUR")
     assert not review_of(records).recommendations
 
 
@@ -217,7 +220,10 @@ def test_shared_cost_is_recommended_to_the_unit_that_holds_the_gpus() -> None:
             for unit in ("research", "vision")
         ]  # fmt: skip
 
-    shared = [replace(record, lines=tuple(part for line in record.lines for part in parts(line))) for record in records]
+    shared = [
+        structs.replace(record, lines=tuple(part for line in record.lines for part in parts(line)))
+        for record in records
+    ]
     (recommendation,) = review_of(shared).recommendations
     assert (recommendation.kind, recommendation.subject.business_unit) == ("idle", "platform")
     assert recommendation.current_gpus == 2

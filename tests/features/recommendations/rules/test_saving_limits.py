@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from msgspec import structs
 
 from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import RecommendationContent, format_count
@@ -22,7 +23,7 @@ L4 = sim.Pool("l4", "g6.xlarge", 1, Decimal(1), model="NVIDIA-L4")
 
 def merged(*fleets: list[HourRecord]) -> list[HourRecord]:
     return [
-        replace(hours[0], lines=tuple(line for record in hours for line in record.lines),
+        structs.replace(hours[0], lines=tuple(line for record in hours for line in record.lines),
                 nodes=tuple(node for record in hours for node in record.nodes))
         for hours in zip(*fleets, strict=True)
     ]  # fmt: skip
@@ -110,7 +111,7 @@ def test_consecutive_short_pods_get_no_slices() -> None:
     """Twelve pods of five minutes each run one after the other on a single GPU, so no node can be removed."""
     small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
     records = [
-        replace(record, lines=tuple(
+        structs.replace(record, lines=tuple(
             line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours // 12,
                     effective_gpu_hours=amount("0.05") // 12, allocated_usd=amount(4) // 12)
             for line in record.lines for number in range(12)

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
+from msgspec import structs
 
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
@@ -112,7 +113,7 @@ def test_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
         )
         for line in rollout.lines for suffix in "ab"
     ]  # fmt: skip
-    records[200] = replace(rollout, lines=tuple(lines))
+    records[200] = structs.replace(rollout, lines=tuple(lines))
     (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
     assert recommendation.kind == "off-hours"
     triggers = yaml.safe_load(recommendation.patch)["spec"]["triggers"]
@@ -152,7 +153,7 @@ def test_hours_that_are_mostly_unobserved_are_not_idle() -> None:
             unmeasured = [
                 line._replace(unmeasured_gpu_hours=line.allocated_gpu_hours * 9 // 10) for line in record.lines
             ]
-            records[index] = replace(record, lines=tuple(unmeasured))
+            records[index] = structs.replace(record, lines=tuple(unmeasured))
     (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
     assert recommendation.evidence.facts["needed (UTC)"].startswith("Mon 00:00 to Mon 19:00, Tue 07:00 to Tue 19:00")
 
@@ -166,7 +167,7 @@ def test_hours_of_the_week_are_idle_if_they_were_idle_each_time_they_were_observ
     records = list(sim.simulate([load], HOURS))
     for index in range(5 * 24 + 3, weeks_unobserved * 168, 168):
         lines = [line._replace(unmeasured_gpu_hours=line.allocated_gpu_hours) for line in records[index].lines]
-        records[index] = replace(records[index], lines=tuple(lines))
+        records[index] = structs.replace(records[index], lines=tuple(lines))
     (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
     schedule = recommendation.evidence.facts["needed (UTC)"]
     assert ("Sat 03:00" in schedule) != is_idle
@@ -177,7 +178,7 @@ def test_hours_of_the_week_without_figures_are_named() -> None:
     """Saturdays from 3 to 4 have no figures in any week: the schedule runs the workload then, and says why."""
     load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
     records = [
-        replace(record, status="incomplete") if index % 168 == 5 * 24 + 3 else record
+        structs.replace(record, status="incomplete") if index % 168 == 5 * 24 + 3 else record
         for index, record in enumerate(sim.simulate([load], HOURS))
     ]
     (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
@@ -220,7 +221,9 @@ def test_schedule_follows_the_time_zone_across_the_end_of_summer_time() -> None:
 
     load = sim.Load("chat", lambda hour: 1.0 * is_local_office(hour), lambda hour: 2 if is_local_office(hour) else 3)
     shift = sim.START - start
-    look_back = look_back_of([replace(record, hour=record.hour - shift) for record in sim.simulate([load], HOURS)])
+    look_back = look_back_of(
+        [structs.replace(record, hour=record.hour - shift) for record in sim.simulate([load], HOURS)]
+    )
     (in_utc,) = review_cluster(look_back, start, {}).recommendations
     look_back.time_zone = zone
     (local,) = review_cluster(look_back, start, {}).recommendations

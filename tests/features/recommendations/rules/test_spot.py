@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 import yaml
+from msgspec import structs
 
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import SpotPrice
@@ -103,7 +104,9 @@ def test_job_needs_the_label_on_all_pods() -> None:
     records = list(sim.simulate([job], HOURS))
     assert recommended([job])
     for hour in range(0, HOURS, 10):
-        records[hour] = replace(records[hour], lines=tuple(line._replace(labels={}) for line in records[hour].lines))
+        records[hour] = structs.replace(
+            records[hour], lines=tuple(line._replace(labels={}) for line in records[hour].lines)
+        )
     look_back = look_back_of(records)
     look_back.spot_prices.update(PRICES)
     assert not review_cluster(look_back, sim.START, {}).recommendations, "a tenth of the held GPU-hours has no label"

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import InvalidInputError
@@ -83,7 +85,7 @@ def replay(
             for cluster, published_hours in published.items()
         )
         tick = AlertTick(scheduled_time=hour + HOUR, clusters=cluster_states, correlation_id="replay")
-        scheduled.evaluate(replace(stored_settings, settings=scheduled_settings, refused=()), tick)
+        scheduled.evaluate(structs.replace(stored_settings, settings=scheduled_settings, refused=()), tick)
         yield from alert_states.take_notifications()
 
 

@@ -12,7 +12,8 @@ A comparison with several values matches any of them; a negated one matches none
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from gpucost.features.opencost.properties import MISSING_VALUE, Properties, find_label
 
@@ -47,11 +48,10 @@ _OPERATORS: dict[str, Callable[[str, str], bool]] = {
 _TOKEN = re.compile(r'\s*(?:(!?(?:<~|~>|~)?:)|([+|(),])|"([^"]*)"|\[([^\]]*)\]|([0-9A-Za-z_-]+))')
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A parsed filter."""
 
-    matches: Predicate = field(default=lambda _: True)
+    matches: Predicate = lambda _: True
     property_names: frozenset[str] = frozenset()
     """Fields of `Properties` that the filter reads."""
 

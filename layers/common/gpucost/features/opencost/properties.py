@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from gpucost.core.query.dimensions import LABEL_PREFIX, GroupKey
 
@@ -19,8 +20,7 @@ AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *_WORKLOAD_KINDS, *_LABEL_ALIAS
 _ILLEGAL_LABEL_CHARACTERS = re.compile(r"[^a-zA-Z0-9_]")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Properties:
+class Properties(Struct, frozen=True, order=True):
     """Properties of a cost; "" for a property that the record does not have."""
 
     cluster: str
@@ -150,10 +150,9 @@ def common_properties(all_properties: Sequence[Properties]) -> Properties:
     """Return the properties that all costs of an allocation have in common."""
     first = all_properties[0]
     same = {
-        field.name: getattr(first, field.name)
-        for field in fields(Properties)
-        if field.name != "labels"
-        and all(getattr(properties, field.name) == getattr(first, field.name) for properties in all_properties)
+        name: getattr(first, name)
+        for name in Properties.__struct_fields__
+        if name != "labels" and all(getattr(properties, name) == getattr(first, name) for properties in all_properties)
     }
     labels = set(first.labels).intersection(*(properties.labels for properties in all_properties))
     return Properties(same.pop("cluster", ""), **same, labels=tuple(sorted(labels)))
