@@ -43,9 +43,13 @@ if TYPE_CHECKING:
     from gpucost.reports.limits import LimitReports
     from gpucost.reports.prices import PriceBookListing
     from gpucost.runtime.aws import AwsClients
+    from gpucost.runtime.deadline import Deadline
     from gpucost.runtime.messaging import MessageBus
     from gpucost.runtime.secrets import Secrets
+    from gpucost.settings import ClusterSettings, CoreSettings
     from gpucost.settings_document import SettingsDocumentStore
+    from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+    from gpucost.sources.prometheus.reader import PrometheusReader
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
     from gpucost.storage.limits import LimitsStore
@@ -147,17 +151,27 @@ class Container:
 
     @cached_property
     def metrics_reader(self) -> "MetricsReaderFactory":
-        """Reads a cluster's metrics."""
-        from gpucost.sources.prometheus import metrics_reader
+        """Reads a cluster's metrics. The HTTP client is imported for the first cluster: restating needs none."""
 
-        return partial(metrics_reader, secret_value=self.secrets.value)
+        def create_reader(
+            cluster: "ClusterSettings", settings: "CoreSettings", deadline: "Deadline | None"
+        ) -> "PrometheusReader":
+            from gpucost.sources.prometheus import metrics_reader
+
+            return metrics_reader(cluster, settings, deadline, secret_value=self.secrets.value)
+
+        return create_reader
 
     @cached_property
     def limits_reader(self) -> "LimitsReaderFactory":
-        """Reads a cluster's limits and quotas."""
-        from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+        """Reads a cluster's limits and quotas; see `metrics_reader`."""
 
-        return partial(NodePoolLimitsReader, secret_value=self.secrets.value)
+        def create_reader(cluster: "ClusterSettings", deadline: "Deadline | None") -> "NodePoolLimitsReader":
+            from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+
+            return NodePoolLimitsReader(cluster, deadline, secret_value=self.secrets.value)
+
+        return create_reader
 
     @cached_property
     def ledger(self) -> "Ledger":
