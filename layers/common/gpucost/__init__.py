@@ -1,1 +1,7 @@
 """GPU cost attribution for Amazon EKS: who holds GPUs, who uses them, what they cost, what is wasted."""
+
+import gc
+
+gc.set_threshold(50_000)
+"""A start creates 100,000 objects that live as long as the process. By default, the garbage collector scans new objects
+after every 2,000."""
