@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -222,6 +221,8 @@ def _keys_below(where: str, message: str) -> list[int | str]:
 def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Section]) -> str:
     where = _key(path)
     if finding["type"] == "extra_forbidden":
+        from difflib import get_close_matches  # cold starts rarely need it
+
         section = _section_at(finding["loc"][:-1], model)
         allowed = _keys_of(section)
         similar = get_close_matches(str(path[-1]), allowed, n=1)
