@@ -7,7 +7,7 @@ sum over the pieces between edges: the state at the piece's start times its leng
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 
 from gpucost_devstack.fleet.hardware import MODELS, placements, slice_of_gpu
 from gpucost_devstack.fleet.scenario import Device, Geometry, Minutes, Node, Pod, Scenario, Use
@@ -26,7 +26,7 @@ class PodAllocation:
     resource: str
     units: int
 
-    @property
+    @cached_property
     def share(self) -> Fraction:
         """Physical GPUs in one unit: the mean over the pod's devices, as slices of one profile may differ in size."""
         if self.geometry.vgpus_per_gpu:
@@ -44,27 +44,27 @@ class PodAllocation:
         """Whether it is a fraction of GPUs that other pods reserve."""
         return bool(self.pod.groups) and not self.pod.reserves
 
-    @property
+    @cached_property
     def gpus(self) -> Fraction:
         """Physical GPUs held."""
         return self.units * self.share
 
-    @property
+    @cached_property
     def start(self) -> Minutes:
         """When the allocation starts: at the binding, but not before the node joins."""
         return max(self.pod.bound_at, self.node.lifetime[0])
 
-    @property
+    @cached_property
     def running_from(self) -> Minutes:
         """When the pod starts to run. A pod whose image never arrives does not."""
         return max(self.pod.run_interval[0], self.node.lifetime[0])
 
-    @property
+    @cached_property
     def end(self) -> Minutes:
         """When the allocation ends: the pod finishes, is deleted, or its node leaves."""
         return min(self.pod.released_at, self.node.lifetime[1])
 
-    @property
+    @cached_property
     def device_indices(self) -> Sequence[int]:
         """The pod's devices of this resource, without duplicates."""
         indices = dict.fromkeys(self.pod.devices)
@@ -457,7 +457,12 @@ def curve_value_at(curve: Use, at: Minutes) -> Fraction:
         if since > at:
             break
         value = use
-    return Fraction(value)
+    return _exact(value)
+
+
+@cache
+def _exact(use: str) -> Fraction:
+    return Fraction(use)
 
 
 def _is_allocated_through(geometry: Geometry, device_index: int, resource: str) -> bool:
@@ -471,5 +476,6 @@ def _is_allocated_through(geometry: Geometry, device_index: int, resource: str) 
     return _resource_of_device(profile) == resource if is_mixed else not resource.startswith("nvidia_com_mig_")
 
 
+@cache
 def _resource_of_device(profile: str) -> str:
     return "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")

@@ -12,7 +12,7 @@ import simplejson
 
 from gpucost_devstack.fleet import energy_truth, truth
 from gpucost_devstack.fleet.scenario import Scenario
-from gpucost_devstack.fleet.truth import ToleratedAmount, TrueLine
+from gpucost_devstack.fleet.truth import ToleratedAmount, TrueHour, TrueLine
 from gpucost_devstack.template import REPOSITORY
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
@@ -59,12 +59,22 @@ def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
     return answer
 
 
+_true_hours: dict[tuple[int, int], tuple[Scenario, TrueHour]] = {}
+"""By the identity of the scenario, which is kept here so that it stays unique. Scenarios have no hash."""
+
+
+def true_hour(scenario: Scenario, number: int) -> TrueHour:
+    """The true figures of an hour, which several tests compare. Computing them takes up to a second."""
+    key = id(scenario), number
+    if key not in _true_hours:
+        _true_hours[key] = scenario, truth.true_hour(scenario, number)
+    return _true_hours[key][1]
+
+
 def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
     """Check that the lines are exactly the expected ones, with true figures."""
     assert hour["status"] == "complete", hour["notes"]
-    expected = {
-        (true_line.pod.id, true_line.resource): true_line for true_line in truth.true_hour(scenario, number).lines
-    }
+    expected = {(true_line.pod.id, true_line.resource): true_line for true_line in true_hour(scenario, number).lines}
     lines = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
     assert len(lines) == len(hour["lines"])
     may_be_missing = {key for key, true_line in expected.items() if true_line.may_be_missing}
@@ -114,7 +124,7 @@ def compare_use(line: Any, true: TrueLine) -> None:
 
 def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
     """Check that every part of the cost identity is true, and that they add up to the last digit."""
-    totals, true = hour["totals"], truth.true_hour(scenario, number)
+    totals, true = hour["totals"], true_hour(scenario, number)
     assert totals["node_cost_usd"] is not None, f"the totals are unknown: {hour['notes']}"
     assert sum(totals[f"{part}_usd"] for part in PARTS) == totals["node_cost_usd"]
     assert totals["allocated_usd"] == totals["effective_usd"] + totals["waste_usd"] + totals["unmeasured_usd"]
