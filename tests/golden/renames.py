@@ -1,7 +1,7 @@
 """The table of renames: maps recorded names to current ones in inputs, and back in answers."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,8 +21,11 @@ class Names:
         for old, new in (table or {}).items():
             *before, name = old.split(".")
             self._by_name.setdefault(name, []).append((tuple(before), new))
-        for candidates in self._by_name.values():
+        self._old_names: dict[str, dict[str, None]] = {}
+        for name, candidates in self._by_name.items():
             candidates.sort(key=lambda candidate: -len(candidate[0]))
+            for new in (name, *(new for _, new in candidates)):
+                self._old_names.setdefault(new, {})[name] = None
 
     def new(self, path: PathOf, old: str) -> str:
         """The current name at a path of old names."""
@@ -32,10 +35,13 @@ class Names:
 
     def old(self, path: PathOf, new: str) -> str:
         """The recorded name at a path of old names."""
-        for old in self._by_name:
+        for old in self._old_names.get(new, ()):
             if self.new(path, old) == new:
                 return old
         return new + UNRENAMED if self.new(path, new) != new else new
+
+
+UNCHANGED = Names(None)
 
 
 class Renames:
@@ -43,10 +49,13 @@ class Renames:
 
     def __init__(self, table: Mapping[str, Any] | None = None) -> None:
         self._table = yaml.safe_load(TABLE.read_text()) if table is None else table
+        self._names: dict[str, Names] = {}
 
     def names(self, section: str) -> Names:
         """Renames of a section."""
-        return Names(cast("dict[str, str] | None", self._table.get(section)))
+        if section not in self._names:
+            self._names[section] = Names(cast("dict[str, str] | None", self._table.get(section)))
+        return self._names[section]
 
     @cached_property
     def _values(self) -> dict[str, dict[str, Names]]:
@@ -58,7 +67,7 @@ class Renames:
 
     def values(self, section: str, path: PathOf) -> Names:
         """Renames of values at a path."""
-        return next((names for field, names in self._values[section].items() if ends(path, field)), Names(None))
+        return next((names for field, names in self._values[section].items() if ends(path, field)), UNCHANGED)
 
     def sent(self, document: Any, keys: str, values: str, path: PathOf = ()) -> Any:
         """Convert a document from old to current names."""
@@ -111,5 +120,10 @@ class Renames:
 
 def ends(path: PathOf, pattern: str) -> bool:
     """Whether the end of a path matches a dotted pattern."""
-    parts = tuple(pattern.split("."))
+    parts = _parts(pattern)
     return path[len(path) - len(parts) :] == parts
+
+
+@cache
+def _parts(pattern: str) -> PathOf:
+    return tuple(pattern.split("."))
