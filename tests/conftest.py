@@ -9,14 +9,53 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost_devstack.prometheus import refusing_url, running_prometheus
 from tests.enforced_permissions import EnforcedAws, enforcing
+from tests.made_once import made_once
+from tests.system.running_demo import Demo, running_demo
 
 # A property test must not fail on a busy machine because of a deadline or slow generation.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+FILES_WITH_DEMO = ("tests/browser/test_page.py", "tests/system/test_demo.py")
+"""They share a demo, so one worker runs them, in this order: the last one changes the demo's settings and hours."""
+LONGEST_FILES = (
+    "tests/golden/test_golden_months.py", *FILES_WITH_DEMO, "tests/system/test_fleet.py",
+    "tests/system/test_demo_history.py",
+)  # fmt: skip
+"""They begin first. Otherwise one worker would run one of them at the end, and the other would have nothing to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    ranks = {file: rank for rank, file in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: ranks.get(_file(item.nodeid), len(ranks)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file on one worker, and those of the files that share a demo."""
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = _scope
+    return scheduling
+
+
+def _scope(nodeid: str) -> str:
+    file = _file(nodeid)
+    return FILES_WITH_DEMO[0] if file in FILES_WITH_DEMO else file
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 class DynamoTable(NamedTuple):
@@ -40,6 +79,13 @@ def enforced(dynamodb_url: str) -> Iterator[EnforcedAws]:
         yield aws
 
 
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """The demo, for `FILES_WITH_DEMO`. The last of them stops it, because it takes processor time."""
+    with running_demo(tmp_path_factory.mktemp("demo")) as running:
+        yield running
+
+
 @pytest.fixture
 def table(dynamodb_url: str) -> DynamoTable:
     """A new table with the template's keys."""
@@ -60,6 +106,12 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
             return running.enter_context(running_prometheus(path))
 
         yield serve
+
+
+@pytest.fixture(scope="session")
+def new_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result of `sam build` for this machine, shared by all tests. They only read it and run nothing in it."""
+    return made_once(tmp_path_factory, "sam-build", sam_build) / "build"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from gpucost_devstack.fleet.demo import CLUSTERS
 from tests.browser.layout_checks import check_layouts
 from tests.browser.shown import AMOUNTS, change, exact_usd, percent, round_usd, rounded, usd
 from tests.browser.tabs import Tabs, settled, violations
-from tests.system.running_demo import Demo, running_demo
+from tests.system.running_demo import Demo
 
 NODE = "ip-10-0-12-4.ec2.internal"
 """Three of its four GPUs are held."""
@@ -32,12 +32,6 @@ WATCH_DIALOGS = """
   if (dialog && window.dialogs.length === 0) window.dialogs.push(dialog.open);
 }).observe(document.body, { childList: true, subtree: true }); }
 """
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with running_demo(tmp_path_factory.mktemp("demo")) as running:
-        yield running
 
 
 @pytest.fixture

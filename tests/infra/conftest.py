@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.template import REPOSITORY, transformed_template
 
 Template = dict[str, Any]
@@ -22,9 +21,11 @@ def template() -> Template:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The result of `sam build` for this machine."""
-    return sam_build(tmp_path_factory.mktemp("sam"))
+def built(new_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the result of `sam build` for this machine. Functions that run in it add bytecode."""
+    folder = tmp_path_factory.mktemp("sam") / "build"
+    shutil.copytree(new_build, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -32,14 +32,9 @@ sys.exit(str(JsonStrictValidator(SchemaVersion.V1_6).validate_str(sys.stdin.read
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sam_build(tmp_path_factory.mktemp("first"))
-
-
-@pytest.fixture(scope="module")
-def archive(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(new_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("archive") / f"{NAME}.zip"
-    write_archive(built, REPOSITORY, path)
+    write_archive(new_build, REPOSITORY, path)
     return path
 
 

@@ -49,6 +49,11 @@ class Demo:
     def period(self) -> str:
         return f"start={self.hours[0]:%Y-%m-%dT%H:00:00Z}&end={self.end:%Y-%m-%dT%H:00:00Z}"
 
+    def stop(self) -> None:
+        """Stop it as Ctrl-C does, if it runs."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=60)
+
     def ask(self, path: str) -> Any:
         answer = requests.get(self.url + path, timeout=30)
         assert answer.status_code == 200, answer.text

@@ -30,14 +30,14 @@ from tests.documentation.shell_commands import PAGES, script, tokens
 from tests.documentation.test_commands import HOST
 from tests.listening_addresses import listening_addresses
 from tests.system.documented_stack_commands import check_run, runs_for_demo, write_settings_files
-from tests.system.running_demo import GPUCOST, Demo, running_demo, true_hours
+from tests.system.running_demo import GPUCOST, Demo, true_hours
 from tests.system.test_demo_records import another_demo
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with running_demo(tmp_path_factory.mktemp("demo")) as demo:
-        yield demo
+def running(demo: Demo) -> Iterator[Demo]:
+    yield demo
+    demo.stop()
 
 
 def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
