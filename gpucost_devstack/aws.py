@@ -50,6 +50,16 @@ def running_aws() -> Iterator[str]:
         server.stop()
 
 
+def has_messages(queue: str) -> bool:
+    """Whether a message can be received from a queue, by its URL, of the AWS that runs in this process.
+
+    It takes no request. Polling empty queues took a third of the processor time of a process with a deployment.
+    """
+    from moto.sqs.models import sqs_backends
+
+    return bool(sqs_backends[ACCOUNT][REGION].queues[queue.rpartition("/")[2]].messages)
+
+
 def local_client(service: str, endpoint: str, access_key: str = ADMINISTRATOR) -> Any:
     """A boto3 client of the embedded AWS."""
     import boto3

@@ -14,7 +14,15 @@ from samtranslator.yaml_helper import yaml_parse
 
 import gpucost
 from gpucost.core.hours import format_timestamp
-from gpucost_devstack.aws import ACCOUNT, Deployed, client_environment, create_stack, local_client, running_aws
+from gpucost_devstack.aws import (
+    ACCOUNT,
+    Deployed,
+    client_environment,
+    create_stack,
+    has_messages,
+    local_client,
+    running_aws,
+)
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost_devstack.functions import FunctionError, LocalFunction
 from gpucost_devstack.http import serving_api
@@ -215,7 +223,7 @@ class LocalStack:
     def _pump_queue(self, queue: str, function: str, batch: int, sqs: Any) -> int:
         environments = [self.functions[function], *self._further.get(function, ())]
         batches: list[list[dict[str, Any]]] = []
-        while len(batches) < len(environments):
+        while len(batches) < len(environments) and has_messages(queue):
             answer = sqs.receive_message(
                 QueueUrl=queue, MaxNumberOfMessages=batch, AttributeNames=["All"], MessageAttributeNames=["All"]
             )
@@ -262,10 +270,9 @@ class LocalStack:
         return handled
 
     def _receive_batch(self, queue: str, batch: int) -> Iterator[dict[str, Any]]:
-        while messages := self._sqs.receive_message(
-            QueueUrl=queue, MaxNumberOfMessages=batch, MessageAttributeNames=["All"]
-        ).get("Messages", []):
-            for message in messages:
+        while has_messages(queue):
+            answer = self._sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=batch, MessageAttributeNames=["All"])
+            for message in answer.get("Messages", ()):
                 yield message
                 self._sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
 
