@@ -30,7 +30,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize("default", DEFAULTS)
-def test_default_section_is_what_validation_returns(default: Section) -> None:
+def test_default_section_equals_its_validated_form(default: Section) -> None:
     section = type(default)
     with_validated_defaults = create_model("Validated", __base__=section)
     with_validated_defaults.model_config["validate_default"] = True

@@ -226,15 +226,15 @@ def verify_integrity(item: Item) -> "_IntegrityCheck":
 class _IntegrityCheck:
     """A class, because a generator would take a fifth of the time of reading a manifest."""
 
-    def __init__(self, item: Item) -> None:
-        self._item = item
+    def __init__(self, stored: Item) -> None:
+        self._stored = stored
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, _DECODING_ERRORS):
-            where = f"{text(self._item, 'pk')} {text(self._item, 'sk')}"
+            where = f"{text(self._stored, 'pk')} {text(self._stored, 'sk')}"
             raise IntegrityError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
 
 
