@@ -34,13 +34,13 @@ FUNCTIONS = (
     "RecommendFunction",
 )  # fmt: skip
 MODULES = {
-    "DispatchFunction": 285,
-    "AttributeFunction": 290,
-    "AlertFunction": 285,
-    "ApiFunction": 570,
-    "PricesFunction": 285,
-    "ExportFunction": 285,
-    "RecommendFunction": 285,
+    "DispatchFunction": 260,
+    "AttributeFunction": 264,
+    "AlertFunction": 260,
+    "ApiFunction": 566,
+    "PricesFunction": 260,
+    "ExportFunction": 260,
+    "RecommendFunction": 260,
 }
 """The largest number of modules in a process that has imported the handler."""
 UNZIPPED = {"DependenciesLayer": 34.5, "CommonLayer": 5.2}
@@ -237,11 +237,14 @@ def test_export_with_its_layer_fits_lambda(built_for_lambda: Path, duckdb_for_la
     assert engine.read_bytes()[18:20] == b"\xb7\x00", "for arm64"
 
 
-def imported(built: Path, name: str) -> list[str]:
-    """The modules of a process that has imported a handler."""
+def imported(built: Path, name: str, code: str = "print(*sys.modules)") -> list[str]:
+    """The modules of a process that has imported a handler, or what other code prints there."""
     _, folders = function_entry(built, name)
-    script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; print(*sys.modules)"
-    environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
+    script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; {code}"
+    environment = {
+        "GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+    }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True, check=True, env=environment
     )
@@ -256,6 +259,24 @@ def test_functions_import_no_more_modules_than_before(built: Path) -> None:
         assert "duckdb" not in modules, name
         if name != "ApiFunction":
             assert "aws_lambda_powertools.event_handler" not in modules, name
+
+
+@pytest.mark.parametrize("service", ["dispatch", "attribute"])
+def test_services_import_no_http_client_and_no_records_of_alerts(built: Path, service: str) -> None:
+    modules = imported(built, f"{service.title()}Function", f"app.CONTAINER.{service}_service; print(*sys.modules)")
+    assert f"gpucost.pipeline.{service}" in modules
+    assert "gpucost.settings_document" in modules
+    assert not {"requests", "gpucost.features.alerting.model", "difflib", "yaml"} & {*modules}
+
+
+@pytest.mark.parametrize("function", ["DispatchFunction", "ApiFunction"])
+def test_no_validator_of_settings_is_built_before_a_document_is_read(built: Path, function: str) -> None:
+    code = (
+        "from gpucost.settings_document import SettingsDocument as document; "
+        "defaults = [field.default for field in document.model_fields.values()]; "
+        "print(*(type(each).__name__ for each in defaults if getattr(each, '__pydantic_complete__', False)))"
+    )
+    assert imported(built, function, code) == []
 
 
 @pytest.mark.parametrize("layer", UNZIPPED)
