@@ -71,7 +71,7 @@ def read_totals(document: list[Any] | None) -> Totals | None:
 
 def totals_text(totals: Totals) -> str:
     """Return totals as text, for an attribute that is not compressed."""
-    return json.dumps(totals_document(totals))
+    return json.dumps(totals_document(totals), separators=(",", ":"))
 
 
 def read_totals_text(text: str) -> Totals | None:
