@@ -25,7 +25,7 @@ def test_uses_are_those_of_the_stored_lines() -> None:
 def test_holders_are_those_of_the_stored_lines() -> None:
     for written in (LINES, LINES[:1]):
         stored = read_holders(line_items("pk", "1-a#unit", written, 2**31))
-        assert stored == [Holder(*(getattr(line, name) for name in Holder._fields)) for line in written]
+        assert stored == [Holder(*(getattr(line, name) for name in Holder.__struct_fields__)) for line in written]
 
 
 def test_single_line_is_stored_as_single_cells() -> None:

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from gpucost.core.amounts import Costs
 from gpucost.reports import CostReport
-from gpucost.runtime.json_text import dumps_row, fixed_point_text
+from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text
 
-_FIGURES_TEMPLATE = "".join(f', "{name}": %s' for name in Costs.names())
+_FIGURES_TEMPLATE = figures_template(Costs.names())
 
 
 def cost_rows_json(report: CostReport) -> Iterator[str]:

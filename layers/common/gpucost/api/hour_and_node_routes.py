@@ -14,7 +14,6 @@ from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import describe_ok_response, describe_responses, json_response
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.nodes import DEFAULT_NODES
-from gpucost.runtime.json_text import dumps_row
 
 
 def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -62,7 +61,7 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         period, node_page = service().nodes(
             QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
         )
-        page = fill_page(map(dumps_row, map(price_and_node_schemas.node_row, node_page.rows)), node_page.cursor_after)
+        page = fill_page(map(price_and_node_schemas.node_row_json, node_page.rows), node_page.cursor_after)
         return json_page(schemas.period_fields(period), page, {})
 
     @app.get(

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
-from msgspec.structs import asdict
 from pydantic import Field
-from simplejson import RawJSON
 
 from gpucost.core.amounts import CapacityCosts, Costs
-from gpucost.core.hour_record import LINE_AMOUNTS, NodeHour
+from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.core.line_use import Holder
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
@@ -29,7 +28,7 @@ from gpucost.http.schemas import (
 )
 from gpucost.reports.nodes import NodeRow
 from gpucost.reports.prices import ListedPrice, PricePage
-from gpucost.runtime.json_text import fixed_point_json, fixed_point_text, row_writer, value_writer
+from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text, row_writer, value_writer
 
 
 class PriceRow(ResponseModel):
@@ -174,27 +173,27 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
     }
 
 
-def node_row(row: NodeRow) -> dict[str, Any]:
-    """Return the fields of `NodeRowModel`."""
+def node_row_json(row: NodeRow) -> str:
+    """Write a row as `NodeRowModel`."""
     row_key = {"cluster": row.manifest.cluster, "hour": row.manifest.hour, "currency": row.manifest.currency}
     record = row.node_or_charge
-    if isinstance(record, NodeHour):
-        node_fields = asdict(record)
-        del node_fields["capacity"]
-        node_fields["billed_usd"] = fixed_point_json(record.billed_usd)
-        node_fields["allocated_usd"] = fixed_point_json(record.allocated_usd if record.price_source else None)
-        holders = row.holders if record.price_source else None
-        return {
-            **row_key,
-            "kind": "node",
-            **node_fields,
-            **{
-                name: fixed_point_json(_sum_of_holders(holders, name))
-                for name in ("effective_usd", "waste_usd", "unmeasured_usd")
-            },
-            **dict(zip(CapacityCosts.names(), map(fixed_point_json, record.capacity.published_amounts()), strict=True)),
-            "holders": None if row.holders is None else RawJSON(f"[{', '.join(map(_holder_json, row.holders))}]"),
-        }
+    if not isinstance(record, NodeHour):
+        return dumps_row({**row_key, **_charge_fields(record)})
+    node_fields = {**row_key, "kind": "node", **{name: getattr(record, name) for name in _NODE_FIELDS}}
+    has_price = bool(record.price_source)
+    figures = (
+        record.billed_usd,
+        record.allocated_usd if has_price else None,
+        *_sums_of_holders(row.holders if has_price else None),
+        *record.capacity.published_amounts(),
+    )
+    figures_text = _NODE_FIGURES_TEMPLATE % tuple(map(fixed_point_text, figures))
+    holders = "null" if row.holders is None else f"[{', '.join(map(_holder_json, row.holders))}]"
+    return f'{dumps_row(node_fields)[:-1]}{figures_text}, "holders": {holders}}}'
+
+
+def _charge_fields(record: ClusterCharge) -> dict[str, Any]:
+    """Return the fields of `NodeRowModel` for a charge without a node."""
     empty_fields = dict.fromkeys(
         ("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), ""
     )
@@ -212,9 +211,15 @@ def node_row(row: NodeRow) -> dict[str, Any]:
         "billed_usd": None,
         **dict.fromkeys(("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"), Decimal(0)),
     }
-    return {**row_key, **empty_fields, **charge_fields, **cost_fields, **capacity, "holders": []}
+    return {**empty_fields, **charge_fields, **cost_fields, **capacity, "holders": []}
 
 
+_NODE_FIELDS = tuple(
+    name for name in NodeHour.__struct_fields__ if name not in {"billed_usd", "allocated_usd", "capacity"}
+)
+_SUMS_OF_HOLDERS = ("effective_usd", "waste_usd", "unmeasured_usd")
+_NODE_FIGURES_TEMPLATE = figures_template(("billed_usd", "allocated_usd", *_SUMS_OF_HOLDERS, *CapacityCosts.names()))
+_summed_amounts = attrgetter(*_SUMS_OF_HOLDERS)
 _holder_json: Callable[[Holder], str] = row_writer(
     {
         name: fixed_point_text if name in _HOLDER_AMOUNTS else value_writer(field.annotation)
@@ -223,8 +228,12 @@ _holder_json: Callable[[Holder], str] = row_writer(
 )
 
 
-def _sum_of_holders(holders: Sequence[Holder] | None, name: str) -> int | None:
-    return None if holders is None else sum(getattr(holder, name) or 0 for holder in holders)
+def _sums_of_holders(holders: Sequence[Holder] | None) -> list[int | None]:
+    """Sum the holders' effective, waste and unmeasured costs; None if the holders or the price are unknown."""
+    if holders is None:
+        return [None] * len(_SUMS_OF_HOLDERS)
+    columns = zip(*map(_summed_amounts, holders), strict=True) if holders else [()] * len(_SUMS_OF_HOLDERS)
+    return [sum(filter(None, column)) for column in columns]
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
+from msgspec import Struct
 
-class Holder(NamedTuple):
+
+class Holder(Struct, frozen=True, gc=False):
     """The fields of a line that a report on nodes needs: which pod held GPUs of a node, and what they cost.
 
     Reading a `Line` takes twice as long.

@@ -7,7 +7,7 @@ noticed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import repeat
+from itertools import chain, repeat, starmap
 from typing import Any
 
 from gpucost.core.amounts import SCALE
@@ -71,7 +71,8 @@ def read_holders(items: Iterable[Item]) -> list[Holder]:
     Raises:
         As `read_line_items`.
     """
-    return [Holder._make(cells) for document in _documents(items) for cells in _rows(document, Holder._fields)]
+    rows = (_rows(document, Holder.__struct_fields__) for document in _documents(items))
+    return [*starmap(Holder, chain.from_iterable(rows))]
 
 
 def read_line_uses(items: Iterable[Item]) -> list[CompactLine]:
