@@ -40,14 +40,6 @@ class Trial(NamedTuple):
     fault: Fault | None = None
 
 
-class Outcome(NamedTuple):
-    """What pytest returned for a trial, and the test that failed or else pytest's last line."""
-
-    trial: Trial
-    status: int
-    detail: str
-
-
 def main() -> None:
     """Run the faults whose description contains any of the arguments; all of them without arguments."""
     words = sys.argv[1:]
@@ -56,15 +48,11 @@ def main() -> None:
         count = (REPOSITORY / fault.file).read_text(encoding="utf-8").count(fault.original)
         if count != 1:
             sys.exit(f"{fault.mistake}: {fault.file} contains its original text {count} times")
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
     for stop in (signal.SIGINT, signal.SIGTERM):  # processes in the background of a script ignore the first
         signal.signal(stop, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="gpucost-faults-") as folder:
         copies = [copy_repository(Path(folder) / str(number)) for number in range(os.cpu_count() or 1)]
-        caught = asyncio.run(plant_all(copies, faults, record))
-    record |= caught
-    in_order = {fault.mistake: record[fault.mistake] for fault in ALL_FAULTS if fault.mistake in record}
-    RECORD.write_text(json.dumps(in_order, indent=2) + "\n", encoding="utf-8")
+        caught = asyncio.run(plant_all(copies, faults))
     for mistake in [fault.mistake for fault in faults if fault.mistake not in caught]:
         print(f"MISSED  {mistake}")
     print(f"{len(caught)} of {len(faults)} faults caught")
@@ -85,25 +73,26 @@ def copy_repository(copy: Path) -> Path:
     return copy
 
 
-async def plant_all(copies: list[Path], faults: list[Fault], record: dict[str, str]) -> dict[str, str]:
-    """Plant faults, and return the test that caught each: the recorded test, or else the first that fails of all."""
+async def plant_all(copies: list[Path], faults: list[Fault]) -> set[str]:
+    """Plant faults, and return those that were caught: by the recorded test, or else by any of their tests."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
     recorded = [Trial((record[fault.mistake],), fault) for fault in faults if fault.mistake in record]
     caught = await plant(copies, recorded)
     return caught | await plant(copies, [Trial(fault.tests, fault) for fault in faults if fault.mistake not in caught])
 
 
-async def plant(copies: list[Path], trials: list[Trial]) -> dict[str, str]:
-    """Try each fault whose tests pass without it, and return the test that caught each."""
+async def plant(copies: list[Path], trials: list[Trial]) -> set[str]:
+    """Try each fault whose tests pass without it, and return those that were caught."""
     baselines = await run_all(copies, (Trial(tests) for tests in dict.fromkeys(trial.tests for trial in trials)))
-    passed = {baseline.trial.tests for baseline in baselines if baseline.status == 0}
+    passed = {trial.tests for trial, status in baselines if status == 0}
     outcomes = await run_all(copies, (trial for trial in trials if trial.tests in passed))
-    return {trial.fault.mistake: test for trial, status, test in outcomes if trial.fault and status in FAILED}
+    return {trial.fault.mistake for trial, status in outcomes if trial.fault and status in FAILED}
 
 
-async def run_all(copies: list[Path], trials: Iterator[Trial]) -> list[Outcome]:
-    """Run trials in all copies at a time. A copy that is done takes the next trial."""
+async def run_all(copies: list[Path], trials: Iterator[Trial]) -> list[tuple[Trial, int]]:
+    """Run trials in all copies at a time. A copy that is done takes the next trial. Return what pytest returned."""
 
-    async def run_remaining(copy: Path) -> list[Outcome]:
+    async def run_remaining(copy: Path) -> list[tuple[Trial, int]]:
         return [await run(copy, trial) for trial in trials]
 
     async with asyncio.TaskGroup() as group:
@@ -111,17 +100,26 @@ async def run_all(copies: list[Path], trials: Iterator[Trial]) -> list[Outcome]:
     return [outcome for task in tasks for outcome in task.result()]
 
 
-async def run(copy: Path, trial: Trial) -> Outcome:
-    """Run a trial in a copy, and print its outcome."""
+async def run(copy: Path, trial: Trial) -> tuple[Trial, int]:
+    """Run a trial in a copy, print its outcome, and return it with what pytest returned."""
     start = time.monotonic()
     with planted(copy, trial.fault) if trial.fault else nullcontext():
         status, output = await run_pytest(copy, trial.tests)
-    failure = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", output, re.MULTILINE)
+    failure = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)", output, re.MULTILINE)
     detail = failure[1] if failure else output.strip().rpartition("\n")[2]
     result = "passed" if status == 0 else "caught" if trial.fault and status in FAILED else "failed"
     subject = trial.fault.mistake if trial.fault else f"without any fault: {' '.join(trial.tests)}"
     print(f"{result} {time.monotonic() - start:4.0f} s  {subject}  ({detail})", flush=True)
-    return Outcome(trial, status, detail)
+    if trial.fault and failure and result == "caught":
+        record_test(trial.fault, failure[1])
+    return trial, status
+
+
+def record_test(fault: Fault, test: str) -> None:
+    """Record which test caught a fault."""
+    record = json.loads(RECORD.read_text(encoding="utf-8")) | {fault.mistake: test}
+    in_order = {fault.mistake: record[fault.mistake] for fault in ALL_FAULTS if fault.mistake in record}
+    RECORD.write_text(json.dumps(in_order, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager
