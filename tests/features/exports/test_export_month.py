@@ -127,9 +127,10 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def by_hand(key: Callable[[Any], tuple[str, ...]]) -> Sums:
     """The ledger's raw lines, added up without any of the product's own sums."""
     sums: Sums = defaultdict(lambda: dict.fromkeys((*USD, *HOURS), Decimal(0)))
+    ledger = Container().ledger
     for cluster in CLUSTERS:
-        for manifest in Container().ledger.manifests(cluster, START, END):
-            for line in Container().ledger.lines_of(manifest):
+        for manifest in ledger.manifests(cluster, START, END):
+            for line in ledger.lines_of(manifest):
                 sums_of_key = sums[(f"{manifest.hour:%Y-%m-%d}", *key(line))]
                 for name in (*USD, *HOURS):
                     sums_of_key[name] += to_decimal(getattr(line, name) or 0)
@@ -192,13 +193,14 @@ def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
             "SELECT x_Cluster, ResourceId, ChargePeriodStart, sum(EffectiveCost) FROM focus GROUP BY 1, 2, 3"
         )
     }
+    ledger = Container().ledger
     ledger_costs = {
         (cluster, node.provider_id.rpartition("/")[2], manifest.hour): to_decimal(node.capacity.node_cost_usd)
         if node.price_source
         else None
         for cluster in CLUSTERS
-        for manifest in Container().ledger.manifests(cluster, START, END)
-        for node in Container().ledger.nodes_and_charges_of(manifest)[0]
+        for manifest in ledger.manifests(cluster, START, END)
+        for node in ledger.nodes_and_charges_of(manifest)[0]
     }
     assert len(ledger_costs) == 3 * (len(exported_month.HOURS_OF_A_DAY) * sum(CLUSTERS.values()) - 1)
     assert exported_costs == ledger_costs, "None without a price"
@@ -254,9 +256,10 @@ def test_every_figure_of_a_model_is_that_of_the_api(exported: Exported) -> None:
 def test_models_of_each_workload_add_up_to_the_lines(exported: Exported) -> None:
     """Also in the hour that was restated, whose lines in force are those of its second version."""
     lines: dict[tuple[Any, ...], dict[str, Decimal]] = {}
+    ledger = Container().ledger
     for cluster in CLUSTERS:
-        for manifest in Container().ledger.manifests(cluster, START, END):
-            hour_lines = Container().ledger.lines_of(manifest)
+        for manifest in ledger.manifests(cluster, START, END):
+            hour_lines = ledger.lines_of(manifest)
             if exported_month.has_servers(manifest.hour):
                 for line in hour_lines:
                     key = manifest.hour, cluster, line.business_unit, line.namespace, line.workload, manifest.version
