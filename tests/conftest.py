@@ -34,7 +34,7 @@ LONGEST_FILES = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first."""
     ranks = {file: rank for rank, file in enumerate(LONGEST_FILES)}
-    items.sort(key=lambda item: ranks.get(_file(item.nodeid), len(ranks)))
+    items.sort(key=lambda test: ranks.get(_file(test.nodeid), len(ranks)))
 
 
 @pytest.hookimpl(optionalhook=True)
