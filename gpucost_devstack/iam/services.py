@@ -41,10 +41,8 @@ class AwsServicePermissions:
 
     def poll_queue(self, function: str, queue: str) -> None:
         """Lambda polls a queue with the function's credentials."""
-        actions = ("sqs:GetQueueAttributes", "sqs:ReceiveMessage")
         self._authorizer.require(
-            self._deployed.role_of(function),
-            [PermissionNeeded(action, self._resolver.arn(queue)) for action in actions],
+            self._deployed.role_of(function), [PermissionNeeded("sqs:GetQueueAttributes", self._resolver.arn(queue))]
         )
 
     def invoke_by_schedule(self, schedule: Mapping[str, Any]) -> None:
