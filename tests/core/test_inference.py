@@ -1,6 +1,5 @@
 """Tokens from counters, and the split of costs between models, in figures that were computed by hand."""
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -422,7 +421,7 @@ def test_hour_without_servers_keeps_its_digest_and_size() -> None:
     """Restating it publishes nothing new, and stored usage takes no more space."""
     plain = record([line()], hour=HOUR)
     models = costs_by_model([line()], served("p", ("m", 1, 1, 0, 1)), InferenceRules())
-    assert content_digest(plain) != content_digest(dataclasses.replace(plain, models=tuple(models)))
+    assert content_digest(plain) != content_digest(replace(plain, models=tuple(models)))
     assert "served" not in usage_document(meter(observation(), MeteringRules()))
 
 

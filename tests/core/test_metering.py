@@ -399,3 +399,21 @@ def test_device_with_two_labels_of_a_pod_counts_once() -> None:
     usage = meter(observation(devices=(device(), replace(device(), uid="u"))), MeteringRules(("pod",)))
     (line,) = usage.pods
     assert line.effective_gpu_ms == HOUR_MS // 2
+
+
+def test_pod_that_is_pending_until_the_end_of_the_hour_has_no_use() -> None:
+    """It runs from after the hour on. Two devices have its label, so that only samples with the label count."""
+    last_scrape = START + HOUR_MS - 10_000
+    series = [
+        replace(
+            device(), uuid=uuid, samples=tuple((last_scrape - i * MINUTE, Decimal("0.5")) for i in range(60, -1, -1))
+        )
+        for uuid in ("GPU-0", "GPU-1")
+    ]
+    held = (START + HOUR_MS - 2 * MINUTE, START + HOUR_MS - MINUTE)
+    pending = replace(
+        pod(), held_samples={"k": (*held, START + HOUR_MS)}, running_samples={"k": (START + HOUR_MS + 35_000,)}
+    )
+    (measured,) = meter(replace(observation(devices=tuple(series)), pods=(pending,)), MeteringRules()).pods
+    assert measured.held.length == 2 * MINUTE
+    assert (measured.observed_ms, measured.effective_gpu_ms) == (0, 0)

@@ -87,21 +87,21 @@ FAULTS = (
     Fault(
         "copies of a shared GPU's raw samples are summed",
         f"{PACKAGE}/core/metering/device_use.py",
-        "                if used_at.get(time, -1) < used:\n                    used_at[time] = used",
-        "                used_at[time] = used_at.get(time, 0) + used",
+        "                if numerators.get(time, -1) < scaled:\n                    numerators[time] = scaled",
+        "                numerators[time] = numerators.get(time, 0) + scaled",
     ),
     Fault(
         "a process's raw sample counts as its GPU's",
         f"{PACKAGE}/core/metering/device_use.py",
-        "used_at = values.of_processes if label[2] else values.of_device",
-        "used_at = values.of_device",
+        "numerators = values.of_processes if label[2] else values.of_device",
+        "numerators = values.of_device",
         PROCESS_TESTS,
     ),
     Fault(
         "raw samples above full use are not clamped",
         f"{PACKAGE}/core/metering/device_use.py",
-        "yield time, min(used * scale_denominator, full), full",
-        "yield time, used * scale_denominator, full",
+        "yield time, min(numerator * scale_denominator, full_use), full_use",
+        "yield time, numerator * scale_denominator, full_use",
     ),
     Fault(
         "the phase of a pod is ignored",

@@ -1,6 +1,5 @@
 """Restatements from stored usage, each written once, completely, and with its reason."""
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -206,7 +205,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     (pod,) = usage.pods
     forged = replace(usage, pods=(replace(pod, units=10**308),))
     costs = Costs(allocated_gpu_hours=amount("1e308"), allocated_usd=amount("1e308"), waste_usd=amount("1e308"))
-    absurd = dataclasses.replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
+    absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
     system.push(20)
     assert system.restate(hours=2) == [3, 2], "the next hour is restated nevertheless"

@@ -1,6 +1,5 @@
 """Costs by model on Amazon's own DynamoDB engine: stored with the hour's version and restated with it."""
 
-import dataclasses
 from decimal import Decimal
 
 from msgspec.structs import replace
@@ -71,7 +70,7 @@ def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
     served = [
         ServedTokens("bu-a", "p1", "vllm", model, prompt, 1, 0, 1) for model, prompt in (("x", 1), ("y", 1), ("z", 5))
     ]
-    publish(ledger, dataclasses.replace(record(lines), models=tuple(costs_by_model(lines, served, InferenceRules()))))
+    publish(ledger, replace(record(lines), models=tuple(costs_by_model(lines, served, InferenceRules()))))
     manifests = ledger.manifests("demo", record().hour, record().hour + LENGTH)
     (models,) = ledger.models_of(manifests).values()
     (summary,) = ledger.summaries_of(manifests)

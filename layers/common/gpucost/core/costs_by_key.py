@@ -92,7 +92,8 @@ class CostsByKey(Mapping[Key, Costs]):
         if not (self._keys and other._keys):
             return self if self._keys else other
         if self._keys == other._keys:
-            return CostsByKey(self._keys, [*map(_add_columns, self._columns, other._columns)])
+            columns = zip(self._columns, other._columns, strict=True)
+            return CostsByKey(self._keys, [_add_columns(left, right) for left, right in columns])
         sums = {**self.rows}
         for key, costs in other.rows.items():
             sums[key] = sums[key] + costs if key in sums else costs
@@ -119,7 +120,10 @@ class CostsByKey(Mapping[Key, Costs]):
 
 
 def _add_columns(left: Sequence[int], right: Sequence[int]) -> Sequence[int]:
-    """Add two columns. Many are all zero, such as the energy of hours in which it was not measured."""
+    """Add two columns. Many are all zero, such as the energy of hours in which it was not measured.
+
+    If one is all zero, this is the other one itself. Columns are never changed.
+    """
     if not any(right):
         return left
     return [*map(add, left, right)] if any(left) else right

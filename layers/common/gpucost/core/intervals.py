@@ -18,7 +18,7 @@ The median of so many ignores a gap and follows a change of the interval.
 """
 
 
-class IntervalMs(Struct, frozen=True, order=True, gc=False):
+class IntervalMs(Struct, frozen=True, order=True, gc=False):  # integers form no reference cycles
     """One contiguous period; empty where `end <= start`."""
 
     start: int

@@ -49,7 +49,7 @@ class PeriodTotals(Struct):
         if not manifests:
             return
         cluster, newest = manifests[-1].cluster, manifests[-1].hour
-        self.hour_versions.update(f"{cluster} {hour.hour.isoformat()} {hour.version}" for hour in manifests)
+        self.hour_versions.update(f"{cluster} {manifest.hour.isoformat()} {manifest.version}" for manifest in manifests)
         self.hour_counts[cluster] += len(manifests)
         self.newest_hours[cluster] = max(newest, self.newest_hours.get(cluster, newest))
         self.coverages += [manifest.coverage for manifest in manifests if manifest.coverage is not None]

@@ -103,7 +103,7 @@ def fixed_point_text(units: int | None) -> str:
     """Write a fixed-point amount, a whole number of 1e-12, like `decimal_text`; `null` for None."""
     if not units:
         return "null" if units is None else "0"
-    digits = str(units).zfill(_MIN_WIDTH if units > 0 else _MIN_WIDTH + 1)
+    digits = str(units).zfill(_MIN_WIDTH + (units < 0))  # the width includes the sign
     text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}"
     return text.rstrip("0").rstrip(".") if text[-1] == "0" else text
 

@@ -86,11 +86,12 @@ class Ledger:
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Return the current versions of the hours in `[start, end)`, oldest first, without notes; one small query."""
-        return [read_manifest(cluster, item) for item in self._in_hours(keys.partition(cluster, "hours"), start, end)]
+        manifests = self._query_hours(keys.partition(cluster, "hours"), start, end)
+        return [read_manifest(cluster, item) for item in manifests]  # which checks the schema version
 
     def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Return the pending adjustments of hours in `[start, end)`, oldest first, without notes."""
-        items = list(self._range(keys.partition(cluster, "adjustments"), start, end))
+        items = list(self._checked_hours(keys.partition(cluster, "adjustments"), start, end))
         return self.versions.adjustments(cluster, items, self.manifests(cluster, start, end)) if items else []
 
     def newest_published_hour(self, cluster: str) -> Manifest | None:
@@ -105,7 +106,7 @@ class Ledger:
         notes = {}
         runs = {(manifest.hour, manifest.run_id) for manifest in manifests}
         partition = keys.partition(manifests[0].cluster, "notes")
-        for item in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
+        for item in self._checked_hours(partition, manifests[0].hour, manifests[-1].hour + HOUR):
             hour, run = keys.parse_hour_and_run(item)
             if (hour, run) in runs:
                 notes[hour] = read_notes(item)
@@ -237,7 +238,7 @@ class Ledger:
         with_figures = [manifest for manifest in manifests if manifest.status != "incomplete"]
         if with_figures:
             partition = keys.partition(with_figures[0].cluster, "summaries")
-            for item in self._range(partition, with_figures[0].hour, with_figures[-1].hour + HOUR):
+            for item in self._checked_hours(partition, with_figures[0].hour, with_figures[-1].hour + HOUR):
                 items.setdefault(keys.parse_hour_and_run(item), []).append(item)
         return [read_summary(manifest, items.get((manifest.hour, manifest.run_id), [])) for manifest in manifests]
 
@@ -288,7 +289,7 @@ class Ledger:
             until = min(start + timedelta(days=1), end)
             runs = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, until)}
             items: dict[datetime, list[Item]] = {}
-            for item in self._range(keys.partition(cluster, "nodes"), start, until):
+            for item in self._checked_hours(keys.partition(cluster, "nodes"), start, until):
                 hour, run = keys.parse_hour_and_run(item)
                 if runs.get(hour) == run:
                     items.setdefault(hour, []).append(item)
@@ -306,7 +307,7 @@ class Ledger:
             return {}
         items: dict[datetime, list[Item]] = {}
         partition = keys.partition(manifests[0].cluster, "models")
-        for chunk in self._range(partition, manifests[0].hour, manifests[-1].hour + HOUR):
+        for chunk in self._checked_hours(partition, manifests[0].hour, manifests[-1].hour + HOUR):
             hour, run = keys.parse_hour_and_run(chunk)
             if (hour, run) in runs:
                 items.setdefault(hour, []).append(chunk)
@@ -333,7 +334,7 @@ class Ledger:
         """Return the restatements of hours in `[start, end)`, pending adjustments included, by hour and version."""
         current_versions = {manifest.hour: manifest for manifest in self.manifests(cluster, start, end)}
         items: dict[tuple[datetime, str], list[Item]] = {}
-        for item in self._range(keys.partition(cluster, "restatements"), start, end):
+        for item in self._checked_hours(keys.partition(cluster, "restatements"), start, end):
             items.setdefault(keys.parse_hour_and_run(item), []).append(item)
         restatements = [
             restatement for manifest in current_versions.values() for restatement in restatement_chain(items, manifest)
@@ -426,12 +427,12 @@ class Ledger:
         )
         return manifest if item is None else replace(manifest, notes=read_notes(item))
 
-    def _range(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
-        for item in self._in_hours(pk, start, end):
+    def _checked_hours(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
+        for item in self._query_hours(pk, start, end):
             check_schema_version(item)
             yield item
 
-    def _in_hours(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
+    def _query_hours(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
         if start >= end:
             return ()
         # `~` sorts after every character of a key, so that all items of the last hour are in.

@@ -327,7 +327,11 @@ class RollupStore:
 
 
 def run_digests(manifests: Iterable[Manifest]) -> bytes:
-    """Return one digest for each of the 24 hours of the manifests' day, in order; zeros for an hour without figures."""
+    """Return one digest for each of the 24 hours of a day, in order; zeros for an hour without figures.
+
+    Args:
+        manifests: of hours of one UTC day.
+    """
     digests = {manifest.hour.hour: _run_digest(manifest) for manifest in manifests if manifest.status != "incomplete"}
     return b"".join(digests.get(hour, bytes(DIGEST_BYTES)) for hour in range(DAY // HOUR))
 

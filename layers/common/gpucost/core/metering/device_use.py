@@ -30,8 +30,8 @@ class Sample(Struct, frozen=True, gc=False):
     """A device's utilization at one scrape, and the time that the scrape covers."""
 
     time: IntervalMs
-    used: int
-    """The device's own utilization, never a sum of its pods' values, in parts of `DeviceSamples.full_use`."""
+    numerator: int
+    """The device's own utilization, never a sum of its pods' values, × `DeviceSamples.denominator`."""
     labels: frozenset[LabeledPod]
     """The pods with which the device is labeled; `UNLABELED` if a series names none."""
 
@@ -41,12 +41,12 @@ class DeviceSamples(Struct, frozen=True):
 
     job: str
     samples: Sequence[Sample] = ()
-    full_use: int = 1
-    """The common denominator of all utilizations."""
+    denominator: int = 1
+    """Common to all utilizations."""
 
 
-class _Values(Struct):
-    """The values of a device that one job reports, by the time of their scrape."""
+class _JobValues(Struct):
+    """The values that one job reports for a device, by scrape time: numerators of one denominator."""
 
     of_device: dict[int, int] = field(default_factory=dict)
     of_processes: dict[int, int] = field(default_factory=dict)
@@ -131,21 +131,21 @@ class DeviceHour:
     @cached_property
     def _samples(self) -> DeviceSamples:
         ratios = [(device_series, list(_ratios(device_series))) for device_series in self.series]
-        full_use = lcm(*{full for _, ratios_of_series in ratios for _, _, full in ratios_of_series})
-        by_job: dict[str, _Values] = {}
+        common_denominator = lcm(*{denominator for _, of_series in ratios for _, _, denominator in of_series})
+        by_job: dict[str, _JobValues] = {}
         for device_series, ratios_of_series in ratios:
-            values = by_job.setdefault(_job(device_series), _Values())
+            values = by_job.setdefault(_job(device_series), _JobValues())
             label, target = _labeled_pod(device_series), device_series.scrape_target
-            used_at = values.of_processes if label[2] else values.of_device
-            for time, part, full in ratios_of_series:
-                used = part * (full_use // full)
-                if used_at.get(time, -1) < used:
-                    used_at[time] = used
+            numerators = values.of_processes if label[2] else values.of_device
+            for time, numerator, denominator in ratios_of_series:
+                scaled = numerator * (common_denominator // denominator)
+                if numerators.get(time, -1) < scaled:
+                    numerators[time] = scaled
                 values.labels[time] = _with_label(values.labels.get(time, _NO_LABELS), label)
                 values.targets[time] = target
         # Instances of one job succeed each other, so their samples are joined. Other jobs and replicas are copies.
         job, values = max(sorted(by_job.items()), key=lambda job_and_values: len(job_and_values[1].labels))
-        used_at, times = values.of_processes | values.of_device, sorted(values.labels)
+        numerators, times = values.of_processes | values.of_device, sorted(values.labels)
         sample_times = Scrapes(tuple(times))
         samples = []
         for time, after in zip_longest(times, times[1:]):
@@ -157,8 +157,8 @@ class DeviceHour:
             )
             is_on_time = after is not None and 2 * (after - time) <= 5 * interval
             covered = IntervalMs(time, after if is_on_time else time + interval)
-            samples.append(Sample(covered, used_at[time], values.labels[time]))
-        return DeviceSamples(job, samples, full_use)
+            samples.append(Sample(covered, numerators[time], values.labels[time]))
+        return DeviceSamples(job, samples, common_denominator)
 
     @cached_property
     def observed_times(self) -> Sequence[IntervalMs]:
@@ -189,9 +189,9 @@ class DeviceHour:
             for device_series in self.series:
                 if _job(device_series) == self._samples.job:
                     label = _labeled_pod(device_series)
-                    for time, used, full in _ratios(device_series):
+                    for time, numerator, denominator in _ratios(device_series):
                         by_label = by_time.setdefault(time, {})
-                        by_label[label] = max(by_label.get(label, ZERO), Fraction(used, full))
+                        by_label[label] = max(by_label.get(label, ZERO), Fraction(numerator, denominator))
             for sample in self.samples:
                 yield [sample.time.overlap(self._window)], by_time[sample.time.start]
             return
@@ -217,13 +217,15 @@ class DeviceHour:
         if self.is_continuous:
             observed = overlap_length(self.observed_times, time)
             return ObservedUse(self.mean * observed, observed)
+        if not time.length:  # such as the running time of a pod that is pending until the hour's end
+            return ObservedUse(ZERO, 0)
         used = observed = 0
         for sample in overlapping(self.samples, time, _time_of_sample):
             if pods is None or not pods.isdisjoint(sample.labels):
                 length = min(sample.time.end, time.end) - max(sample.time.start, time.start)
-                used += sample.used * length
+                used += sample.numerator * length
                 observed += length
-        return ObservedUse(Fraction(used, self._samples.full_use), observed)
+        return ObservedUse(Fraction(used, self._samples.denominator), observed)
 
     def labeled_ms(self, pod: LabeledPod, time: IntervalMs) -> int:
         """Return for how long of some time the device was labeled with a pod."""
@@ -319,9 +321,9 @@ def _ratios(series: DeviceSeries) -> Iterable[tuple[int, int, int]]:
     scale, scale_denominator = _integer_ratio(series.scale)
     for time, value in samples:
         if are_all_plausible or is_utilization(value, series.scale):
-            used, denominator = value.as_integer_ratio()
-            full = scale * denominator
-            yield time, min(used * scale_denominator, full), full
+            numerator, denominator = value.as_integer_ratio()
+            full_use = scale * denominator
+            yield time, min(numerator * scale_denominator, full_use), full_use
 
 
 def _mean_of_series(series: DeviceSeries) -> Fraction:

@@ -64,10 +64,11 @@ def is_utilization(value: Decimal, scale: Decimal) -> bool:
 
 
 def are_utilizations(values: Sequence[Decimal], scale: Decimal) -> bool:
-    """Whether all of some values are plausible as utilizations, as in `is_utilization`."""
+    """Whether all of some values are plausible as utilizations (`is_utilization`); faster than one by one."""
     if not values:
         return True
-    return all(map(Decimal.is_finite, values)) and min(values) >= 0 and max(values) <= MAX_TIMES_FULL_USE * scale
+    are_finite = all(map(Decimal.is_finite, values))  # otherwise values could not be compared
+    return are_finite and min(values) >= 0 and max(values) <= MAX_TIMES_FULL_USE * scale
 
 
 def sources_contradict(values_by_source: Mapping[ScrapeTarget, Mapping[int, Hashable]]) -> bool:

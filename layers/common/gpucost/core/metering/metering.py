@@ -411,7 +411,7 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
     for device in observation.devices:
         name = device.pod or device.node
         readings = [reading for _, reading in device.samples] if device.samples else [device.sample_sum]
-        if device.samples and are_utilizations(readings, device.scale):
+        if device.samples and are_utilizations(readings, device.scale):  # those of nearly all devices
             continue
         for reading in readings:
             if not reading.is_finite():

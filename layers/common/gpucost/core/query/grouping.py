@@ -71,15 +71,17 @@ def group_rows(query: CostQuery, result: UngroupedCosts) -> tuple[list[GroupRow]
 
     costs = result.cells.group_by(row_key_of).rows
     holders: dict[tuple[datetime, str], dict[_RowKey, list[Costs]]] = {}
-    for cell, cell_costs in result.cells.items() if shares_idle else ():
-        holders.setdefault(cell[:2], {}).setdefault(row_key_of(cell), []).append(cell_costs)
+    if shares_idle:
+        for cell, cell_costs in result.cells.items():
+            holders.setdefault(cell[:2], {}).setdefault(row_key_of(cell), []).append(cell_costs)
     idles = {} if query.idle == "hidden" else _idle_by_row(query, result, holders)
     rows: list[GroupRow] = []
+    no_costs = Costs()
     excluded_costs, excluded_idles = [result.filtered_out], list[Idle | None]()
     end_of, group_of = cache(query.row_end), cache(lambda names: dict(zip(query.group_by, names, strict=True)))
     for row_key in sorted({**costs, **idles}):
         begin, kind, names, is_kept = row_key
-        row_costs = costs.get(row_key) or Costs()
+        row_costs = costs.get(row_key, no_costs)
         idle = None if query.idle == "hidden" else Idle.total_if_complete(idles.get(row_key, ()))
         if is_kept:
             rows.append(GroupRow(begin, end_of(begin), group_of(names), row_costs, kind, idle))

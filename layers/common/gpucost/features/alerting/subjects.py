@@ -1,4 +1,7 @@
-"""Kinds of alert rules, severities, scopes and subjects: what the settings and the records of alerting share."""
+"""Kinds of alert rules, severities, scopes and subjects: what the settings and the records of alerting share.
+
+They are not in `model`, so that settings do not import the records.
+"""
 
 from typing import Literal, NamedTuple
 

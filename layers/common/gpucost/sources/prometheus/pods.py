@@ -190,7 +190,7 @@ class PodTable:
         return {uid: pod.node for uid, pod in self._pods.items() if pod.reserves}
 
     def add_raw_samples(self, uids: Iterable[str], series: Sequence[Series]) -> None:
-        """Add the raw samples of some pods."""
+        """Add the raw samples of some pods, in place of earlier ones."""
         raw_by_uid = {uid: _RawPodSamples() for uid in uids}
         add = {
             REQUESTS: self._add_request,
@@ -424,6 +424,7 @@ def _summarize(raw: _RawPodSamples) -> _SampledPod:
 
 
 def _bounds(times: _TimesByTarget) -> _BoundsByTarget:
+    """The first and the last time by target, without targets that have none."""
     return {target: (min(run), max(run)) for target, run in times.items() if run}
 
 

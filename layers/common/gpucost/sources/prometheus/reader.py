@@ -582,7 +582,7 @@ def _multiple_clusters(rows: RowsByStatistic) -> list[str]:
 
 
 def _pods_per_query(allocation: HourScrapes) -> int:
-    """How many pods' raw samples one query may read, if they existed in all of the time around the hour."""
+    """How many pods' raw samples fit into one query if every pod existed for the hour and the hours around it."""
     scrapes_around = 3 * max(allocation.expected.values(), default=1)
     return min(NAMES_PER_QUERY, max(1, SAMPLES_PER_QUERY // (SERIES_PER_POD * max(1, scrapes_around))))
 

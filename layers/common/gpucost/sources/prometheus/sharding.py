@@ -84,7 +84,7 @@ class ShardedClient:
     ) -> Iterator[list[Series]]:
         """Every sample of a selector's series in `(start, end]`, read in halves if the response is too large.
 
-        The series must not be kept after the block.
+        The list is empty after the block.
 
         Args:
             selector: of the series.
@@ -95,7 +95,11 @@ class ShardedClient:
         with self._budget.release_at_end():
             series = self._raw_samples(selector, start, end)
             kept = kept_size(series)
-            yield series
+            self._budget.charge(kept)
+            try:
+                yield series
+            finally:
+                series.clear()  # the caller's variable refers to it until the next response is read
         self._budget.charge(kept)
 
     @contextmanager
