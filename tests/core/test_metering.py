@@ -416,4 +416,5 @@ def test_pod_that_is_pending_until_the_end_of_the_hour_has_no_use() -> None:
     )
     (measured,) = meter(replace(observation(devices=tuple(series)), pods=(pending,)), MeteringRules()).pods
     assert measured.held.length == 2 * MINUTE
-    assert (measured.observed_ms, measured.effective_gpu_ms) == (0, 0)
+    assert measured.observed_ms == 0
+    assert measured.effective_gpu_ms == 0
