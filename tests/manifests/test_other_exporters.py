@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from msgspec.structs import replace
 
 from gpucost.core.hours import floor_hour
 from gpucost.settings_document import parse_settings

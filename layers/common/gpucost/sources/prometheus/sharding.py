@@ -95,7 +95,6 @@ class ShardedClient:
         with self._budget.release_at_end():
             series = self._raw_samples(selector, start, end)
             kept = kept_size(series)
-            self._budget.charge(kept)
             try:
                 yield series
             finally:
