@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.device_use import device_hours, group_by_device
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import DeviceSeries, Observation
 from gpucost.core.metering.usage import PodUsage, Usage
 from gpucost.settings import UtilizationSettings
-from tests.core.single_node_cluster import MINUTE, START, device, minutes, node, observation, pod
+from tests.core.single_node_cluster import ALWAYS, MINUTE, START, device, minutes, node, observation, pod
 
 Utilization = TypeVar("Utilization")
 REPLICAS = 4
@@ -177,3 +179,14 @@ def test_sharers_never_use_more_than_their_gpu(observed: Observation, sources: t
         assert pod_usage.waste_gpu_ms >= 0
         parts = pod_usage.effective_gpu_ms + pod_usage.waste_gpu_ms + pod_usage.unmeasured_gpu_ms
         assert parts == pod_usage.gpu_ms
+
+
+def test_device_value_counts_before_larger_values_of_processes() -> None:
+    """Both are snapshots. A process's value counts only at a scrape without a value of the device."""
+    window = IntervalMs(START, START + HOUR_MS)
+    of_device = labeled(device(labeled=False), dict.fromkeys(range(30), "0.3"))
+    of_process = labeled(replace(device(), uid="u", slot="0"), dict.fromkeys(range(60), "0.5"))
+    (gpu,) = device_hours(group_by_device([of_process, of_device]), {"d": ALWAYS}, window)
+    length = 30 * MINUTE
+    assert gpu.use_during(IntervalMs(START, START + length)).used_ms == Fraction(3, 10) * length
+    assert gpu.use_during(IntervalMs(START + length, window.end)).used_ms == Fraction(1, 2) * length
