@@ -32,6 +32,14 @@ def test_values_that_are_not_numbers_are_unobserved(invalid: str) -> None:
     assert usage.coverage.utilization == Decimal("0.5")
 
 
+def test_values_above_full_use_count_as_full_use() -> None:
+    """MIG devices exceed it at times, by whole hours or by a sample."""
+    samples = tuple((START + minute * MINUTE, Decimal("1.2")) for minute in range(60))
+    for exceeding in (device(total="72"), replace(device(), samples=samples)):
+        (measured,) = meter(observation(devices=(exceeding,)), MeteringRules()).pods
+        assert (measured.utilization, measured.effective_gpu_ms) == (Fraction(1), Fraction(HOUR_MS))
+
+
 def test_notes_on_invalid_values_name_pod_or_node() -> None:
     invalid = replace(device(), samples=((START, Decimal("NaN")),))
     unlabeled = replace(device(labeled=False, total="NaN"), uuid="GPU-1")

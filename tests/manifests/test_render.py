@@ -121,6 +121,8 @@ def test_no_value_of_the_example_is_in_the_files_of_another_cluster() -> None:
     for value in ("frankfurt", "eu-central-1b", "999999999999", "ws-abc", "p5.48xlarge", "seeing", "g6.xlarge",
                   "all-1g.10gb", "30s", '"1.35"', "staging"):  # fmt: skip
         assert value in text, value
+    region = r"\b[a-z]{2}(?:-[a-z]+)?-(?:north|south|east|west|central)[a-z]*-\d"
+    assert set(re.findall(region, text)) == {"eu-central-1"}
 
 
 def test_templates_contain_no_value_of_parameters_or_versions() -> None:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 
 from hypothesis import given, settings
 from msgspec.structs import replace
@@ -37,6 +38,15 @@ def test_stored_usage_equals_the_original(observation: Observation, metering: Me
     items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
     stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), compressed_documents.unpack(items))
     assert attribute_usage(stored, rules) == attribute_usage(usage, rules)
+
+
+def test_free_gpus_without_room_for_a_job_are_stored() -> None:
+    usage = meter(observation(), MeteringRules())
+    (node,) = usage.nodes or ()
+    nodes = (replace(node, domain_gpu_ms=Fraction(7, 3)),)
+    items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(replace(usage, nodes=nodes)))]
+    (stored,) = read_usage("c", usage.hour, compressed_documents.unpack(items)).nodes or ()
+    assert stored.domain_gpu_ms == Fraction(7, 3)
 
 
 def test_claims_are_stored_and_pods_without_take_no_space() -> None:

@@ -142,6 +142,27 @@ def test_pods_without_gpus_are_not_queried(prometheus: Callable[[str], str]) -> 
     assert sizes[1] == pytest.approx(sizes[0], abs=200)
 
 
+def test_owners_of_pods_with_claims_take_no_more_queries(prometheus: Callable[[str], str]) -> None:
+    timeline = cluster(8)
+    source = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    for i in range(8):
+        name, claim = f"claiming-{i}", f"claim-{i}"
+        labels = {"namespace": "team", "pod": name, "uid": f"0d-{i}", **source}
+        timeline.add("kube_pod_owner", owner_kind="Job", owner_name="train", owner_is_controller="true", **labels)
+        timeline.add("kube_pod_resourceclaim_info", resourceclaim_name=claim, resourceclaim_namespace="team", **labels)
+        timeline.device(
+            0.5, node="dra", gpu=i, exported_pod=name, exported_namespace="team",
+            dra_claim_name=claim, dra_claim_namespace="team",
+        )  # fmt: skip
+    timeline.node("dra", capacity={}, labels={"nvidia_com_gpu_product": "NVIDIA-L4"})
+    timeline.up(job="dcgm-exporter", instance="dra:9400")
+    with counted(prometheus, timeline) as (url, traffic):
+        (record,) = attribute(url)
+    assert [line.workload for line in record.lines if line.node == "dra"] == ["train"] * 8
+    assert not [query for query in traffic.queries if "0d-" in query], "they exist at the hour's end"
+    assert len(traffic.queries) == 8, "one more, for claims"
+
+
 def test_outage_across_hour_edge_takes_two_more_queries(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(16, gap=(-10, 12))) as (url, traffic):
         (record,) = attribute(url)
