@@ -269,6 +269,22 @@ def test_services_import_no_http_client_and_no_records_of_alerts(built: Path, se
     assert not {"requests", "gpucost.features.alerting.model", "difflib", "yaml"} & {*modules}
 
 
+def test_no_function_looks_for_plugins_of_pydantic(built: Path, aws: tuple[str, Deployed]) -> None:
+    """Pydantic would open the metadata of every package."""
+    script = (
+        "import sys; opened = []; "
+        "sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == 'open' else None); "
+        "sys.path[:0] = {folders!r}; import app; print(*(path for path in opened if path.endswith('entry_points.txt')))"
+    )
+    for name in FUNCTIONS:
+        folders = [str(folder) for folder in function_entry(built, name)[1]]
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-B", "-c", script.format(folders=folders)],
+            capture_output=True, text=True, check=True, env=aws[1].environments[name],
+        )  # fmt: skip
+        assert done.stdout.split() == [], name
+
+
 @pytest.mark.parametrize("function", ["DispatchFunction", "ApiFunction"])
 def test_no_validator_of_settings_is_built_before_a_document_is_read(built: Path, function: str) -> None:
     code = (
