@@ -278,7 +278,8 @@ def _change_prices(stack: LocalStack) -> None:
 def _dispatch(stack: LocalStack) -> None:
     """Run dispatch: queue due hours, settle price changes, and send a tick, without processing the queue."""
     stack.unavailable.clear()
-    stack.fire_schedule(floor_day(NOW) + HOUR * 5 + timedelta(minutes=5))
+    # Tomorrow: today at this time, the newest hour might be the one that is attributed already, and none due.
+    stack.fire_schedule(floor_day(NOW) + HOUR * (24 + 5) + timedelta(minutes=5))
     for queue in ("HoursQueueUrl", "BackfillQueueUrl"):
         local_client("sqs", stack.endpoint).purge_queue(QueueUrl=stack.outputs[queue])
     stack.deliver_all()
