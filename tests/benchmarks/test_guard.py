@@ -20,7 +20,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.memory_budget import MIB, MemoryBudget
 
 PODS, UNITS = 200, 20
-INSTRUCTIONS = {(3, 11): 4_090, (3, 13): 3_650}
+INSTRUCTIONS = {(3, 11): 4_010, (3, 13): 3_580}
 """Instructions of the core per pod, for 100 pods, by Python version. Other versions may use the largest."""
 TOKENS = {(3, 11): 1.097, (3, 13): 1.070}
 """Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 
 import pytest
 
@@ -114,6 +115,31 @@ def test_discount_applies_to_prices_of_its_sources_while_valid() -> None:
     assert hourly(price("100"), discounts=(other,)) == "100"
     elsewhere = Discount(Decimal("0.5"), frozenset({"rates"}), {"region": "eu-*"})
     assert hourly(price("100"), discounts=(elsewhere,)) == "100"
+
+
+def test_each_quote_is_that_of_its_own_node_time_and_source() -> None:
+    """Of one book, whatever was quoted before; each price and discount depends on another fact."""
+    prices = [
+        price("10", end=at(30)), price("20", instance_type="p4*"), price("30", region="us-east-1", start=at(30)),
+        price("0.5", unit="of-on-demand", capacity_type="spot"), price("80", source="on-demand", node="a"),
+        price("90", source="on-demand"),
+    ]  # fmt: skip
+    discounts = (Discount(Decimal("0.9"), frozenset({"rates"}), {"zone_id": "use1-*"}),)
+    nodes = [
+        {"node": node, "zone_id": zone_id, "instance_type": kind, "region": region, "capacity_type": capacity}
+        for node in "ab"
+        for zone_id in ("use1-az4", "usw2-az1")
+        for kind in ("p4d.24xlarge", "p5.48xlarge")
+        for region in ("us-east-1", "us-west-2")
+        for capacity in ("spot", "on-demand")
+    ]
+    sources: tuple[PriceSource, ...] = ("rates", "on-demand", "spot")
+    times = (TIME, IntervalMs(START, to_epoch_ms(at(30))), IntervalMs(to_epoch_ms(at(30)), START + HOUR_MS))
+    arguments = list(product(sources, nodes, times))
+    book = PriceBook(prices, discounts)
+    quotes = [book.quote(*quoted) for quoted in arguments]
+    assert quotes == [PriceBook(prices, discounts).quote(*quoted) for quoted in arguments]
+    assert len({str(quote) for quote in quotes}) > len(times) * 8
 
 
 def test_currencies_are_never_mixed() -> None:

@@ -48,6 +48,7 @@ MODEL_SCENARIO_TESTS = ("tests/features/recommendations/test_model_what_if.py",)
 REQUEST_LATENCY_TESTS = ("tests/features/recommendations/test_request_latency.py",)
 CHEAPER_GPUS_TESTS = ("tests/features/recommendations/test_cheaper_gpus.py",)
 ROLLUP_TESTS = ("tests/storage/test_rollups.py", "-k", "test_late_hours_are_added")
+PRICE_TESTS = ("tests/core/test_prices.py",)
 COST_TABLE_TESTS = ("tests/core/test_cost_tables.py",)
 READ_DECODER_TESTS = ("tests/runtime/test_read_decoder.py",)
 STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
@@ -259,6 +260,9 @@ FAULTS = (
     Fault("energy: copies of a GPU's counter are added up", f"{PACKAGE}/core/metering/energy.py", "Fraction(max(increases))", "Fraction(sum(increases))", ENERGY_TESTS),
     Fault("energy: a counter that started again is subtracted", f"{PACKAGE}/core/metering/energy.py", "later_joules - joules_then if later_joules >= joules_then else later_joules", "abs(later_joules - joules_then)", ENERGY_TESTS),
     Fault("energy: a pod gets the whole hour of its GPU", f"{PACKAGE}/core/metering/energy.py", "joules, measured_ms = energy.during(piece)", "joules, measured_ms = energy.during(time)", ENERGY_TESTS),
+    Fault("a quote is that of a node with another discount", f"{PACKAGE}/core/pricing/prices.py", "needed = {name for discount in discounts for name in discount.applies_to}", "needed = set[str]()", PRICE_TESTS),
+    Fault("a quote is that of another time", f"{PACKAGE}/core/pricing/prices.py", "key = source, time, tuple(", "key = source, IntervalMs(0, 0), tuple(", PRICE_TESTS),
+    Fault("a quote is that of a node with another price", f"{PACKAGE}/core/pricing/prices.py", "            needed.update(names)\n", "", PRICE_TESTS),
     Fault("energy: each sharer of a GPU gets all of it", f"{PACKAGE}/core/metering/energy.py", "joules * holder.gpus / held_gpus", "joules", ENERGY_TESTS),
     Fault("energy: an idle GPU is not attributed", f"{PACKAGE}/core/metering/energy.py", "        if not present:\n", "        if False:\n", ENERGY_TESTS),
     Fault("energy: a GPU of unknown pods is idle", f"{PACKAGE}/core/metering/energy.py", "if held_gpus < 1 and unknown:", "if False:", ENERGY_TESTS),

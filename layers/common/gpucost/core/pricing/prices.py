@@ -162,16 +162,27 @@ class PriceBook:
         self._exact: dict[str, dict[tuple[str, ...], dict[tuple[str, ...], list[Price]]]] = {}
         self._patterns: dict[str, list[Price]] = {}
         self._discounts = discounts
+        self._quotes: dict[tuple[PriceSource, IntervalMs, tuple[str, ...]], SourceQuote | None] = {}
+        needed = {name for discount in discounts for name in discount.applies_to}
         for price in prices:
             names = tuple(sorted(price.applies_to))
+            needed.update(names)
             values = tuple(price.applies_to[name] for name in names)
             if any(set(value) & set("*?[") for value in values):
                 self._patterns.setdefault(price.source, []).append(price)
             else:
                 self._exact.setdefault(price.source, {}).setdefault(names, {}).setdefault(values, []).append(price)
+        self._needed_facts = tuple(needed)
 
     def quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
         """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
+        # Nodes that differ only in facts that no price depends on, such as their names, have the same quote.
+        key = source, time, tuple([facts.get(name, "") for name in self._needed_facts])
+        if key not in self._quotes:
+            self._quotes[key] = self._new_quote(source, facts, time)
+        return self._quotes[key]
+
+    def _new_quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
         candidates = self._candidates(source, facts)
         if not candidates:
             return None
