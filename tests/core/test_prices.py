@@ -117,7 +117,7 @@ def test_discount_applies_to_prices_of_its_sources_while_valid() -> None:
     assert hourly(price("100"), discounts=(elsewhere,)) == "100"
 
 
-def test_each_quote_is_that_of_its_own_node_time_and_source() -> None:
+def test_each_quote_is_that_of_the_node_time_and_source() -> None:
     """Of one book, whatever was quoted before; each price and discount depends on another fact."""
     prices = [
         price("10", end=at(30)), price("20", instance_type="p4*"), price("30", region="us-east-1", start=at(30)),
