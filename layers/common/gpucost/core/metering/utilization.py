@@ -407,8 +407,10 @@ class UtilizationResolver:
         # Only devices of shared resources have several replicas; the first condition saves the search for others.
         if is_shared_resource(holding) and any(replicas_per_device(holding, device) > 1 for device in devices):
             return True
-        with_others = [device for device in devices if len(self._assignments.holders_of[device.key]) > 1]
-        return any(index in self._holders(device).simultaneous for device in with_others)
+        return any(
+            len(self._assignments.holders_of[device.key]) > 1 and index in self._holders(device).simultaneous
+            for device in devices
+        )
 
     def _labeled_pods_except_others(self, index: int, device: DeviceHour) -> frozenset[LabeledPod] | None:
         """Return all labeled pods except others that held the device before or after; None for all."""

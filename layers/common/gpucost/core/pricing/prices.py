@@ -176,7 +176,7 @@ class PriceBook:
 
     def quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
         """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
-        # Nodes that differ only in facts that no price depends on, such as their names, have the same quote.
+        # Nodes that differ only in facts that no price depends on, such as the node's name, have the same quote.
         key = source, time, tuple([facts.get(name, "") for name in self._needed_facts])
         if key not in self._quotes:
             self._quotes[key] = self._new_quote(source, facts, time)
