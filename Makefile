@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAM := .tools/sam/bin/sam
 CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
 
-.PHONY: help setup web screenshots demo test heavy check faults chaos compat contract mutate build deploy dist release notices lock openapi dashboards reference docs bench clean
+.PHONY: help setup web screenshots demo test nightly check faults chaos compat contract mutate build deploy dist release notices lock openapi dashboards reference docs bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,9 +53,10 @@ compat: ## the system scenarios on Prometheus 2 and 3 and VictoriaMetrics, half 
 	@scripts/setup.sh test
 	@$(BIN)/python scripts/compat.py $(ONLY)
 
-heavy: ## the tests that take too long for CI
+nightly: ## all that takes too long for every change; hours (ONLY="marked chaos" for some parts)
 	@scripts/setup.sh test
-	$(BIN)/python -m pytest -m heavy
+	@scripts/setup.sh mutate
+	$(BIN)/python -m scripts.nightly $(ONLY)
 
 bench: ## one report of all benchmarks, as ratios to floors measured in the same run (MORE="--quick --json FILE")
 	@scripts/setup.sh test

@@ -146,7 +146,7 @@ def closed(content: RecommendationContent, **fields: Any) -> Recommendation:
     return Recommendation(content, since=END, first_recommended=END, last_recommended=END, **fields)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_month_shows_spend_with_budget_and_projection(visit: Callable[..., Page], long_site: Site) -> None:
     page = visit(long_site, "unit/research?window=48h&zone=utc")
     forecast = long_site.ask("forecasts?business_unit=research")
@@ -657,7 +657,7 @@ def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site
     assert 0.05 < painted < 0.7, "hatched"
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_two_weeks_are_an_hourly_heat_map(visit: Callable[..., Page], long_site: Site) -> None:
     begin = END - DAYS_OF_A_FORECAST
     page = visit(long_site, f"overview?start={at(begin)}&end={at(END)}&zone=utc")

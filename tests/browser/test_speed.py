@@ -61,7 +61,7 @@ def visit(tabs: Tabs) -> Callable[..., Page]:
     return open_view
 
 
-@pytest.mark.heavy  # it measures time
+@pytest.mark.nightly  # it measures time
 @pytest.mark.parametrize(
     ("view", "more", "table"),
     [

@@ -21,7 +21,7 @@ SAMPLE = (
     "shared-labels-honor", "ksm-sharded", "no-node-labels", "left-behind-for-hours", "signal-device-only",
     "amd-whole", "amd-cpx-mixed", "amd-cpx-labeled", "amd-whole-and-partitions", "mixed-vendors",
 )  # fmt: skip
-"""One cluster of each kind; `make heavy` tests all of them."""
+"""One cluster of each kind; `make nightly` tests all of them."""
 LIMITS = {
     "layouts that differ": ("mig-mixed-h100", "oversized-layout-and-others"),
     "sharers without labels": ("first-sharer-labelled", "sharer-labels-flip"),
@@ -97,7 +97,7 @@ def test_limits_name_existing_clusters() -> None:
     assert not limited & set(SAMPLE)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_rules_are_exact_except_for_documented_limits(tmp_path: Path) -> None:
     """The rules are wrong on the clusters in LIMITS, and on no others. One cluster stands for all with DRA claims."""
     steady_scenarios = [

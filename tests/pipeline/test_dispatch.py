@@ -278,7 +278,7 @@ def test_backfill_uses_a_separate_queue(fleet: Fleet) -> None:
     assert [hours for _, _, hours in fleet.work("backfill")] == [24, 24, 2]
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_abandoned(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     hour, end = NEWEST, NEWEST + 168 * HOUR

@@ -79,7 +79,7 @@ class FailingLedger(Ledger):
         return super().manifests(cluster, start, end)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_failing_clusters_delay_none_of_three_hundred_others(
     endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

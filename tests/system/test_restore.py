@@ -30,7 +30,7 @@ def backfill(stack: Stack) -> str:
     return completed.stdout
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_restored_and_backfilled_ledger_equals_an_undisturbed_ledger(stack: Stack) -> None:
     stack.run(*range(3))
     lost = stack.table
@@ -50,7 +50,7 @@ def test_restored_and_backfilled_ledger_equals_an_undisturbed_ledger(stack: Stac
     assert len(stack.notified) == notified, "a backfill sends no notifications"
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_settings_lost_in_a_restore_are_enabled_as_in_the_runbook(stack: Stack) -> None:
     stack.dynamodb.restore_table_to_point_in_time(
         SourceTableName=stack.table, TargetTableName="restored", UseLatestRestorableTime=True
@@ -63,7 +63,7 @@ def test_settings_lost_in_a_restore_are_enabled_as_in_the_runbook(stack: Stack) 
     assert time_to_live == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_lost_ledger_is_rebuilt_from_metrics(stack: Stack) -> None:
     stack.run(*range(HOURS))
     undisturbed = stack.figures()

@@ -7,7 +7,7 @@ from gpucost.settings_document import parse_settings
 from tests.conftest import DynamoTable
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_tick_of_large_fleet_stays_within_its_read_units(table: DynamoTable) -> None:
     """In the second week of a month, two parts of the month are read again, as on every other day."""
     fleet = alerts.Fleet(table.client, table.name, days=13)

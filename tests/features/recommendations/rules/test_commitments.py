@@ -225,7 +225,7 @@ def bill(records: list[HourRecord], hourly: float, percent: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(1, 6), *(pytest.param(seed, 16, marks=pytest.mark.heavy) for seed in range(2, 7))]
+    ("seed", "count"), [(1, 6), *(pytest.param(seed, 16, marks=pytest.mark.nightly) for seed in range(2, 7))]
 )
 def test_commitments_match_the_bill_with_the_savings_plan(seed: int, count: int) -> None:
     percent = 0.6

@@ -50,7 +50,7 @@ def test_intervals_for_shapes_of_public_traces_have_the_stated_coverage() -> Non
     assert min(covered.values()) >= 0.5, covered
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_intervals_of_public_shapes_with_many_tries() -> None:
     covered = coverage(40, SHAPES)
     assert all(0.7 <= covered[shape.__name__] <= 0.95 for shape in STEADY), covered

@@ -132,7 +132,7 @@ def best(loads: Sequence[sim.Load], profiles: Mapping[str, str]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(1, 7), *(pytest.param(seed, 14, marks=pytest.mark.heavy) for seed in range(2, 12))]
+    ("seed", "count"), [(1, 7), *(pytest.param(seed, 14, marks=pytest.mark.nightly) for seed in range(2, 12))]
 )
 def test_recall_precision_and_savings_of_mig_plans(seed: int, count: int) -> None:
     plans: tuple[set[str], set[str]] = set(), set()
@@ -203,7 +203,7 @@ def consolidation_pools(seed: int, count: int) -> list[list[sim.Load]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(1, 6), *(pytest.param(seed, 12, marks=pytest.mark.heavy) for seed in range(2, 12))]
+    ("seed", "count"), [(1, 6), *(pytest.param(seed, 12, marks=pytest.mark.nightly) for seed in range(2, 12))]
 )
 def test_recall_precision_and_savings_of_consolidation(seed: int, count: int) -> None:
     reported, expected = set(), set()

@@ -33,7 +33,7 @@ def fleets() -> Fleets:
     return reviewed_fleets((1, 2))
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_recall_precision_and_savings_on_many_fleets() -> None:
     many = reviewed_fleets(range(3, 23))
     for kind in KINDS:

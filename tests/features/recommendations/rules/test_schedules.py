@@ -120,7 +120,7 @@ def test_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
     assert {trigger["metadata"]["desiredReplicas"] for trigger in triggers} == {"3"}
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(6, 16))
 def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:
     workloads = loads(seed)

@@ -130,7 +130,7 @@ def pools(seed: int, count: int) -> list[tuple[str, list[sim.Load]]]:
     return pools_by_pattern
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 12))])
 def test_recommended_sharing_matches_the_best_grouping(seed: int) -> None:
     expected, reported = set(), set()
     for pattern, loads in pools(seed, 14):

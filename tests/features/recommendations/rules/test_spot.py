@@ -71,7 +71,7 @@ def recommended(loads: list[sim.Load], prices: Mapping[str, SpotPrice] = PRICES)
     }
 
 
-@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(3, 13))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 13))])
 def test_interruptible_workload_is_recommended_spot_at_its_mean_price(seed: int) -> None:
     loads = fleet(seed)
     by_workload = recommended(loads)

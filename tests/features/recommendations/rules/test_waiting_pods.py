@@ -88,7 +88,7 @@ def test_recommended_nodes_remove_the_waiting_in_the_simulation(
         assert float(recommendation.saving.usd) == pytest.approx(costs[0] - costs[1], rel=0.1)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3, 8))
 def test_recall_precision_and_nodes_on_many_queues(seed: int) -> None:
     many = [(queue, recommended([queue]).get(queue.pool.name)) for queue in simulated_queue.queues(seed, 40, DAYS)]

@@ -1,0 +1,55 @@
+"""Runs everything that takes too long for each change (`make nightly`), one part after the other.
+
+A part that fails does not stop the others. The workflow `nightly` runs each part on a machine of its own.
+"""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTEST = ("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+PARTS: dict[str, tuple[str, ...]] = {
+    "marked": (*PYTEST, "-m", "nightly"),
+    "golden": ("tests.golden", "check"),
+    "faults": ("tests.faults",),
+    "mutants": ("tests.mutation",),
+    "compat": ("scripts.compat",),
+    "chaos": ("tests.chaos",),
+    "contract": ("tests.contract",),
+}
+"""Python modules with their arguments."""
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Run some parts, or all; return the exit status."""
+    if unknown := set(wanted) - PARTS.keys():
+        print(f"nightly: there is no part {min(unknown)!r}. Parts: {', '.join(PARTS)}.", file=sys.stderr)
+        return 2
+    failed = [name for name in wanted or PARTS if not run(name)]
+    print(f"nightly: {', '.join(failed)} failed" if failed else "nightly: all passed")
+    return int(bool(failed))
+
+
+def run(name: str) -> bool:
+    """Run a part, and return whether it passed."""
+    print(f"nightly: {name}", flush=True)
+    start, used = time.monotonic(), processor_seconds()
+    done = subprocess.run([sys.executable, "-m", *PARTS[name]], cwd=ROOT, check=False)
+    outcome = f"failed with {done.returncode}" if done.returncode else "passed"
+    seconds, used = time.monotonic() - start, processor_seconds() - used
+    print(f"nightly: {name} {outcome} in {seconds:.0f} s, {used:.0f} s of processor time", flush=True)
+    return not done.returncode
+
+
+def processor_seconds() -> float:
+    """Processor time of all child processes that ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
