@@ -22,6 +22,7 @@ from gpucost.features.recommendations.model import (
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.conditions import MISSING
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import Table, key
 from gpucost_devstack.aws import local_client
@@ -101,6 +102,6 @@ def test_publication_whose_answer_was_lost_succeeds_once(client: Any, table: Dyn
 
 def test_two_identical_writes_write_once(client: Any, table: DynamoTable) -> None:
     item = {**key("p", "s"), "by": {"S": "me"}}
-    Table(client, table.name).put(item, "attribute_not_exists(pk)")
+    Table(client, table.name).put(item, MISSING)
     with pytest.raises(ConflictError):
-        Table(client, table.name).put(item, "attribute_not_exists(pk)")
+        Table(client, table.name).put(item, MISSING)

@@ -131,11 +131,11 @@ def test_transaction_is_retried_after_a_collision_but_not_after_a_failed_conditi
         refuse("TransactionConflict")
     table = Table(client, "t", sleep=waits.append)
     with stub:
-        table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, "", None)])
+        table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, None)])
         assert len(waits) == 1
         for more in (0, MAX_ATTEMPTS - 1):
             with pytest.raises(ConflictError):
-                table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, "", None)])
+                table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, None)])
             assert len(waits) == 1 + more
         stub.assert_no_pending_responses()
 

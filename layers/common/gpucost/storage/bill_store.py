@@ -16,6 +16,7 @@ from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
+from gpucost.storage.conditions import MISSING, Between, equals
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 CHANGES = "BILL#changes"
@@ -98,14 +99,14 @@ class BillStore:
         old_version = text(old_chunks[0], "h") if old_chunks else ""
         version = sha256(b"".join(chunks)).hexdigest()[:16]
         first, *others = [_chunk_item(day, number, len(chunks), version, chunk) for number, chunk in enumerate(chunks)]
-        is_unchanged = "h = :old" if old_version else "attribute_not_exists(pk)"
+        is_unchanged = equals("h", old_version) if old_version else MISSING
         self._table.transact(
             puts=[
-                (first, is_unchanged, {":old": {"S": old_version}} if old_version else None),
-                *((item, "", None) for item in others),
-                (self._change_item(day, f"{old_version}-{version}", changed), "", None),
+                (first, is_unchanged),
+                *((item, None) for item in others),
+                (self._change_item(day, f"{old_version}-{version}", changed), None),
             ],
-            deletes=[(key(*_key(day, number)), "") for number in range(len(chunks), len(old_chunks))],
+            deletes=[(key(*_key(day, number)), None) for number in range(len(chunks), len(old_chunks))],
         )
         return [day + hour * HOUR for hour in changed]
 
@@ -144,9 +145,7 @@ class BillStore:
         """Read the days of one month: each day's items, and its bills by number of the hour."""
         for _ in range(MAX_READS):
             items: dict[datetime, list[Item]] = {}
-            for item in self._table.query(
-                f"BILL#{first:%Y-%m}", "sk BETWEEN :first AND :last", first=f"{first:%d}", last=f"{last:%d}~"
-            ):
+            for item in self._table.query(f"BILL#{first:%Y-%m}", Between(f"{first:%d}", f"{last:%d}~")):
                 check_schema_version(item)
                 items.setdefault(first.replace(day=int(text(item, "sk")[:2])), []).append(item)
             if all(_belong_together(chunks) for chunks in items.values()):

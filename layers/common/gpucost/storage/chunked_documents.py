@@ -10,11 +10,11 @@ if it read chunks of two different writes. A document of one chunk is one item w
 over from a longer document and are ignored.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.storage.compressed_documents import CHUNK_BYTES
+from gpucost.storage.conditions import Condition
 from gpucost.storage.table import ConditionalPut, Item, Table, integer, key, text
 
 MAX_CHUNKS = 12
@@ -58,8 +58,7 @@ def chunk_sort_key(sk: str, number: int) -> str:
 def put_document(
     table: Table,
     items: Sequence[Item],
-    condition: str,
-    values: Mapping[str, Mapping[str, Any]] | None = None,
+    condition: Condition | None,
     *,
     previous_chunks: int = 1,
 ) -> None:
@@ -68,8 +67,7 @@ def put_document(
     Args:
         table: the ledger's.
         items: of `document_items`.
-        condition: on the head.
-        values: the expression's values.
+        condition: on the head; None for none.
         previous_chunks: how many chunks the replaced document has; surplus ones expire at once.
 
     Raises:
@@ -82,9 +80,9 @@ def put_document(
         for number in range(len(items), previous_chunks)
     ]
     if not others and not surplus:
-        table.put(head, condition, values) if condition else table.put_all([head])
+        table.put(head, condition) if condition else table.put_all([head])
         return
-    puts: list[ConditionalPut] = [(head, condition, values), *((item, "", None) for item in (*others, *surplus))]
+    puts: list[ConditionalPut] = [(head, condition), *((item, None) for item in (*others, *surplus))]
     table.transact(puts)
 
 

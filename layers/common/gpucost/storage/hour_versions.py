@@ -13,21 +13,19 @@ the figures of a month that was closed meanwhile. An adjustment names the run of
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from msgspec.structs import replace
 
 from gpucost.core.hours import month_of
 from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.storage import keys
+from gpucost.storage.conditions import MISSING, PRESENT, AllOf, Comparison, Condition, MissingOr, equals
 from gpucost.storage.manifests import manifest_item, read_manifest
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 MONTHS = "MONTHS"
 NO_RUN = "-"
 """Stands for the run of an hour that was never published."""
-Condition = tuple[str, dict[str, dict[str, Any]] | None]
-"""A condition expression and its values."""
 
 
 class HourVersions:
@@ -68,18 +66,18 @@ class HourVersions:
             else:
                 condition = _has_no_adjustment(current)
             checks = [
-                (month, "attribute_exists(pk)", None),
-                (_key(replace(manifest, is_adjustment=False)), *_is_current(current)),
+                (month, PRESENT),
+                (_key(replace(manifest, is_adjustment=False)), _is_current(current)),
             ]
-            self._table.transact([({**item, "b4": {"S": _run_id(current)}}, *condition)], checks=checks)
+            self._table.transact([({**item, "b4": {"S": _run_id(current)}}, condition)], checks=checks)
             return
-        checks = [(month, "attribute_not_exists(pk)", None)]
+        checks = [(month, MISSING)]
         if replacing is not None and replacing.is_adjustment:
             # The month was reopened: the adjustment itself becomes current, or a version that follows it.
-            checks.append((_key(replacing), *_is_adjustment_of(replacing, current)))
+            checks.append((_key(replacing), _is_adjustment_of(replacing, current)))
         else:  # the month may have been closed for a moment, and an adjustment recorded then
-            checks.append((_key(replace(manifest, is_adjustment=True)), *_has_no_adjustment(current)))
-        self._table.transact([(item, *_is_current(current))], checks=checks)
+            checks.append((_key(replace(manifest, is_adjustment=True)), _has_no_adjustment(current)))
+        self._table.transact([(item, _is_current(current))], checks=checks)
 
     def closed_month(self, month: str) -> ClosedMonth | None:
         """Return when, by whom and why a month was closed; None if it is open."""
@@ -104,7 +102,7 @@ class HourVersions:
                 "by": {"S": month.author},
                 "reason": {"S": month.reason},
             },
-            "attribute_not_exists(pk)",
+            MISSING,
         )
 
     def reopen_month(self, month: str) -> None:
@@ -141,17 +139,17 @@ def _key(manifest: Manifest) -> Item:
 def _is_current(manifest: Manifest | None) -> Condition:
     """The condition that a version is still the current one."""
     if manifest is None:
-        return "attribute_not_exists(pk)", None
-    return "n = :version AND r = :run", {":version": {"N": str(manifest.version)}, ":run": {"S": manifest.run_id}}
+        return MISSING
+    return AllOf((equals("n", manifest.version), equals("r", manifest.run_id)))
 
 
 def _is_adjustment_of(manifest: Manifest, current: Manifest | None) -> Condition:
-    return "r = :run AND b4 = :base", {":run": {"S": manifest.run_id}, ":base": {"S": _run_id(current)}}
+    return AllOf((equals("r", manifest.run_id), equals("b4", _run_id(current))))
 
 
 def _has_no_adjustment(current: Manifest | None) -> Condition:
     """The condition that no adjustment is pending; one of another run is from before the month was reopened."""
-    return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run_id(current)}}
+    return MissingOr(Comparison("b4", "<>", _run_id(current)))
 
 
 def _read_month(item: Item) -> ClosedMonth:

@@ -43,6 +43,7 @@ from gpucost.core.ledger import (
 )
 from gpucost.core.line_use import CompactLine, Holder
 from gpucost.storage import compressed_documents, keys
+from gpucost.storage.conditions import Between, StartsWith
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
 from gpucost.storage.line_items import IncompleteLinesError, read_holders, read_line_items, read_line_uses
@@ -269,8 +270,8 @@ class Ledger:
         partition = keys.lines_partition(manifest.cluster, manifest.hour)
         for _ in range(MAX_LINE_READS - 1):
             with suppress(IncompleteLinesError):
-                return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
-        return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
+                return read(self._table.query(partition, StartsWith(start)))
+        return read(self._table.query(partition, StartsWith(start)))
 
     def nodes_and_charges(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return what each node of an hour cost, and charges that belong to no node."""
@@ -378,7 +379,7 @@ class Ledger:
         return summary
 
     def _chunks(self, pk: str, hour: datetime, run: str) -> list[Item]:
-        items = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.format_hour(hour)}#{run}#"))
+        items = list(self._table.query(pk, StartsWith(f"{keys.format_hour(hour)}#{run}#")))
         for item in items:
             check_schema_version(item)
         return items
@@ -408,17 +409,15 @@ class Ledger:
         """The items of a superseded version, its usage only if no other version uses it."""
         cluster, hour, run = manifest.cluster, keys.format_hour(manifest.hour), manifest.run_id
         items = [
-            *self._table.query(keys.partition(cluster, "summaries"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(
-                keys.lines_partition(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"
-            ),
-            *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(keys.partition(cluster, "models"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(keys.partition(cluster, "notes"), "sk = :start", start=f"{hour}#{run}"),
+            *self._table.query(keys.partition(cluster, "summaries"), StartsWith(f"{hour}#{run}#")),
+            *self._table.query(keys.lines_partition(cluster, manifest.hour), StartsWith(f"{run}#")),
+            *self._table.query(keys.partition(cluster, "nodes"), StartsWith(f"{hour}#{run}#")),
+            *self._table.query(keys.partition(cluster, "models"), StartsWith(f"{hour}#{run}#")),
+            *self._table.query(keys.partition(cluster, "notes"), Between(f"{hour}#{run}", f"{hour}#{run}")),
         ]
         if manifest.usage_id and manifest.usage_id not in usages_kept:
             start = f"{hour}#{manifest.usage_id}#"
-            items += self._table.query(keys.partition(cluster, "usage"), "begins_with(sk, :start)", start=start)
+            items += self._table.query(keys.partition(cluster, "usage"), StartsWith(start))
         return items
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
@@ -437,7 +436,7 @@ class Ledger:
             return ()
         # `~` sorts after every character of a key, so that all items of the last hour are in.
         last = f"{keys.format_hour(end - HOUR)}~"
-        return self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last)
+        return self._table.query(pk, Between(keys.format_hour(start), last))
 
 
 def _is_plausible(line: Line | Holder | CompactLine, limit: Decimal | int) -> bool:

@@ -16,6 +16,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.storage import compressed_documents, keys
+from gpucost.storage.conditions import Between
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, text
 
 
@@ -57,7 +58,7 @@ class LimitsStore:
         """Return the limits and quotas of hours in `[start, end)`, oldest first; hours without any are left out."""
         partition = keys.partition(cluster, "limits")
         first, last = keys.format_hour(start), keys.format_hour(end - HOUR)
-        items = self._table.query(partition, "sk BETWEEN :first AND :last", first=first, last=last)
+        items = self._table.query(partition, Between(first, last))
         return [_read(cluster, item) for item in items]
 
 

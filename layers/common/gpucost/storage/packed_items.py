@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from gpucost.core.errors import ConflictError
 from gpucost.storage import compressed_documents
+from gpucost.storage.conditions import MISSING, Condition, equals
 from gpucost.storage.table import SCHEMA_VERSION, ConditionalPut, Item, check_schema_version, integer, key, text
 
 MAX_ATTEMPTS = 5
@@ -58,17 +59,15 @@ def chunk_sort_key(name: str, number: int) -> str:
     return f"{name}#{number:04d}"
 
 
-def generation_condition(generation: int) -> tuple[str, dict[str, dict[str, str]] | None]:
-    """Return the condition that an item still has the generation that was read, and the condition's values."""
-    if generation:
-        return "n = :generation", {":generation": {"N": str(generation)}}
-    return "attribute_not_exists(pk)", None
+def generation_condition(generation: int) -> Condition:
+    """Return the condition that an item still has the generation that was read."""
+    return equals("n", generation) if generation else MISSING
 
 
 def replacing_puts(pk: str, name: str, chunks: Sequence[bytes], replacing: int) -> list[ConditionalPut]:
     """Return the writes that replace the generation that was read."""
     first, *others = chunk_items(pk, name, chunks, replacing + 1)
-    return [(first, *generation_condition(replacing)), *((item, "", None) for item in others)]
+    return [(first, generation_condition(replacing)), *((item, None) for item in others)]
 
 
 def retry_conflicts(action: Callable[[], T]) -> T:

@@ -41,6 +41,7 @@ from gpucost.core.pricing.price_history import (
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.storage import compressed_documents, packed_items, price_items
+from gpucost.storage.conditions import PRESENT, Between
 from gpucost.storage.packed_items import PackedDocument, retry_conflicts
 from gpucost.storage.price_items import BOOK, PENDING, SETTLED
 from gpucost.storage.price_types import FetchedSource, PricesInForce, PriceUpdate
@@ -226,7 +227,7 @@ class PriceStore:
         changes = [
             price_items.read_change_item(item)
             for pk in (SETTLED, PENDING)
-            for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last)
+            for item in self._table.query(pk, Between(first, last))
         ]
         return sorted(changes, key=lambda change: change.id)
 
@@ -257,7 +258,7 @@ class PriceStore:
                 "t": {"N": str(to_epoch_seconds(now))},
                 "expires_at": {"N": str(to_epoch_seconds(now + RETENTION))},
             }
-            self._table.transact([(settled, "", None)], [(key(PENDING, change_id), "attribute_exists(pk)")])
+            self._table.transact([(settled, None)], [(key(PENDING, change_id), PRESENT)])
 
         retry_conflicts(move)
 
@@ -289,7 +290,7 @@ class PriceStore:
                 *map(price_items.change_put, changes),
             ],
             [
-                (key(BOOK, packed_items.chunk_sort_key(name, number)), "")
+                (key(BOOK, packed_items.chunk_sort_key(name, number)), None)
                 for number in range(len(chunks), len(document.chunks))
             ],
         )

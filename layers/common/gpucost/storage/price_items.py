@@ -152,7 +152,7 @@ def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> Pri
 def change_put(change: PriceChange) -> ConditionalPut:
     """Return the write of a pending change. The same change is the same item."""
     data = b"".join(compressed_documents.pack(change_document(change)))
-    return {**key(PENDING, change.id), "v": {"N": str(SCHEMA_VERSION)}, "b": {"B": data}}, "", None
+    return {**key(PENDING, change.id), "v": {"N": str(SCHEMA_VERSION)}, "b": {"B": data}}, None
 
 
 def read_change_item(item: Item) -> PriceChange:

@@ -29,6 +29,7 @@ from gpucost.core.rollups import DAY, FactKey, costs_by_unit, merge_facts, sum_d
 from gpucost.storage import chunked_documents, compressed_documents, keys
 from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, unpack_table
 from gpucost.storage.compressed_documents import CHUNK_BYTES
+from gpucost.storage.conditions import Between, Comparison, MissingOr, StartsWith
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import (
     SCHEMA_VERSION,
@@ -287,9 +288,7 @@ class RollupStore:
 
     def _filled_buckets(self, cluster: str, day: datetime, digests: bytes) -> set[int]:
         """Return the buckets that have facts of these versions, by the day's sums; all if those are outdated."""
-        item = _joined_day_item(
-            list(self._table.query(_days_partition(cluster), "begins_with(sk, :day)", day=_day_text(day)))
-        )
+        item = _joined_day_item(list(self._table.query(_days_partition(cluster), StartsWith(_day_text(day)))))
         if item is None or _stored_digests(item) != digests:
             return set(range(BUCKETS))
         check_schema_version(item)
@@ -311,9 +310,7 @@ class RollupStore:
     def _put_if_newer(self, *items: Item) -> None:
         """Write items unless newer ones exist: of two concurrent writers, the one with more published versions wins."""
         try:
-            chunked_documents.put_document(
-                self._table, items, "attribute_not_exists(pk) OR n <= :n", {":n": items[0]["n"]}
-            )
+            chunked_documents.put_document(self._table, items, MissingOr(Comparison("n", "<=", integer(items[0], "n"))))
         except ConflictError:
             return
 
@@ -321,7 +318,7 @@ class RollupStore:
         """Yield the items of a partition for the days of these hours."""
         # `~` sorts after every character of a key, so that all chunks of the last day are included.
         first, last = _day_text(manifests[0].hour), f"{_day_text(manifests[-1].hour)}~"
-        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last):
+        for item in self._table.query(pk, Between(first, last)):
             check_schema_version(item)
             yield item
 

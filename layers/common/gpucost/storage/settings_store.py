@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.settings import CoreSettings, SettingsModel
 from gpucost.settings.documents import parse_document, yaml_to_json
+from gpucost.storage.conditions import MISSING, Before
 from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
@@ -84,7 +85,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         """Yield the versions before the newest, reading one at a time, because documents may be large."""
         before = newest
         while True:
-            older = self._table.query(PARTITION, "sk < :before", limit=1, newest_first=True, before=text(before, "sk"))
+            older = self._table.query(PARTITION, Before(text(before, "sk")), limit=1, newest_first=True)
             previous = next(older, None)
             if previous is None:
                 return
@@ -143,7 +144,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
             "p": {"N": str(int(now.timestamp()))},
             "l": {"M": {name: _departure_attribute(departure) for name, departure in departed.items()}},
         }
-        self._table.put(item, "attribute_not_exists(pk)")
+        self._table.put(item, MISSING)
         self._current = StoredSettings(number, text, settings, author, now, departed_clusters=departed)
         self._read_at = self._clock()
         return self._current

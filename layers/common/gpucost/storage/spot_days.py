@@ -19,6 +19,7 @@ from gpucost.core.pricing.price_history import (
     to_epoch_seconds,
 )
 from gpucost.storage import compressed_documents, packed_items, price_items
+from gpucost.storage.conditions import Before, Between, StartsWith
 from gpucost.storage.packed_items import PackedDocument
 from gpucost.storage.price_types import PriceUpdate
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
@@ -85,19 +86,19 @@ class SpotDays:
         """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest before it."""
         start = first // DAY_SECONDS * DAY_SECONDS
         end = "~" if last == FAR_FUTURE else f"{_day_name((last - 1) // DAY_SECONDS * DAY_SECONDS)}~"
-        days = _days(self._table.query(PARTITION, "sk BETWEEN :first AND :last", first=_day_name(start), last=end))
+        days = _days(self._table.query(PARTITION, Between(_day_name(start), end)))
         before = None if days and days[0].start == start else self.newest(_day_name(start))
         return [before, *days] if before else days
 
     def newest(self, before: str = "~") -> StoredSpotDay | None:
         """Read the newest stored day before a sort key."""
-        newest = next(self._table.query(PARTITION, "sk < :sk", limit=1, newest_first=True, sk=before), None)
+        newest = next(self._table.query(PARTITION, Before(before), limit=1, newest_first=True), None)
         if newest is None:
             return None
         items: Iterable[Item] = [newest]
         name, _, number = text(newest, "sk").partition("#")
         if int(number):
-            items = self._table.query(PARTITION, "begins_with(sk, :name)", name=name)
+            items = self._table.query(PARTITION, StartsWith(name))
         return _days(items)[0]
 
     def merge_prices(
@@ -141,10 +142,10 @@ class SpotDays:
         for start, chunks in batch.days.items():
             expires_at = start + int(RETENTION.total_seconds())
             items = packed_items.chunk_items(PARTITION, _day_name(start), chunks, generation + 1, expires_at)
-            puts += [(item, "", None) for item in items]
+            puts += [(item, None) for item in items]
             surplus = range(len(chunks), stored[start].chunks if start in stored else 0)
             deletes += [
-                (key(PARTITION, packed_items.chunk_sort_key(_day_name(start), number)), "") for number in surplus
+                (key(PARTITION, packed_items.chunk_sort_key(_day_name(start), number)), None) for number in surplus
             ]
         self._table.transact([*puts, *map(price_items.change_put, changes)], deletes)
 

@@ -8,6 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
+from gpucost.storage.conditions import (
+    AllOf,
+    Before,
+    Between,
+    Comparison,
+    Condition,
+    Missing,
+    MissingOr,
+    Present,
+    SortKeys,
+    StartsWith,
+)
 from gpucost.storage.errors import TransactionConflictError, map_aws_errors
 
 SCHEMA_VERSION = 1
@@ -20,10 +32,10 @@ WRITER_ATTRIBUTE = "w"
 _DECODING_ERRORS = (zlib.error, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What decoding raises if bytes or texts are not what was written."""
 Item = Mapping[str, Mapping[str, Any]]
-ConditionalPut = tuple[Item, str, Mapping[str, Mapping[str, Any]] | None]
-"""An item, its condition expression ("" for none) and the expression's values."""
-ConditionalDelete = tuple[Item, str]
-"""A key and its condition expression ("" for none)."""
+ConditionalPut = tuple[Item, Condition | None]
+"""An item to write, and the condition on the stored one."""
+ConditionalDelete = tuple[Item, Condition | None]
+"""A key, and the condition on the stored item."""
 
 
 class Table:
@@ -48,17 +60,17 @@ class Table:
         return item if item and _has_not_expired(item, time.time()) else None
 
     def query(
-        self, pk: str, condition: str = "", *, limit: int = 0, newest_first: bool = False, **values: str
+        self, pk: str, sort_keys: SortKeys | None = None, *, limit: int = 0, newest_first: bool = False
     ) -> Iterator[Item]:
         """Yield the items of a partition in order of `sk`, from all pages.
 
         Args:
             pk: the partition.
-            condition: condition on `sk` with placeholders, such as `sk BETWEEN :first AND :last`.
+            sort_keys: which of its items; None for all.
             limit: how many items at most; 0 for all.
             newest_first: in descending order.
-            values: the placeholders' values.
         """
+        condition, values = _sort_key_expression(sort_keys)
         arguments: dict[str, Any] = {
             "TableName": self._name,
             "ConsistentRead": True,
@@ -77,7 +89,7 @@ class Table:
                 return
             arguments["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def put(self, item: Item, condition: str, parameters: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def put(self, item: Item, condition: Condition) -> None:
         """Write an item if a condition holds.
 
         botocore repeats a call whose answer was lost, and the repeated call finds what the first one wrote. So each
@@ -86,11 +98,10 @@ class Table:
         Raises:
             ConflictError: the condition does not hold.
         """
-        more = {"ExpressionAttributeValues": parameters} if parameters else {}
         marked = {**item, WRITER_ATTRIBUTE: {"S": os.urandom(8).hex()}}
         try:
             with map_aws_errors("write an item"):
-                self._client.put_item(TableName=self._name, Item=marked, ConditionExpression=condition, **more)
+                self._client.put_item(TableName=self._name, Item=marked, **_conditional(condition))
         except ConflictError:
             stored = self.get(text(item, "pk"), text(item, "sk"))
             if stored is None or stored.get(WRITER_ATTRIBUTE) != marked[WRITER_ATTRIBUTE]:
@@ -113,16 +124,15 @@ class Table:
             ConflictError: a condition does not hold, or other writers keep writing one of the items.
         """
         steps: list[dict[str, Any]] = [
-            {"Put": {"TableName": self._name, "Item": item, **_conditional(condition, values)}}
-            for item, condition, values in puts
+            {"Put": {"TableName": self._name, "Item": item, **_conditional(condition)}} for item, condition in puts
         ]
         steps += [
-            {"Delete": {"TableName": self._name, "Key": item_key, **_conditional(condition, None)}}
+            {"Delete": {"TableName": self._name, "Key": item_key, **_conditional(condition)}}
             for item_key, condition in deletes
         ]
         steps += [
-            {"ConditionCheck": {"TableName": self._name, "Key": item_key, **_conditional(condition, values)}}
-            for item_key, condition, values in checks
+            {"ConditionCheck": {"TableName": self._name, "Key": item_key, **_conditional(condition)}}
+            for item_key, condition in checks
         ]
         for attempt in range(MAX_ATTEMPTS):
             try:
@@ -169,9 +179,43 @@ class Table:
                 raise SourceError(f"the ledger's table is throttled: {len(unprocessed)} items were not written")
 
 
-def _conditional(condition: str, values: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
-    more = {"ExpressionAttributeValues": values} if values else {}
-    return {"ConditionExpression": condition, **more} if condition else {}
+def _conditional(condition: Condition | None) -> dict[str, Any]:
+    """Return the arguments of a write under a condition."""
+    comparisons: tuple[Comparison, ...] = ()
+    match condition:
+        case None:
+            return {}
+        case Missing():
+            expression = "attribute_not_exists(pk)"
+        case Present():
+            expression = "attribute_exists(pk)"
+        case Comparison():
+            comparisons = (condition,)
+            expression = _comparison(condition)
+        case AllOf():
+            comparisons = condition.comparisons
+            expression = " AND ".join(map(_comparison, comparisons))
+        case MissingOr():
+            comparisons = (condition.comparison,)
+            expression = f"attribute_not_exists(pk) OR {_comparison(condition.comparison)}"
+    values = {f":{comparison.attribute}": comparison.attribute_value for comparison in comparisons}
+    return {"ConditionExpression": expression, **({"ExpressionAttributeValues": values} if values else {})}
+
+
+def _comparison(comparison: Comparison) -> str:
+    return f"{comparison.attribute} {comparison.operator} :{comparison.attribute}"
+
+
+def _sort_key_expression(sort_keys: SortKeys | None) -> tuple[str, dict[str, str]]:
+    match sort_keys:
+        case None:
+            return "", {}
+        case Between():
+            return "sk BETWEEN :first AND :last", {"first": sort_keys.first, "last": sort_keys.last}
+        case StartsWith():
+            return "begins_with(sk, :prefix)", {"prefix": sort_keys.prefix}
+        case Before():
+            return "sk < :before", {"before": sort_keys.sort_key}
 
 
 def key(pk: str, sk: str) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 from gpucost.core.errors import ConflictError
 from gpucost.features.exports.exported_days import DayStatus, ExportedDay
 from gpucost.storage import keys
+from gpucost.storage.conditions import Between, Comparison, MissingOr
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 _STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DayStatus)}
@@ -30,7 +31,7 @@ class DynamoExports:
             return []
         last = _sort_key(end - timedelta(microseconds=1))
         partition = keys.partition(cluster, "exports")
-        items = self._table.query(partition, "sk BETWEEN :first AND :last", first=_sort_key(start), last=last)
+        items = self._table.query(partition, Between(_sort_key(start), last))
         return [day for day in (_read_day(cluster, item) for item in items) if day.day >= start]
 
     def put(self, exported: ExportedDay) -> None:
@@ -55,7 +56,7 @@ class DynamoExports:
             "expires_at": {"N": str(keys.to_epoch_seconds(exported.exported_at + self._retention))},
         }
         try:
-            self._table.put(item, "attribute_not_exists(pk) OR n <= :n", {":n": item["n"]})
+            self._table.put(item, MissingOr(Comparison("n", "<=", integer(item, "n"))))
         except ConflictError:
             return
 

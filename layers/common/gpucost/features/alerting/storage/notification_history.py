@@ -19,6 +19,7 @@ from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.storage import keys
+from gpucost.storage.conditions import MISSING, Between
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, verify_integrity
 
 HISTORY_RETENTION = timedelta(days=400)
@@ -50,7 +51,7 @@ class AlertHistory:
                 "expires_at": {"N": str(keys.to_epoch_seconds(notification.hour + HISTORY_RETENTION))},
             }
             try:
-                self._table.put(item, "attribute_not_exists(pk)")
+                self._table.put(item, MISSING)
             except ConflictError:
                 continue
 
@@ -60,9 +61,7 @@ class AlertHistory:
             return []
         # `~` sorts after every character of a key, so that all items of the last hour are included.
         last = f"{keys.format_hour(end - timedelta(microseconds=1))}~"
-        items = self._table.query(
-            _partition_key(scope), "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last
-        )
+        items = self._table.query(_partition_key(scope), Between(keys.format_hour(start), last))
         notifications = []
         for item in items:
             check_schema_version(item)

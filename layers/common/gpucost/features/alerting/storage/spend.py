@@ -19,6 +19,7 @@ from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend
 from gpucost.storage import chunked_documents as chunks
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
+from gpucost.storage.conditions import MISSING, StartsWith
 from gpucost.storage.packed_items import retry_conflicts
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key
 
@@ -50,7 +51,7 @@ class DynamoSpendStore:
         units = {unit: str(amount) for unit, amount in sums.spend_by_unit.items()}
         document = {"units": units, "hours": sums.hours_with_data, "currency": sums.currency}
         chunks.put_document(
-            self._table, _document_items(cluster, _month_part_sort_key(month, part), document, month), ""
+            self._table, _document_items(cluster, _month_part_sort_key(month, part), document, month), None
         )
 
     def day_to_date(self, cluster: str, hour: datetime) -> DayToDateSpend | None:
@@ -71,7 +72,7 @@ class DynamoSpendStore:
             cluster, _day_to_date_sort_key(hour), {"units": units, "sources": sums.pricing_fingerprint}, hour
         )
         try:
-            chunks.put_document(self._table, items, "attribute_not_exists(pk)")
+            chunks.put_document(self._table, items, MISSING)
         except ConflictError:
             return
 
@@ -83,7 +84,7 @@ class DynamoSpendStore:
         if head is None:
             return None
         check_schema_version(head)
-        others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
+        others = self._table.query(pk, StartsWith(f"{sk}#")) if "k" in head else ()
         return blobs.unpack([{**head, "b": {"B": chunks.join_chunks(head, others, "h")}}])
 
 

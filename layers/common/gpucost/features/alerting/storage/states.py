@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
 from gpucost.features.alerting.ports import ScopeStates
 from gpucost.storage import chunked_documents as chunks
+from gpucost.storage.conditions import Comparison, Condition, MissingOr, equals
 from gpucost.storage.packed_items import retry_conflicts
 from gpucost.storage.table import (
     SCHEMA_VERSION,
@@ -121,11 +122,11 @@ class DynamoAlertStateStore:
         head: Item = {**key(_partition_key(scope), sk), "v": {"N": str(SCHEMA_VERSION)}, **attributes}
         items = chunks.document_items(head, zlib.compress(document), {"n": {"N": str(version)}})
         if version > 1:
-            condition, values = "n = :version", {":version": {"N": str(version - 1)}}
+            condition: Condition = equals("n", version - 1)
         else:
             # DynamoDB deletes expired items only after some days.
-            condition, values = "attribute_not_exists(pk) OR expires_at < :now", {":now": {"N": str(int(time.time()))}}
-        chunks.put_document(self._table, items, condition, values, previous_chunks=previous_chunks)
+            condition = MissingOr(Comparison("expires_at", "<", int(time.time())))
+        chunks.put_document(self._table, items, condition, previous_chunks=previous_chunks)
         return len(items)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
+from gpucost.storage.conditions import Between
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, text
 
 
@@ -43,9 +44,7 @@ class DailyItems:
         """The stored rows of days in `[start, end)`."""
         partition = keys.partition(cluster, self._name)
         days: dict[str, list[Item]] = {}
-        for item in self._table.query(
-            partition, "sk BETWEEN :first AND :last", first=f"{start:%Y-%m-%d}", last=f"{end:%Y-%m-%d}"
-        ):
+        for item in self._table.query(partition, Between(f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}")):
             check_schema_version(item)
             days.setdefault(text(item, "sk").partition("#")[0], []).append(item)
         return {

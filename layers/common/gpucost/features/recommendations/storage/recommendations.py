@@ -20,6 +20,7 @@ from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
+from gpucost.storage.conditions import Comparison, MissingOr, StartsWith, equals
 from gpucost.storage.packed_items import PackedDocument, chunk_sort_key, replacing_puts, retry_conflicts
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, verify_integrity
 
@@ -61,11 +62,11 @@ class DynamoRecommendations:
             **end,
         }
         if recommendation.version:
-            self._table.put(item, "n = :version", {":version": {"N": str(recommendation.version)}})
+            self._table.put(item, equals("n", recommendation.version))
         else:
-            now = {":now": {"N": str(keys.to_epoch_seconds(saved.last_recommended))}}
             # DynamoDB deletes expired items only after some days.
-            self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
+            now = keys.to_epoch_seconds(saved.last_recommended)
+            self._table.put(item, MissingOr(Comparison("expires_at", "<", now)))
         return saved
 
     def review(self, cluster: str) -> Review | None:
@@ -85,7 +86,7 @@ class DynamoRecommendations:
             self._table.transact(
                 replacing_puts(partition, _NEWEST, pieces, packed.generation),
                 [
-                    (key(partition, chunk_sort_key(_NEWEST, index)), "")
+                    (key(partition, chunk_sort_key(_NEWEST, index)), None)
                     for index in range(len(pieces), len(packed.chunks))
                 ],
             )
@@ -94,7 +95,7 @@ class DynamoRecommendations:
 
     def _packed(self, cluster: str) -> tuple[PackedDocument, Review | None]:
         packed = PackedDocument()
-        for item in self._table.query(keys.partition(cluster, "reviews"), "begins_with(sk, :start)", start=_NEWEST):
+        for item in self._table.query(keys.partition(cluster, "reviews"), StartsWith(_NEWEST)):
             packed.add_chunk(item)
         return packed, _REVIEW.validate_python(packed.read(None)) if packed.chunks else None
 
