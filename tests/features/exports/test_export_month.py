@@ -32,6 +32,7 @@ from gpucost_devstack.dynamodb_local import create_table
 from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import ANY_TABLE, enforcing
 from tests.features.exports import exported_month, focus_rules
+from tests.features.exports.documented_queries import EXPECTED
 from tests.features.exports.exported_month import DAYS, START
 from tests.functions.api_requests import Context, request_as, role_caller, serving
 
@@ -71,9 +72,10 @@ class Exported:
             connection.execute(f"CREATE VIEW {table} AS SELECT * FROM {files}")
         return connection.execute(sql)
 
-    def rows(self) -> list[dict[str, Any]]:
-        cursor = self.cursor(f"SELECT {', '.join(COLUMNS)} FROM focus ORDER BY x_Cluster, ChargePeriodStart")
-        return [dict(zip(COLUMNS, row, strict=True)) for row in cursor.fetchall()]
+    def rows(self, table: str = "focus") -> list[dict[str, Any]]:
+        columns = {"focus": COLUMNS, "inference": INFERENCE_COLUMNS}[table]
+        cursor = self.cursor(f"SELECT {', '.join(columns)} FROM {table} ORDER BY x_Cluster, ChargePeriodStart")
+        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
 
 def ask(path: str, **query: str) -> dict[str, Any]:
@@ -411,15 +413,62 @@ def test_csv_has_the_same_rows_and_no_formulas(exported: Exported) -> None:
     assert not any(cell.startswith(("=", "+", "@", "\t")) for row in table for cell in row)
 
 
-QUERIES = re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs/how-to/exports.md").read_text(), re.DOTALL)
+PAGE = (REPOSITORY / "docs/how-to/exports.md").read_text()
+STATEMENTS = re.findall(r"^ *```sql\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
+(STATEMENT_OF_README,) = re.findall(r"`(SELECT [^`]*)`", (REPOSITORY / "README.md").read_text())
+QUERIES = {"README": STATEMENT_OF_README, **{sql.partition("\n")[0].removeprefix("-- "): sql for sql in STATEMENTS}}
 
 
-@pytest.mark.parametrize("sql", QUERIES, ids=[query.splitlines()[0].removeprefix("-- ") for query in QUERIES])
-def test_documented_queries_return_rows(exported: Exported, sql: str) -> None:
+def in_duckdb(sql: str) -> str:
     (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
-    assert exported.query(translated.replace("gpucost_dev.", ""))
+    return str(translated).replace("gpucost_dev.", "")
+
+
+def comparable(answer: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows in an order of their own, with nine significant digits of floating-point numbers, also in text."""
+
+    def shown(cell: Any) -> Any:
+        is_number = isinstance(cell, float) or (isinstance(cell, str) and re.fullmatch(r"[0-9.]+(e-[0-9]+)?", cell))
+        return f"{float(cell):.9g}" if is_number else cell
+
+    return sorted((tuple(map(shown, row)) for row in answer), key=repr)
+
+
+@pytest.mark.parametrize("title", sorted({*QUERIES, *EXPECTED}))
+def test_documented_query_returns_the_sums_of_the_rows(exported: Exported, title: str) -> None:
+    table, expected = EXPECTED[title]
+    rows = expected(exported.rows(table))
+    assert rows
+    assert comparable(exported.query(in_duckdb(QUERIES[title]))) == comparable(rows)
+
+
+CLUSTERS_OF_A_MONTH = """
+CREATE TABLE focus (billing_period VARCHAR, x_Cluster VARCHAR, x_BusinessUnit VARCHAR, x_CostPart VARCHAR,
+                    EffectiveCost DECIMAL(38,12), x_GpuHours DECIMAL(38,12));
+INSERT INTO focus VALUES
+  ('2026-11', 'both', 'chat', 'allocated', 75, 5), ('2026-11', 'both', 'train', 'allocated', 25, 5),
+  ('2026-11', 'both', NULL, 'unallocated', 20, 2), ('2026-11', 'both', NULL, 'host', 30, 0),
+  ('2026-11', 'full', 'chat', 'allocated', 250, 25),
+  ('2026-11', 'idle', NULL, 'unallocated', 320, 32),
+  ('2026-10', 'idle', 'chat', 'allocated', 999, 99);
+"""
+
+
+def test_chargeback_has_clusters_without_idle_costs_and_without_held_gpus() -> None:
+    """$150 of one cluster, $250 of one that is always full, and $320 of one that is idle all month."""
+    (sql,) = (sql for title, sql in QUERIES.items() if title.startswith("Chargeback"))
+    connection = duckdb.connect()
+    connection.execute(CLUSTERS_OF_A_MONTH)
+    rows = connection.execute(in_duckdb(sql)).fetchall()
+    assert rows == [
+        ("both", "chat", 75, 37.5), ("both", "train", 25, 12.5), ("full", "chat", 250, 0), ("idle", None, None, 320),
+    ]  # fmt: skip
+    assert sum(float(cost or 0) + passed_on for _, _, cost, passed_on in rows) == 720
+    connection.execute("UPDATE focus SET EffectiveCost = NULL WHERE x_CostPart = 'allocated' AND x_Cluster = 'both'")
+    assert connection.execute(in_duckdb(sql)).fetchall()[:2] == [
+        ("both", "chat", None, 25), ("both", "train", None, 25),
+    ], "the pods have no price: their GPU-hours decide"  # fmt: skip
 
 
 def test_every_column_is_documented() -> None:
-    text = (REPOSITORY / "docs/how-to/exports.md").read_text()
-    assert [name for name in {**COLUMNS, **INFERENCE_COLUMNS} if f"`{name}`" not in text] == []
+    assert [name for name in {**COLUMNS, **INFERENCE_COLUMNS} if f"`{name}`" not in PAGE] == []
