@@ -108,7 +108,10 @@ def examine_cluster(
         prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
         counters = settings.inference.collected_metrics()
-        collector = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series, counters)
+        units = cluster.gpus_per_unit()
+        collector = FactsCollector(
+            prometheus, cluster.selector, required_labels, ranks, trusted_series, counters, units, cluster.name
+        )
         facts = collector.collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"

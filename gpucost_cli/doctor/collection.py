@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from statistics import median_low
 
 from gpucost.core.errors import MetricsResponseError
-from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.hours import HOUR, floor_hour, to_epoch_ms
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import pod_name
+from gpucost.sources.prometheus.tables import pod_name, rows_at
+from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
@@ -41,6 +43,8 @@ class FactsCollector:
         ranks: signals that attribution would read, best first.
         trusted_series: label matchers of each metrics source's trusted series.
         inference_metrics: counters and histograms of inference servers.
+        units: GPUs per unit of further resources, from the settings.
+        cluster: the cluster's name in the settings.
     """
 
     def __init__(
@@ -51,9 +55,12 @@ class FactsCollector:
         ranks: Sequence[Sequence[signals.Signal]],
         trusted_series: TrustedSeries | None = None,
         inference_metrics: Sequence[str] = (),
+        units: Mapping[str, Fraction] | None = None,
+        cluster: str = "",
     ) -> None:
         self._client = client
-        self._queries = DoctorQueries(selector, trusted_series or TrustedSeries())
+        self._cluster = cluster
+        self._queries = DoctorQueries(selector, trusted_series or TrustedSeries(), units or {})
         self._selector = selector
         self._required_labels = required_labels
         self._ranks = ranks
@@ -104,6 +111,7 @@ class FactsCollector:
             exporters=exporters,
             resources=parsing.max_counts(resources, "resource"),
             holders=holders,
+            unexplained=unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster),
             nodes=parsing.parse_nodes(nodes, holders),
             nodes_with_vgpus=nodes_with_vgpus,
             devices=devices,

@@ -10,6 +10,7 @@ from gpucost.core.metering.accelerators import NVIDIA, accelerator_of_signal, ve
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NodeLabel
+from gpucost.core.metering.observations import Unexplained
 
 REQUESTS = "kube_pod_container_resource_requests"
 CLAIM_INFO = "kube_pod_resourceclaim_info"
@@ -91,6 +92,8 @@ class ObservedNode:
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
     targets: frozenset[Target] = frozenset()
+    reports_capacity: bool = False
+    """Whether the capacity of any resource is reported."""
 
     def label(self, node_label: NodeLabel) -> str:
         """The value of a label under the first of its names that the node has, else blank."""
@@ -129,6 +132,8 @@ class Facts:
     devices: Sequence[ObservedDevice] = ()
     nodes_with_several_exporters: frozenset[str] = frozenset()
     """Names of nodes of which several exporters report the same devices, for longer than a restart takes."""
+    unexplained: Sequence[Unexplained] = ()
+    """What attribution does not understand."""
     claiming_pods: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of running pods with ResourceClaims, if GPU nodes advertise no GPUs."""
     process_values: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)

@@ -158,6 +158,7 @@ def _parse_node(name: str, rows: Sequence[Series]) -> ObservedNode:
         capacity=_units_by_resource(stats.get("capacity", [])),
         allocatable=_units_by_resource(stats.get("allocatable", [])),
         targets=frozenset(parse_target(row.labels) for row in info),
+        reports_capacity="reports" in stats,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.kubernetes_labels import (
@@ -20,6 +21,7 @@ from gpucost.sources.prometheus.queries import (
     name_matcher,
     quote,
     union,
+    unknown_resource_queries,
 )
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
@@ -53,6 +55,8 @@ class DoctorQueries:
     """Label values that are added to each selector."""
     trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
     """Label matchers of each source's trusted series."""
+    units: Mapping[str, Fraction] = field(default_factory=dict)
+    """GPUs per unit of further resources, from the settings."""
 
     def select(self, metric: str, *matchers: str) -> str:
         """A selector with the matchers of the cluster and of the metrics source."""
@@ -101,8 +105,8 @@ class DoctorQueries:
         )
 
     def nodes(self, additional_labels: Iterable[NodeLabel] = ()) -> str:
-        """Nodes, the node labels that attribution reads, and the nodes' GPU capacity."""
-        gpus = f"resource=~{quote(GPU_RESOURCES)}"
+        """Nodes, the node labels that attribution reads, the nodes' GPU capacity, and resources that are not known."""
+        gpus = f"resource=~{quote(self._gpu_resources)}"
         labels = ",".join(name for label in (*all_node_labels(), *additional_labels) for name in label.exported_names)
         return union(
             {
@@ -110,6 +114,10 @@ class DoctorQueries:
                 "labels": f"max by (node,exported_node,{labels}) ({self.select(NODE_LABELS_METRIC)})",
                 "capacity": f"max by (node,exported_node,resource) ({self.select(CAPACITY, gpus)})",
                 "allocatable": f"max by (node,exported_node,resource) ({self.select(ALLOCATABLE, gpus)})",
+                "reports": f"group by (node,exported_node) ({self.select(CAPACITY)})",
+                **unknown_resource_queries(
+                    lambda metric, *matchers, **_: self.select(metric, *matchers), self.units, lambda series: series
+                ),
             }
         )
 
@@ -180,7 +188,12 @@ class DoctorQueries:
         return self.select(metric, *(f"{name}={quote(value)}" for name, value in sorted(labels.items())))
 
     def _requests(self, metric: str) -> str:
-        return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""')
+        return self.select(metric, f"resource=~{quote(self._gpu_resources)}", 'node!=""')
+
+    @property
+    def _gpu_resources(self) -> str:
+        """A regular expression of GPU resources, with those of the settings."""
+        return "|".join([GPU_RESOURCES, *sorted(name for name, gpus in self.units.items() if gpus)])
 
 
 def count_outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str:

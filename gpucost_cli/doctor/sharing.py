@@ -9,6 +9,7 @@ from gpucost.core.metering.gpu_shares import SHARED_SUFFIX, GpuNode
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, GPU_REPLICAS_LABEL, GPU_SHARING_LABEL
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
+from gpucost.settings import ClusterSettings
 from gpucost_cli.doctor.facts import GPU, MIG, Facts, GpuHolder, ObservedDevice, ObservedNode
 
 
@@ -61,9 +62,11 @@ def holds_whole_node(facts: Facts, holder: GpuHolder) -> bool:
     return not others and not has_labels and holder.units == count == len(devices)
 
 
-def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fraction:
+def gpu_share(facts: Facts, holder: GpuHolder, cluster: ClusterSettings) -> Fraction:
     """Physical GPUs, or devices of other vendors, per unit that a pod holds, computed as in metering."""
     node = facts.nodes.get(holder.node, ObservedNode(holder.node))
+    if gpus_of_unit := cluster.gpus_per_unit().get(holder.resource):
+        return gpus_of_unit
     described = _as_metering_describes(facts, node)
     gpus = [
         device.uuid
@@ -72,7 +75,7 @@ def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fr
     ]
     if gpus and holder.resource.startswith(MIG):
         return described.mig_share_on(holder.resource, gpus).gpus_per_unit
-    return described.share(holder.resource, slices_per_gpu).gpus_per_unit
+    return described.share(holder.resource, cluster.slices_per_gpu).gpus_per_unit
 
 
 def _as_metering_describes(facts: Facts, node: ObservedNode) -> GpuNode:

@@ -30,7 +30,7 @@ def gpus_held_by_signal_and_source(context: CheckContext) -> list[HeldGpus]:
         if holder.node in facts.nodes_with_vgpus:
             continue  # HAMi measures them, not a signal of a device
         signal, utilization_source = _signal_and_utilization_source(context, holder)
-        share = sharing.gpu_share(facts, holder, context.cluster.slices_per_gpu)
+        share = sharing.gpu_share(facts, holder, context.cluster)
         sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share
     order = ("pod", "process", "shared", "node", "cluster", "none")
     keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))

@@ -13,11 +13,11 @@ from gpucost.core.metering.accelerators import NEURON
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, INSTANCE_TYPE_LABEL, NODE_POOL_LABEL
+from gpucost.core.metering.resource_names import GPU_RESOURCES
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.queries import (
     ALLOCATABLE,
     CAPACITY,
-    GPU_RESOURCES,
     INIT_REQUESTS,
     NODE_INFO,
     NODE_LABELS,

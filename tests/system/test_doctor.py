@@ -294,9 +294,9 @@ def test_requests_without_uid_or_with_unknown_resources_are_findings(examined: E
 
     other = healthy()
     other.pod("odd", resource="nvidia_com_hopper")
-    check = faults(examined(other))["resource names"]
-    assert "nvidia_com_hopper" in (check.finding or "")
-    assert "NVIDIA device plugin" in (check.change or "")
+    check = faults(examined(other))["unknown nvidia_com_hopper"]
+    assert "1 requested units of nvidia_com_hopper on n1" in (check.finding or "")
+    assert "units: {nvidia_com_hopper: 1}" in (check.change or "")
 
 
 def test_several_clusters_without_selector_are_a_finding(examined: Examine) -> None:

@@ -10,6 +10,7 @@ from gpucost_cli.doctor.checks import (
     nodes,
     signals,
     sources,
+    unexplained,
 )
 from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
 
@@ -25,6 +26,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     sources.check_up_series,
     sources.check_scrape_intervals,
     sources.check_gpu_requests,
+    unexplained.check_unexplained,
     allocation_metrics.check_metric_families,
     allocation_metrics.check_labels_that_settings_need,
     allocation_metrics.check_namespaces_of_business_units,

@@ -147,15 +147,10 @@ def check_nodes_of_pods(context: CheckContext) -> Iterable[Check]:
     facts = context.facts
     if not facts.holders:
         return
-    for metric, is_reported in (
-        ("kube_node_info", lambda node: node.has_info),
-        ("kube_node_status_capacity", lambda node: bool(node.capacity)),
-    ):
-        without = {
-            holder.node
-            for holder in facts.holders
-            if holder.node not in facts.nodes or not is_reported(facts.nodes[holder.node])
-        }
+    with_info = {name for name, node in facts.nodes.items() if node.has_info}
+    with_capacity = {name for name, node in facts.nodes.items() if node.reports_capacity}
+    for metric, reported in (("kube_node_info", with_info), ("kube_node_status_capacity", with_capacity)):
+        without = {holder.node for holder in facts.holders} - reported
         if not facts.has_series_of_any(metric) or not without:
             continue
         fault = Fault(

@@ -1,14 +1,11 @@
 """Checks of the cluster's selector and of how its exporters are scraped."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.hours import format_timestamp, to_epoch_ms
-from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
-from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
@@ -196,31 +193,21 @@ def check_scrape_intervals(context: CheckContext) -> Iterable[Check]:
 
 
 def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
-    """Check whether there are GPU requests, and whether they have uids and known resource names."""
+    """Check whether there are GPU requests, and whether they have uids."""
     facts = context.facts
     if not facts.has_series_of_any(REQUESTS):
         return
     count = sum(facts.resources.values())
-    note = f"no pod on a node requests a GPU (resource=~{GPU_RESOURCES}): all GPUs are unallocated"
-    yield context.check("GPU requests", REQUESTS, "recommended", note=None if count else note, series=count)
+    note = None
+    if not count and not facts.unexplained:
+        note = f"no pod on a node requests a GPU (resource=~{GPU_RESOURCES}): all GPUs are unallocated"
+    yield context.check("GPU requests", REQUESTS, "recommended", note=note, series=count)
     if any(not holder.uid for holder in facts.holders):
         fault = Fault(
             "requests have no uid: a pod that is recreated with its name counts as the same pod",
             "kube-state-metrics: version 2.0 or later, and no labeldrop of uid",
         )
         yield context.check("uid of pods", REQUESTS, "recommended", fault, series=count)
-    unknown = [name for name in facts.resources if not _is_known(name) and name not in FRACTION_RESOURCES]
-    if unknown:
-        fault = Fault(
-            f"requests of {first_few(unknown)} are not read: their pods cost nothing",
-            "NVIDIA device plugin, resources: nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-*",
-        )
-        series = sum(facts.resources[name] for name in unknown)
-        yield context.check("resource names", REQUESTS, "recommended", fault, series=series)
-
-
-def _is_known(resource: str) -> bool:
-    return re.fullmatch(queries.GPU_RESOURCES, resource) is not None
 
 
 def _label_values(rows: Sequence[Mapping[str, str]]) -> str:

@@ -297,6 +297,7 @@ def meter_and_attribute(
         slices_per_gpu=cluster.slices_per_gpu,
         gpus_by_instance_type=settings.gpus_by_instance_type(),
         minimum_jobs=settings.minimum_jobs(cluster.name),
+        gpus_per_unit=cluster.gpus_per_unit(),
     )
     settings_pricing = pricing_of(settings)
     with gc_paused():

@@ -14,12 +14,13 @@ from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Annotated, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nvlink_domains import MinimumJob
+from gpucost.core.metering.resource_names import GPU_RESOURCES, exported_resource
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.core.pricing.emissions import DEFAULT_PUE, Emissions
 from gpucost.settings.access import GrantSettings
@@ -52,6 +53,20 @@ ClusterName = Annotated[
     ),
 ]
 EmissionFactor = Annotated[Decimal, Field(ge=0, le=10)]
+GpusPerUnit = Annotated[Decimal, Field(ge=0, le=64)]
+
+
+def _has_no_catalog_entry(name: str) -> str:
+    if re.fullmatch(GPU_RESOURCES, exported_resource(name)):
+        raise ValueError(f"{name} is a resource whose GPUs gpucost knows. Name only others")
+    return name
+
+
+ResourceName = Annotated[
+    str,
+    matching_pattern(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,315}", "a Kubernetes resource, such as nvidia.com/a10g-large"),
+    AfterValidator(_has_no_catalog_entry),
+]
 UtilizationSourceChoice = Literal["pod", "process", "shared", "node", "cluster"]
 
 
@@ -171,6 +186,13 @@ class ClusterSettings(Section):
     """Label matchers of each source's trusted series; by default all series are trusted."""
     slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
     """How many units of `nvidia.com/gpu` are one GPU, if the node has no label that says so."""
+    units: dict[ResourceName, GpusPerUnit] = Field(default_factory=dict)
+    """Physical GPUs per unit of resources under other names, such as `{nvidia.com/a10g-large: 1}`; 0 for a resource
+    that is no GPU."""
+
+    def gpus_per_unit(self) -> Mapping[str, Fraction]:
+        """The GPUs per unit of further resources, named as kube-state-metrics names them."""
+        return {exported_resource(name): Fraction(gpus) for name, gpus in self.units.items()}
 
 
 class NvlinkDomainSettings(Section):

@@ -76,6 +76,8 @@ class GpuNode(Struct, frozen=True, dict=True):
     labels: Mapping[str, str] = field(default_factory=dict)
     mig_layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The MIG resources of each GPU, by UUID, from the MIG devices that exporters report."""
+    gpus_per_unit: Mapping[str, Fraction] = field(default_factory=dict)
+    """Physical GPUs per unit of some resources, from the settings."""
 
     @cached_property
     def gpu_fraction(self) -> Fraction:
@@ -202,6 +204,8 @@ class GpuNode(Struct, frozen=True, dict=True):
         return parts[0] if len(parts) == 1 else sum(parts, Fraction(0))
 
     def _unscaled_share(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
+        if gpus := self.gpus_per_unit.get(resource):
+            return GpuShare(gpus, "settings", max(1, int(1 / gpus)))
         device_share, fraction = self._share_of_resource(resource, slices_per_gpu), self.gpu_fraction
         return (
             device_share

@@ -39,6 +39,7 @@ from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_nod
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
+from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver
 
@@ -56,6 +57,8 @@ class MeteringRules(Struct, frozen=True):
     gpus_by_instance_type: Mapping[str, int | Fraction] = field(default_factory=lambda: GPUS_OF_INSTANCE)
     minimum_jobs: tuple[MinimumJob, ...] = ()
     """The smallest jobs of NVLink domains, by node pool."""
+    gpus_per_unit: Mapping[str, Fraction] = field(default_factory=dict)
+    """Physical GPUs per unit of resources that the catalog does not have."""
 
 
 def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | None = None) -> Usage:
@@ -82,7 +85,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     if covered:  # otherwise the hour has no figures, and its reason says so
         notes += [_scrape_gap_note(gap, window) for gap in unobserved]
     vgpu_nodes = nodes_with_vgpus(observation)
-    lifecycles = _node_lifecycles(observation, spans, rules.gpus_by_instance_type, vgpu_nodes)
+    lifecycles = _node_lifecycles(observation, spans, rules, vgpu_nodes)
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
         spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
@@ -127,6 +130,11 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     served: tuple[ServedTokens, ...] = ()
     if observation.counters.series:
         served = served_tokens(observation.counters, holdings, window, notes)
+    for_claims = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans))
+    nodes_with_unexplained: Container[NodeKey] = ()
+    if observation.unexplained:
+        relevant, nodes_with_unexplained = relevant_things(observation.unexplained, lifecycles, for_claims)
+        notes += unexplained_notes(relevant)
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -143,9 +151,10 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             unobserved,
             rules,
             notes,
-            gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans)),
+            for_claims,
             vgpu_nodes,
             energy_of_nodes,
+            nodes_with_unexplained,
         ),
         notes=suspect_first(notes),
         served=served,
@@ -187,14 +196,14 @@ def _max_advertised_units(nodes: Iterable[NodeObservation]) -> dict[str, dict[st
 
 
 def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
-    """Deduplicate notes and put those about suspect samples first, because the ledger keeps only a thousand."""
-    return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT_PREFIX)))
+    """Deduplicate notes. Those about suspect samples and unknown things are first: the ledger keeps only a thousand."""
+    return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith((SUSPECT_PREFIX, UNKNOWN_PREFIX))))
 
 
 def _node_lifecycles(
     observation: Observation,
     spans: SpanReader,
-    gpus_by_instance_type: Mapping[str, int | Fraction],
+    rules: MeteringRules,
     vgpu_nodes: Container[str],
 ) -> dict[str, list[NodeLifecycle]]:
     """Return all nodes by name; nodes that replaced each other under one name are in order of time."""
@@ -214,9 +223,7 @@ def _node_lifecycles(
         if present.length:
             has_vgpus = node.name in vgpu_nodes
             lifecycles.append(
-                _node_lifecycle(
-                    node, present, devices.get(node.name, ()), spans, gpus_by_instance_type, has_vgpus=has_vgpus
-                )
+                _node_lifecycle(node, present, devices.get(node.name, ()), spans, rules, has_vgpus=has_vgpus)
             )
     for name, lifecycles in lifecycles_by_name.items():
         lifecycles.sort(key=lambda lifecycle: (lifecycle.present, lifecycle.node.provider_id))
@@ -245,7 +252,7 @@ def _node_lifecycle(
     present: IntervalMs,
     devices: Sequence[DeviceSeries],
     spans: SpanReader,
-    gpus_by_instance_type: Mapping[str, int | Fraction],
+    rules: MeteringRules,
     *,
     has_vgpus: bool,
 ) -> NodeLifecycle:
@@ -268,7 +275,8 @@ def _node_lifecycle(
                 series,
                 state.capacity,
                 state.allocatable,
-                gpus_by_instance_type,
+                rules.gpus_by_instance_type,
+                rules.gpus_per_unit,
                 has_vgpus=has_vgpus,
             )
             states.append((time, node))
@@ -279,7 +287,14 @@ def _node_lifecycle(
             return NodeLifecycle(node, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
     node = describe_node(
-        observed, observed.labels, series_of_node, latest_capacity, {}, gpus_by_instance_type, has_vgpus=has_vgpus
+        observed,
+        observed.labels,
+        series_of_node,
+        latest_capacity,
+        {},
+        rules.gpus_by_instance_type,
+        rules.gpus_per_unit,
+        has_vgpus=has_vgpus,
     )
     return NodeLifecycle(node, present, tuple(states))
 
@@ -300,6 +315,7 @@ def _usage_of_nodes(
     for_claims: Mapping[NodeKey, Sequence[AdvertisedGpus]],
     vgpu_nodes: Container[str],
     energy_of_nodes: Mapping[NodeKey, NodeEnergy],
+    nodes_with_unexplained: Container[NodeKey],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[PodUsage]] = {}
@@ -337,6 +353,8 @@ def _usage_of_nodes(
                         free,
                     )
                 )
+                if key in nodes_with_unexplained:
+                    usages[-1].mark_unexplained_as_unobserved()
                 if free is not None:
                     free_in_domains.append((usages[-1], free))
                 usages[-1].energy = energy_of_nodes.get(key)

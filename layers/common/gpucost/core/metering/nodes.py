@@ -29,6 +29,7 @@ from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 
 CAPACITY_TYPES = ("on-demand", "spot", "reserved", "capacity-block")
 """The capacity types of nodes of EKS and Karpenter. Labels of other tools may have others."""
+_NO_UNITS: Mapping[str, Fraction] = {}
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
@@ -54,6 +55,7 @@ def describe_node(
     capacity: Mapping[str, Decimal],
     allocatable: Mapping[str, Decimal],
     gpus_by_instance_type: Mapping[str, int | Fraction] = GPUS_OF_INSTANCE,
+    gpus_per_unit: Mapping[str, Fraction] = _NO_UNITS,
     *,
     has_vgpus: bool = False,
 ) -> GpuNode:
@@ -99,6 +101,7 @@ def describe_node(
         allocatable={**capacity, **allocatable},
         labels=labels,
         mig_layouts=_mig_layouts(devices),
+        gpus_per_unit=gpus_per_unit,
     )
 
 

@@ -170,6 +170,22 @@ class OfferedDevice(NamedTuple):
     sample_times: SampleTimes
 
 
+class Unexplained(NamedTuple):
+    """Something that a node advertises, or that is requested, claimed, labeled or measured, and has no explanation."""
+
+    description: str
+    """What the amount counts: `advertised units of`."""
+    name: str
+    """As its source writes it."""
+    amount: Decimal
+    node: str = ""
+    """The node that has it; "" if that is unknown."""
+    change: str = ""
+    """The line to change so that it is understood."""
+    may_be_gpus: bool = True
+    """Whether it may stand for GPUs."""
+
+
 class GpuLimits(NamedTuple):
     """What HAMi divides of each GPU of a node."""
 
@@ -258,6 +274,8 @@ class Observation(Struct, frozen=True):
     process_devices: tuple[DeviceSeries, ...] = ()
     """Shared devices by the signal that exporters report per process, if metering needs it."""
     notes: tuple[str, ...] = ()
+    unexplained: tuple[Unexplained, ...] = ()
+    """What the reader does not understand."""
     offered_devices: tuple[OfferedDevice, ...] = ()
     """The devices in ResourceSlices; empty if no collector reports them."""
     energy: tuple[EnergySeries, ...] = ()

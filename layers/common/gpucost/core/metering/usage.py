@@ -159,6 +159,11 @@ class NodeUsage(Struct):
         length = self.present.length
         return self.total_gpu_ms / length if length else Fraction(self.node.physical_gpus or 0)
 
+    def mark_unexplained_as_unobserved(self) -> None:
+        """Count GPUs as unobserved that the node did not advertise: something unknown may hold them."""
+        self.unobserved_gpu_ms += self.not_ready_gpu_ms + self.geometry_gpu_ms
+        self.not_ready_gpu_ms = self.geometry_gpu_ms = Fraction(0)
+
     @property
     def stranded_gpu_ms(self) -> Fraction:
         """GPU time that no pod could hold."""

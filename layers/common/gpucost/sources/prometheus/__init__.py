@@ -50,6 +50,7 @@ def metrics_reader(
             )
             if settings.inference.enabled
             else None,
+            units=cluster.gpus_per_unit(),
         ),
         cluster=cluster.name,
         clock=clock,

@@ -10,14 +10,15 @@ because adding and encoding the label costs Prometheus more than reading the sam
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
+from gpucost.core.metering.accelerators import accelerator_of_signal
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
@@ -29,6 +30,7 @@ from gpucost.core.metering.kubernetes_labels import (
     POD_LABELS_METRIC,
 )
 from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
+from gpucost.core.metering.resource_names import EXTENDED_RESOURCES, GPU_RESOURCES, NO_GPUS
 from gpucost.core.metering.signals import VGPU_SIGNALS, Signal
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.metrics_sources import (
@@ -45,14 +47,8 @@ NO_STATISTIC_LABEL = ""
 """The statistic of series without the label."""
 _TARGET_LABELS = "job, instance, prometheus_replica, __replica__"
 """The labels by which `tables.scrape_target` identifies a target."""
-GPU_RESOURCES = "|".join(
-    (
-        "nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+",
-        *(accelerator.resource_pattern for accelerator in ACCELERATORS),
-    )
-)
-_POD_RESOURCES = f"{GPU_RESOURCES}|{'|'.join(sorted(FRACTION_RESOURCES))}"
-"""What pods request. Nodes may advertise cores and memory of GPUs, too, but these are no further GPUs."""
+ADVERTISED, REQUESTED = "unknown-advertised", "unknown-requested"
+"""Statistics of resources of which metering does not know whether they are GPUs."""
 REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
@@ -135,6 +131,7 @@ class Queries(Struct, frozen=True):
         shard: the shard of the series to read, if the whole response would be too large.
         trusted_series: label matchers of each metrics source's trusted series.
         measures_energy: whether the energy of GPUs is read.
+        units: GPUs per unit of further resources, from the settings; 0 for a resource that is no GPU.
     """
 
     selector: Mapping[str, str]
@@ -145,6 +142,18 @@ class Queries(Struct, frozen=True):
     """Whether the energy of GPUs is read."""
     inference: InferenceLabels | None = None
     """The inference servers whose counters are read; None if none are."""
+    units: Mapping[str, Fraction] = field(default_factory=dict)
+    """GPUs per unit of further resources."""
+
+    @property
+    def _gpu_resources(self) -> str:
+        """A regular expression of all resources that are GPUs."""
+        return all_gpu_resources(self.units)
+
+    @property
+    def _pod_resources(self) -> str:
+        """What pods request. Nodes may advertise cores and memory of GPUs, too, but these are no further GPUs."""
+        return "|".join([self._gpu_resources, *sorted(FRACTION_RESOURCES)])
 
     def for_shard(self, shard: Shard) -> "Queries":
         """The same queries for one shard of the series."""
@@ -168,8 +177,8 @@ class Queries(Struct, frozen=True):
         return f"{metric}{{{all_matchers}}}"
 
     def _requests(self, *matchers: str, init: bool) -> str:
-        metric = INIT_REQUESTS if init else REQUESTS
-        return self.series_selector(metric, f"resource=~{quote(_POD_RESOURCES)}", 'node!=""', *matchers, shard_by="uid")
+        metric, resources = INIT_REQUESTS if init else REQUESTS, f"resource=~{quote(self._pod_resources)}"
+        return self.series_selector(metric, resources, 'node!=""', *matchers, shard_by="uid")
 
     def _gpu_pods(self, offset: str, *matchers: str) -> str:
         return f"({self._requests(*matchers, init=False)} {offset} or {self._requests(*matchers, init=True)} {offset})"
@@ -212,8 +221,11 @@ class Queries(Struct, frozen=True):
         )
 
     def nodes(self) -> str:
-        """Nodes, their labels at the hour's end, their labels at its start if they differ, and their GPU capacity."""
-        resources = f"resource=~{quote(GPU_RESOURCES)}"
+        """Nodes, their labels at the hour's end, their labels at its start if they differ, and their GPU capacity.
+
+        Two more statistics, which mostly have no series, are about resources that are not known.
+        """
+        resources = f"resource=~{quote(self._gpu_resources)}"
         capacity = self.series_selector(CAPACITY, resources, shard_by="node")
         allocatable = self.series_selector(ALLOCATABLE, resources, shard_by="node")
         labels = self.series_selector(NODE_LABELS, shard_by="node")
@@ -228,6 +240,7 @@ class Queries(Struct, frozen=True):
                 "allocatable-sum": f"sum_over_time({allocatable}{HOUR_WINDOW.range})",
                 "allocatable": f"{allocatable} {_AT_END}",
                 "kept": f"count({processors} {_AT_END})",
+                **unknown_resource_queries(self.series_selector, self.units),
             }
         )
 
@@ -429,7 +442,7 @@ class Queries(Struct, frozen=True):
             "",
             name_matcher([*metrics, POD_LABELS] if labels else metrics),
             f"{pods.label}=~{any_of_values(pods.values)}",
-            f"resource=~{quote(f'({_POD_RESOURCES})?')}",
+            f"resource=~{quote(f'({self._pod_resources})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
             metrics_source=KUBE_STATE_METRICS,
         )
@@ -445,7 +458,7 @@ class Queries(Struct, frozen=True):
 
     def node_metrics(self, nodes: Iterable[str], metrics: Iterable[str], label: str = "node") -> str:
         """Metrics of some nodes; `label` holds the nodes' names."""
-        resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
+        resources = f"resource=~{quote(f'({self._gpu_resources})?')}"
         return self.series_selector(
             "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, metrics_source=KUBE_STATE_METRICS
         )  # fmt: skip
@@ -457,6 +470,37 @@ def union(statistics: Mapping[str, str]) -> str:
         query if statistic == NO_STATISTIC_LABEL else f'label_replace({query},"{STATISTIC_LABEL}","{statistic}","","")'
         for statistic, query in statistics.items()
     )
+
+
+def all_gpu_resources(units: Mapping[str, Fraction]) -> str:
+    """A regular expression of the resources that are GPUs, with those of the settings."""
+    return "|".join([GPU_RESOURCES, *sorted(name for name, gpus in units.items() if gpus)])
+
+
+def _most_in_hour(series: str) -> str:
+    return f"max_over_time({series}{_HOUR_RANGE})"
+
+
+def unknown_resource_queries(
+    select: Callable[..., str], units: Mapping[str, Fraction], values: Callable[[str], str] = _most_in_hour
+) -> dict[str, str]:
+    """The units that nodes advertise, and that pods on them request, of resources that are not known, by statistic.
+
+    Args:
+        select: returns a selector, as `Queries.series_selector`.
+        units: GPUs per unit of further resources, from the settings; 0 for a resource that is no GPU.
+        values: returns the query for the values of a selector's series.
+    """
+    explained = "|".join([all_gpu_resources(units), NO_GPUS, *sorted(name for name, gpus in units.items() if not gpus)])
+    unknown = f"resource=~{quote(EXTENDED_RESOURCES)}", f"resource!~{quote(explained)}"
+    capacity = select(CAPACITY, *unknown, shard_by="node")
+    requests = select(REQUESTS, *unknown, 'node!=""', shard_by="uid")
+    by_node = "node, exported_node, resource"
+    by_container = f"{by_node}, namespace, exported_namespace, pod, exported_pod, uid, container, exported_container"
+    return {
+        ADVERTISED: f"max by ({by_node}) ({values(capacity)})",
+        REQUESTED: f"sum by ({by_node}) (max by ({by_container}) ({values(requests)}))",
+    }
 
 
 def _owner_labels_only(owners: str, names: str) -> str:

@@ -48,6 +48,7 @@ from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import KeptSize, ShardedClient
+from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
@@ -233,7 +234,8 @@ class PrometheusReader:
                 for pod in collected.claiming_pods(of_claims, claiming, pod_observations)
             ]
             scrapes |= collected.scrapes
-        device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
+        unexplained = unknown_resources(rows["nodes"], self._cluster)
+        unexplained += unreported_claims(rows["owners"].get("claim", []), claiming)
         notes = [*pods.labels.notes, *counter_notes]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
@@ -250,6 +252,7 @@ class PrometheusReader:
             collects_capacity=bool(rows["nodes"].get("kept")),
             process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
+            unexplained=tuple(unexplained),
             offered_devices=collected.offered_devices() if collected else (),
             energy=energy,
             counters=counters,

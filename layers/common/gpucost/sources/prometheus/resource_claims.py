@@ -11,6 +11,7 @@ from gpucost.core.metering.observations import (
     PodObservation,
     SampleTimes,
     ScrapeTarget,
+    Unexplained,
 )
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, pod_name
@@ -89,8 +90,8 @@ def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
     return claim.startswith(base) and len(claim) > len(base)
 
 
-def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[str]:
-    """A note if pods have claims and no exporter reports which GPUs they hold."""
+def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[Unexplained]:
+    """Pods with claims of which no metric says what they allocate; on nodes without free GPUs, they are no GPUs."""
     reported = {(pod.namespace, pod.pod) for pod in pods}
     claiming = {pod_name(labels) for labels, _ in rows}
     names = sorted(claiming - reported)
@@ -98,8 +99,12 @@ def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodO
         return []
     namespace, pod = names[0]
     return [
-        f"{len(names)} pods have resource claims (the first is {namespace}/{pod}), and no metric says which GPUs they "
-        "hold. These GPUs count as stranded; set KUBERNETES_ENABLE_DRA in dcgm-exporter, or scrape kube-dra-exporter"
+        Unexplained(
+            "pods with ResourceClaims of which no metric says what they allocate, the first being",
+            f"{namespace}/{pod}",
+            Decimal(len(names)),
+            change="Set KUBERNETES_ENABLE_DRA in dcgm-exporter, or scrape kube-dra-exporter",
+        )
     ]
 
 

@@ -13,11 +13,11 @@ from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import is_count
+from gpucost.core.metering.resource_names import GPU_RESOURCES
 from gpucost.features.recommendations.history import PodWait
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.pods import pod_identity
 from gpucost.sources.prometheus.queries import (
-    GPU_RESOURCES,
     INIT_REQUESTS,
     NODE_INFO,
     REQUESTS,
