@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES, Price, PriceUnit
@@ -205,7 +206,7 @@ def changes(stack: str, start: datetime | None, end: datetime | None, output_for
             "id": override.id,
             "source": "override",
             "applies_to": dict(price.applies_to),
-            "price": f"{decimal_text(Decimal(str(price.amount)))} {price.currency} {price.unit}",
+            "price": f"{decimal_text(parse_decimal(str(price.amount)))} {price.currency} {price.unit}",
             "from": price.valid_from,
             "settled_at": None,
         }
@@ -271,8 +272,8 @@ def _parse_node_attributes(matches: Sequence[str]) -> dict[str, str]:
 
 def _parse_amount(text: str) -> Decimal:
     try:
-        amount = Decimal(text)
-    except InvalidOperation:
+        amount = parse_decimal(text)
+    except ValueError:
         amount = Decimal(-1)
     exponent = amount.as_tuple().exponent
     if not amount.is_finite() or not 0 < amount <= MAX_AMOUNT or not isinstance(exponent, int) or exponent < -12:

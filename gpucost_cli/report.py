@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import requests
@@ -12,6 +11,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import HOUR
 from gpucost.http.pagination import NEXT_CURSOR_HEADER
@@ -131,7 +131,7 @@ def _option_of(parameter: str) -> str:
 
 def parse_json_exactly(text: str) -> dict[str, Any]:
     """Parse a JSON response with exact numbers."""
-    document: dict[str, Any] = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)
+    document: dict[str, Any] = simplejson.loads(text, parse_float=parse_decimal, parse_int=parse_decimal)
     return document
 
 

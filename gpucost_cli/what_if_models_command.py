@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import container_of, format_option, stack_option
 
@@ -21,7 +22,7 @@ def _parse_price(ctx: click.Context, param: click.Parameter, text: str | None) -
         return None
     if len(text) > _PRICE_DIGITS or not text.replace(".", "", 1).isdecimal() or not text.isascii():
         raise click.BadParameter(f"{text!r} is not an amount. Pass a number such as 0.30", ctx, param)
-    return Decimal(text)
+    return parse_decimal(text)
 
 
 @click.command("what-if-models")

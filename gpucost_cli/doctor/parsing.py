@@ -130,7 +130,7 @@ def sums_by_device(series: Iterable[Series]) -> dict[str, dict[str, Decimal]]:
     """The sum of samples by UUID and statistic."""
     sums: dict[str, dict[str, Decimal]] = {}
     for labels, samples in series:
-        total = sum((Decimal(number) for _, number in samples), Decimal(0))
+        total = sum((parse_number(number) for _, number in samples), Decimal(0))
         sums.setdefault(labels.get("UUID", ""), {})[labels.get(STATISTIC_LABEL, "")] = total
     return sums
 

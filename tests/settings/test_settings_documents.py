@@ -231,6 +231,9 @@ def test_unquoted_special_character_is_explained(name: str) -> None:
         ("!!timestamp soon", "'soon' is not a valid timestamp"),
         ("!!int many", "'many' is not a valid int"),
         ("9" * 5000, f"'{'9' * 60}' is not a valid int"),
+        ("1" + ":59" * 2000, f"'1{':59' * 19}:5' is not a valid int"),
+        ("1" + ":9" * 190 + ".5", f"'1{':9' * 29}:' is not a valid float"),
+        ("0x" + "f" * 6000, f"'0x{'f' * 58}' is not a valid int"),
     ],
 )
 def test_value_that_yaml_cannot_convert_is_reported_with_its_line(value: str, finding: str) -> None:

@@ -333,6 +333,8 @@ def test_daily_export_is_refused(tmp_path: Path) -> None:
         (10, "1e308"),
         (9, "Infinity"),
         (9, "1e308"),
+        (9, "1e-999999999"),
+        (10, "1e-999999999"),
     ],
 )
 def test_invalid_row_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:

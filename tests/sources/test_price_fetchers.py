@@ -68,7 +68,7 @@ def test_all_types_of_a_region_are_read_and_others_left_out() -> None:
     assert len(aws.calls) == 2
 
 
-@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-1", "1e308", "1e10"])
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-1", "1e308", "1e10", "1e-999999999", "cheap", "9" * 5000])
 def test_implausible_price_is_left_out_and_others_are_kept(odd: str) -> None:
     aws = Aws()
     aws.points = every(4, "g5.xlarge", "us-east-1a", NOON - 9 * HOUR, f"0.30 {odd} 0.29")
@@ -109,9 +109,9 @@ def test_refused_request_names_the_permission() -> None:
 
 def test_unexpected_format_is_an_error() -> None:
     aws = Aws()
-    aws.points = [Point("g5.xlarge", "us-east-1a", NOON, "cheap")]
+    aws.offers = [Offer("g5.xlarge", "us-east-1", "1", since="soon")]
     with pytest.raises(SourceError, match="unexpected format"):
-        spot(aws, ["g5.xlarge"])
+        listed(aws, ["g5.xlarge"])
 
 
 def listed(aws: Aws, types: list[str], region: str = "us-east-1", systems: Any = ("linux",)) -> list[Price]:

@@ -30,6 +30,7 @@ from gpucost.settings.metrics_sources import LabelName, MetricsSourcesSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import (
+    BOUNDED_DIGITS,
     Address,
     DayOrTime,
     ExternalId,
@@ -45,15 +46,15 @@ from gpucost.settings.section import (
     protects_secrets,
 )
 
-Ratio = Annotated[Decimal, Field(ge=0, le=1)]
+Ratio = Annotated[Decimal, Field(ge=0, le=1), BOUNDED_DIGITS]
 ClusterName = Annotated[
     str,
     matching_pattern(
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"
     ),
 ]
-EmissionFactor = Annotated[Decimal, Field(ge=0, le=10)]
-GpusPerUnit = Annotated[Decimal, Field(ge=0, le=64)]
+EmissionFactor = Annotated[Decimal, Field(ge=0, le=10), BOUNDED_DIGITS]
+GpusPerUnit = Annotated[Decimal, Field(ge=0, le=64), BOUNDED_DIGITS]
 
 
 def _has_no_catalog_entry(name: str) -> str:
@@ -211,7 +212,7 @@ class InstanceTypeSettings(Section):
 
     name: Name
     """The EC2 instance type."""
-    gpus: Annotated[Decimal, Field(gt=0, le=1024)]
+    gpus: Annotated[Decimal, Field(gt=0, le=1024), BOUNDED_DIGITS]
     """Physical NVIDIA GPUs of an instance; less than 1 for a part of a GPU, for example 0.125."""
 
     @field_validator("gpus")
@@ -314,7 +315,7 @@ class EnergySettings(Section):
 
     enabled: bool = True
     """Whether energy is read from Prometheus. False saves it some work."""
-    pue: Annotated[Decimal, Field(ge=1, le=5)] = DEFAULT_PUE
+    pue: Annotated[Decimal, Field(ge=1, le=5), BOUNDED_DIGITS] = DEFAULT_PUE
     """Power usage effectiveness: the energy of the data center ÷ that of its computers. Emissions are multiplied by
     it."""
     co2e_kg_per_kwh: dict[Region, EmissionFactor] = Field(default_factory=dict)

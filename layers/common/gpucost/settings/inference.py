@@ -19,10 +19,10 @@ from gpucost.core.metering.inference_servers import (
     metrics_of_servers,
 )
 from gpucost.settings.metrics_sources import LabelName
-from gpucost.settings.section import Name, Section, Slug, duplicates, matching_pattern
+from gpucost.settings.section import BOUNDED_DIGITS, Name, Section, Slug, duplicates, matching_pattern
 
 MetricName = Annotated[str, matching_pattern(r"[a-zA-Z_:][a-zA-Z0-9_:]*", "a Prometheus metric's name")]
-Weight = Annotated[Decimal, Field(ge=0, le=1000)]
+Weight = Annotated[Decimal, Field(ge=0, le=1000), BOUNDED_DIGITS]
 _DEFAULTS = InferenceRules()
 
 

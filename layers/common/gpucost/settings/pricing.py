@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from gpucost.core.hours import format_timestamp
 from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.bill import CurSettings
-from gpucost.settings.section import Name, Percent, Positive, Section, UtcTime, matching_pattern
+from gpucost.settings.section import BOUNDED_DIGITS, Name, Percent, Positive, Section, UtcTime, matching_pattern
 
 Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, such as USD")]
 
@@ -61,7 +61,7 @@ class RateSettings(NodeMatchers):
     """Price of one physical GPU for one hour."""
     node_hourly_usd: Positive | None = None
     """Price of one node for one hour."""
-    percent_of_on_demand: Annotated[Decimal, Field(gt=0, le=100)] | None = None
+    percent_of_on_demand: Annotated[Decimal, Field(gt=0, le=100), BOUNDED_DIGITS] | None = None
     """Percentage of the node's on-demand price in the price book, for example 65 for reserved capacity."""
 
     @model_validator(mode="after")
@@ -117,9 +117,9 @@ class CustomSplit(Section):
 
     gpu: Positive
     """Weight of one physical GPU."""
-    vcpu: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9)]
+    vcpu: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9), BOUNDED_DIGITS]
     """Weight of one vCPU."""
-    gib: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9)]
+    gib: Annotated[Decimal, Field(ge=0, le=Decimal(10) ** 9), BOUNDED_DIGITS]
     """Weight of one GiB of memory."""
 
 

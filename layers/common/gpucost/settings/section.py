@@ -23,10 +23,22 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
+from gpucost.core.decimals import is_bounded
+
 Value = TypeVar("Value", bound=Hashable)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
-Percent = Annotated[Decimal, Field(ge=0, le=100)]
+
+
+def _check_digits(number: Decimal) -> Decimal:
+    if not is_bounded(number):
+        raise ValueError("has too many digits. Write at most 12 of them after the decimal point, and no exponent")
+    return number
+
+
+BOUNDED_DIGITS = AfterValidator(_check_digits)
+"""Validates every decimal number of documents: a short text may be a number of a billion digits."""
+Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9), BOUNDED_DIGITS]
+Percent = Annotated[Decimal, Field(ge=0, le=100), BOUNDED_DIGITS]
 
 
 class _WholeTextPattern(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from gpucost.core.decimals import MAX_LENGTH
 from gpucost.core.errors import SettingsError
 from gpucost.settings.section import MAX_SHOWN_CHARACTERS
 
@@ -30,6 +31,15 @@ _YAML_HINTS = {
 }
 """What to do about a problem that PyYAML reports, by a part of its message."""
 
+_NUMBERS = frozenset(["tag:yaml.org,2002:int", "tag:yaml.org,2002:float"])
+
+
+def _bounded(node: yaml.Node) -> yaml.Node:
+    """Refuse a number of many characters. `0xfff…` and `1:59:59:…` have more digits than Python writes."""
+    if node.tag in _NUMBERS and len(node.value) > MAX_LENGTH:
+        raise ValueError(f"{len(node.value)} characters")
+    return node
+
 
 class _UniqueKeyLoader(yaml.SafeLoader):
     """A YAML loader that refuses duplicate keys, of which YAML would silently use the last.
@@ -39,8 +49,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
-        except (ValueError, AttributeError) as error:  # a date such as 2026-02-30, or a number of 5,000 digits
+            return super().construct_object(_bounded(node), deep)
+        except (ValueError, AttributeError, OverflowError) as error:  # also a date such as 2026-02-30
             kind, value = node.tag.rpartition(":")[2], str(node.value)[:MAX_SHOWN_CHARACTERS]
             problem = f"{value!r} is not a valid {kind}; correct it, or put it in quotes if it is text"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error

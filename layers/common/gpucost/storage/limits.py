@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
@@ -80,4 +81,4 @@ def _limits(cluster: str, item: Item, document: Mapping[str, Any]) -> Limits:
 
 
 def _amount(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)
+    return None if text is None else parse_decimal(text)

@@ -11,6 +11,7 @@ from itertools import chain, repeat, starmap
 from typing import Any
 
 from gpucost.core.amounts import SCALE
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Line
 from gpucost.core.line_use import CompactLine, Holder
@@ -162,4 +163,4 @@ def _column(cells: Sequence[Any]) -> Any:
 
 
 def _decimal(number: str | None) -> Decimal | None:
-    return None if number is None else Decimal(number)
+    return None if number is None else parse_decimal(number)

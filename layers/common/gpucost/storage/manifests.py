@@ -1,8 +1,8 @@
 """Writes manifests as small items, so that a week of them is one cheap query, and reads them."""
 
 from datetime import datetime
-from decimal import Decimal
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.hour_record import Coverage, Status
 from gpucost.core.ledger import Manifest
 from gpucost.storage import keys
@@ -55,7 +55,9 @@ def read_manifest(cluster: str, item: Item, *, is_adjustment: bool = False) -> M
     with verify_integrity(item):
         coverage = None
         if "ca" in item:
-            coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
+            coverage = Coverage(
+                parse_decimal(item["ca"]["N"]), parse_decimal(item["cu"]["N"]) if "cu" in item else None
+            )
         return Manifest(
             cluster=cluster,
             hour=keys.parse_hour(item["sk"]["S"]),

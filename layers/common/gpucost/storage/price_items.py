@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
+from gpucost.core.decimals import parse_decimal, parse_fraction
 from gpucost.core.hours import format_timestamp, parse_timestamp
 from gpucost.core.pricing.price_changes import PriceChange, PriceOverride
 from gpucost.core.pricing.price_history import PriceEvent, PriceKey, Timeline, Timelines, from_epoch_seconds
@@ -47,7 +46,7 @@ def _event(event: PriceEvent, base: int, positions: Mapping[int, int]) -> list[A
 def _read_event(row: Sequence[Any], base: int, fetched: Sequence[int]) -> PriceEvent:
     start, amount, position, *currencies = row
     currency = currencies[0] if currencies else "USD"
-    return PriceEvent(start + base, None if amount is None else Decimal(amount), currency, fetched[position])
+    return PriceEvent(start + base, None if amount is None else parse_decimal(amount), currency, fetched[position])
 
 
 def overrides_document(overrides: Iterable[PriceOverride]) -> list[dict[str, Any]]:
@@ -81,7 +80,7 @@ def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[PriceOverride]
             price=Price(
                 source="override",
                 unit=row["unit"],
-                amount=Decimal(row["amount"]),
+                amount=parse_decimal(row["amount"]),
                 applies_to=row["applies_to"],
                 currency=row["currency"],
                 valid_from=_read_time(row["from"]),
@@ -115,7 +114,7 @@ def shapes_document(shapes: Mapping[str, InstanceShape]) -> list[list[Any]]:
 def read_shapes(document: Iterable[Sequence[Any]]) -> dict[str, InstanceShape]:
     """Read what `shapes_document` returned."""
     return {
-        row[0]: InstanceShape(row[0], gpus if isinstance(gpus := row[1], int) else Fraction(gpus), *row[2:])
+        row[0]: InstanceShape(row[0], gpus if isinstance(gpus := row[1], int) else parse_fraction(gpus), *row[2:])
         for row in document
     }
 

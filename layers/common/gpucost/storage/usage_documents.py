@@ -6,7 +6,6 @@ A node's facts are stored once and referred to by number.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
@@ -14,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import astuple, replace
 
+from gpucost.core.decimals import parse_decimal, parse_fraction
 from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
@@ -123,10 +123,10 @@ def _energy_document(usage: Usage) -> dict[str, Any]:
 def _add_energy(usage: Usage, document: dict[str, Any]) -> Usage:
     energy = document.get("energy", {"pods": [], "nodes": []})
     for index, joules, gpu_ms in _rows(energy["pods"]):
-        usage.pods[index].add_energy(Fraction(joules), Fraction(gpu_ms))
+        usage.pods[index].add_energy(parse_fraction(joules), parse_fraction(gpu_ms))
     for index, joules, idle_joules, measured_gpu_ms in _rows(energy["nodes"]):
         if usage.nodes is not None:
-            usage.nodes[index].energy = NodeEnergy(Fraction(joules), Fraction(idle_joules), measured_gpu_ms)
+            usage.nodes[index].energy = NodeEnergy(parse_fraction(joules), parse_fraction(idle_joules), measured_gpu_ms)
     return usage
 
 
@@ -135,7 +135,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     nodes = [
         GpuNode(
             **dict(zip(_NODE_FIELDS[:-1], row[:-2], strict=True)),
-            physical_gpus=Fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
+            physical_gpus=parse_fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
             labels=row[-1],
         )
         for row in document["facts"]
@@ -146,7 +146,9 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     usage = Usage(
         cluster=cluster,
         hour=hour,
-        coverage=Coverage(Decimal(allocation), None if utilization is None else Decimal(utilization)),
+        coverage=Coverage(
+            parse_decimal(str(allocation)), None if utilization is None else parse_decimal(str(utilization))
+        ),
         pods=_with_claims(
             [_pod(row, nodes, namespaces) for row in _rows(document["pods"])], document.get("claims", [])
         ),
@@ -158,7 +160,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
 
 
 def _node_usage(row: Sequence[Any], nodes: Sequence[GpuNode]) -> NodeUsage:
-    amounts: dict[str, Any] = dict(zip((*_NODE_AMOUNTS, _DOMAIN_AMOUNT), map(Fraction, row[3:]), strict=False))
+    amounts: dict[str, Any] = dict(zip((*_NODE_AMOUNTS, _DOMAIN_AMOUNT), map(parse_fraction, row[3:]), strict=False))
     return NodeUsage(nodes[row[0]], IntervalMs(row[1], row[2]), **amounts)
 
 
@@ -205,10 +207,10 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         running=_interval(run_start, run_end),
         last_sample_ms=last_sample_ms,
         utilization_source=source,
-        utilization=None if utilization is None else Fraction(utilization),
-        observed_ms=Fraction(observed),
-        effective_gpu_ms=Fraction(effective),
-        used_beyond_allocation_gpu_ms=Fraction(beyond),
+        utilization=None if utilization is None else parse_fraction(utilization),
+        observed_ms=parse_fraction(observed),
+        effective_gpu_ms=parse_fraction(effective),
+        used_beyond_allocation_gpu_ms=parse_fraction(beyond),
     )
 
 
@@ -219,7 +221,7 @@ _interval = lru_cache(maxsize=256)(
 
 @lru_cache(maxsize=256)
 def _share(gpus_per_unit: int | str, source: str, replicas: int) -> GpuShare:
-    return GpuShare(Fraction(gpus_per_unit), source, replicas)
+    return GpuShare(parse_fraction(gpus_per_unit), source, replicas)
 
 
 class _NumberedNodes:

@@ -4,6 +4,7 @@ from fractions import Fraction
 from statistics import mode
 from typing import Any, NamedTuple
 
+from gpucost.core.decimals import parse_fraction
 from gpucost.core.metering.instance_type_table import DAYS, INSTANCE_TYPES
 
 
@@ -27,7 +28,7 @@ class InstanceType(NamedTuple):
     def from_row(cls, row: tuple[Any, ...]) -> "InstanceType":
         """Read a row of the table."""
         manufacturer, model, devices, *numbers, _ = row
-        return cls(manufacturer, model, Fraction(devices), *numbers)
+        return cls(manufacturer, model, parse_fraction(devices), *numbers)
 
     def as_row(self) -> tuple[Any, ...]:
         """Return the row of the table, without the number of its source."""

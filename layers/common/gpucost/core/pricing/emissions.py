@@ -10,9 +10,10 @@ from fractions import Fraction
 
 from msgspec import Struct, field
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.pricing.emission_factor_table import KG_PER_KWH, PUE
 
-DEFAULT_PUE = Decimal(PUE)
+DEFAULT_PUE = parse_decimal(PUE)
 
 
 class Emissions(Struct, frozen=True):
@@ -31,5 +32,5 @@ class Emissions(Struct, frozen=True):
         """Return the kg CO2e of a kWh that a GPU draws, PUE included; None if the region's factor is unknown."""
         factor = self.kg_per_kwh_by_cluster.get(cluster, self.kg_per_kwh_by_region.get(region))
         if factor is None and region in KG_PER_KWH:
-            factor = Decimal(KG_PER_KWH[region])
+            factor = parse_decimal(KG_PER_KWH[region])
         return None if factor is None else Fraction(factor * self.pue)

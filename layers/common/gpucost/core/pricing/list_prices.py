@@ -1,8 +1,8 @@
 """The product's own table of AWS's on-demand list prices, for nodes without any other price."""
 
-from decimal import Decimal
 from functools import cache
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.pricing.list_price_table import DAYS, HOURLY_PRICES
 from gpucost.core.pricing.prices import Price
 
@@ -14,7 +14,7 @@ def list_prices() -> tuple[Price, ...]:
         Price(
             "list-price",
             "node-hour",
-            Decimal(amount),
+            parse_decimal(amount),
             {"instance_type": instance_type, "region": region, "operating_system": "linux"},
             "CNY" if region.startswith("cn-") else "USD",
         )

@@ -10,6 +10,8 @@ from fractions import Fraction
 
 from msgspec import Struct
 
+from gpucost.core.decimals import parse_decimal
+
 
 class InstanceShape(Struct, frozen=True):
     """The hardware of an EC2 instance type (`DescribeInstanceTypes`)."""
@@ -50,7 +52,7 @@ class SplitPolicy(Struct, frozen=True):
 
 
 def _weights(gpu: str, vcpu: str, gib: str) -> tuple[Fraction, Fraction, Fraction]:
-    return Fraction(gpu), Fraction(vcpu), Fraction(gib)
+    return Fraction(parse_decimal(gpu)), Fraction(parse_decimal(vcpu)), Fraction(parse_decimal(gib))
 
 
 SPLIT_POLICIES: dict[str, SplitPolicy] = {

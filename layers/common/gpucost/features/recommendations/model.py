@@ -11,6 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from gpucost.core.decimals import parse_decimal
+
 RecommendationKind = Literal[
     "idle",
     "fewer-gpus",
@@ -195,12 +197,12 @@ class Review:
 
 def round_cents(amount: float | Decimal) -> Decimal:
     """Round an estimated amount to cents."""
-    return Decimal(str(amount)).quantize(CENT) + 0
+    return parse_decimal(str(amount)).quantize(CENT) + 0
 
 
 def round_ratio(number: float | None) -> Decimal | None:
     """Round an estimated ratio or number of GPUs to four digits."""
-    return None if number is None else Decimal(str(number)).quantize(Decimal("0.0001"))
+    return None if number is None else parse_decimal(str(number)).quantize(Decimal("0.0001"))
 
 
 def format_gpus(number: float) -> str:

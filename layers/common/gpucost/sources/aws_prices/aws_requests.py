@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import SourceError
 
 MAX_FILTER_VALUES = 200
@@ -24,6 +26,14 @@ def map_aws_errors(action: str) -> Iterator[None]:
         raise SourceError(f"{action} failed: {type(error).__name__}") from error
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise SourceError(f"{action} returned an unexpected format: {type(error).__name__} {error}") from error
+
+
+def parse_price(text: str) -> Decimal:
+    """Parse a price; NaN, which is no plausible price, if the text is not a number."""
+    try:
+        return parse_decimal(text)
+    except ValueError:
+        return Decimal("NaN")
 
 
 def batches(values: Collection[str], size: int = MAX_FILTER_VALUES) -> Iterator[list[str]]:

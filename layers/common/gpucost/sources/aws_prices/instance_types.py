@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 
@@ -37,7 +38,7 @@ class Ec2InstanceTypes:
 def _gpu_count(device: Mapping[str, Any]) -> Fraction:
     """The number of physical GPUs. For an instance with a fraction of a GPU, `Count` is 0."""
     if "LogicalGpuCount" in device:
-        return int(device["LogicalGpuCount"]) * Fraction(str(device.get("GpuPartitionSize", 1)))
+        return int(device["LogicalGpuCount"]) * Fraction(parse_decimal(str(device.get("GpuPartitionSize", 1))))
     return Fraction(int(device["Count"]))
 
 

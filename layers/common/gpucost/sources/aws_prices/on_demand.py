@@ -3,14 +3,13 @@
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from gpucost.core.errors import SourceError
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
+from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors, parse_price
 from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
 
 OPERATING_SYSTEM_NAMES: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
@@ -85,7 +84,7 @@ class AwsPriceList:
                 ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters
             ):
                 for text in page["PriceList"]:
-                    product = json.loads(text, parse_float=Decimal)
+                    product = json.loads(text)
                     instance_type = product["product"]["attributes"]["instanceType"]
                     if instance_type in types:
                         applies_to = {"instance_type": instance_type, "region": region, "operating_system": system}
@@ -99,7 +98,7 @@ def _prices_in_effect(
     for term in product["terms"].get("OnDemand", {}).values():
         since = datetime.fromisoformat(term["effectiveDate"]).astimezone(UTC)
         for dimension in term["priceDimensions"].values():
-            amount = Decimal(dimension["pricePerUnit"].get(currency, "0"))
+            amount = parse_price(dimension["pricePerUnit"].get(currency, "0"))
             if not is_price(amount):  # skip this price only: the next price source is used for the type
                 logger.warning("implausible price", instance_type=applies_to["instance_type"], price=amount)
             elif dimension["unit"] == "Hrs" and amount > 0 and since <= now:

@@ -13,7 +13,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
+from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors, parse_price
 from gpucost.sources.aws_prices.partitions import currency_of
 
 PRODUCT_DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
@@ -66,7 +66,7 @@ class Ec2SpotHistory:
                         zone_id = point.get("AvailabilityZoneId") or self._zone_id(region, point["AvailabilityZone"])
                         pool = (point["InstanceType"], zone_id, point["ProductDescription"])
                         time = point["Timestamp"].astimezone(UTC).replace(microsecond=0)
-                        price = Decimal(point["SpotPrice"])
+                        price = parse_price(point["SpotPrice"])
                         pools.setdefault(pool, {})[time] = price
                         if not is_price(price):
                             implausible.add(pool)

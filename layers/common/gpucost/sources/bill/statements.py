@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from string import Template
 from typing import get_args
 
 from gpucost.core.amounts import is_amount
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.pricing.bill_lines import BillLine, LineKind
@@ -79,7 +80,7 @@ def parse_bill_line(row: Sequence[str | None]) -> BillLine:
             currency=_text(cells, "currency"),
             is_final=_text(cells, "is_final") == "1",
         )
-    except (ValueError, InvalidOperation) as error:
+    except ValueError as error:
         raise SourceError(f"the bill has a row that cannot be read ({error}): {row}") from error
     if line.kind == "instance" and line.end - line.start > HOUR:
         raise SourceError(
@@ -97,7 +98,7 @@ def _text(cells: Mapping[str, str | None], name: str) -> str:
 
 
 def _number(text: str) -> Decimal:
-    value = Decimal(text)
+    value = parse_decimal(text)
     if not is_amount(value):
         raise ValueError(f"{text} is not a plausible amount")
     return value

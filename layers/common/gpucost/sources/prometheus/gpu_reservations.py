@@ -7,8 +7,9 @@ GPU: their annotations say what they get. kube-state-metrics exports both with i
 """
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.metering.gpu_shares import GPU
 from gpucost.core.metering.kubernetes_labels import GPU_GROUP_LABEL
 from gpucost.core.metering.observations import GpuFraction
@@ -92,7 +93,7 @@ def _groups(labels: Labels) -> set[str]:
 
 def _positive(text: str) -> Decimal | None:
     try:
-        number = Decimal(text)
-    except InvalidOperation:
+        number = parse_decimal(text)
+    except ValueError:
         return None
     return number if number.is_finite() and number > 0 else None

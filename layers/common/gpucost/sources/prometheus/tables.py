@@ -2,20 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 
 from msgspec import Struct, field
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 
-_MAX_NUMBER_LENGTH = 400
-"""Characters of the longest 64-bit float without an exponent."""
-_MAX_EXPONENT = 330
-"""The largest decimal exponent of a 64-bit float, including subnormal ones."""
 _MAX_SAMPLE_COUNT = Decimal(10**9)
 
 Labels = Mapping[str, str]
@@ -39,14 +36,7 @@ def parse_number(text: str) -> Decimal:
     Raises:
         ValueError: the text is not a number that Prometheus could store.
     """
-    try:
-        value = Decimal(text.replace("Inf", "Infinity")) if len(text) <= _MAX_NUMBER_LENGTH else None
-    except InvalidOperation:
-        value = None
-    # Larger exponents would cost time and memory: 1e999999999 has a billion digits.
-    if value is None or value.is_snan() or (value and value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
-        raise ValueError(f"{text[:50]!r} is not a number")
-    return value
+    return parse_decimal(text.replace("Inf", "Infinity"))
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from gpucost.features.alerting.subjects import RuleKind, Severity, Subject, TokenKind
-from gpucost.settings.section import Name, Percent, Positive, Section, Slug, matching_pattern
+from gpucost.settings.section import BOUNDED_DIGITS, Name, Percent, Positive, Section, Slug, matching_pattern
 
 RuleName = Slug
 TimeZoneName = Annotated[
@@ -305,7 +305,9 @@ class BudgetRule(RuleSettings):
     """The budget of each business unit in scope for a calendar month, in USD."""
     quarterly_usd: Positive | None = None
     """Used by quarterly forecasts. Default: three times the monthly budget. Alerts only use the monthly budget."""
-    percents: Annotated[tuple[Annotated[Decimal, Field(gt=0, le=1000)], ...], Field(min_length=1, max_length=10)] = (
+    percents: Annotated[
+        tuple[Annotated[Decimal, Field(gt=0, le=1000), BOUNDED_DIGITS], ...], Field(min_length=1, max_length=10)
+    ] = (
         Decimal(50),
         Decimal(80),
         Decimal(100),
@@ -320,7 +322,7 @@ class BudgetRule(RuleSettings):
 class SpendChangeOverride(RuleOverride):
     """Other thresholds of a spend-change rule."""
 
-    percent: Annotated[Decimal, Field(gt=0, le=100_000)] | None = None
+    percent: Annotated[Decimal, Field(gt=0, le=100_000), BOUNDED_DIGITS] | None = None
     """The difference in percent, in place of the rule's."""
     usd: Positive | None = None
     """The difference in USD, in place of the rule's."""
@@ -333,7 +335,7 @@ class SpendChangeRule(RuleSettings):
 
     rule: Literal["spend-change"]
     """The kind of the rule."""
-    percent: Annotated[Decimal, Field(gt=0, le=100_000)]
+    percent: Annotated[Decimal, Field(gt=0, le=100_000), BOUNDED_DIGITS]
     """Fires if the difference is larger than this part of the previous weeks' median, and larger than `usd`."""
     usd: Positive
     """The minimum difference in USD."""
@@ -353,7 +355,7 @@ class DataRule(RuleSettings):
     """The kind of the rule."""
     overdue_hours: Annotated[int, Field(ge=1, le=720)] | None = 2
     """Fires when at least this many hours of a cluster are missing or incomplete."""
-    coverage: Annotated[Decimal, Field(gt=0, le=1)] | None = None
+    coverage: Annotated[Decimal, Field(gt=0, le=1), BOUNDED_DIGITS] | None = None
     """Fires when the newest published hour has less coverage."""
     price_age_hours: Annotated[int, Field(ge=1, le=8760)] | None = None
     """Fires when the newest fetched price is at least this old."""

@@ -10,10 +10,10 @@ import hashlib
 import json
 import zlib
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from gpucost.core.amounts import Costs
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend
 from gpucost.storage import chunked_documents as chunks
@@ -43,7 +43,7 @@ class DynamoSpendStore:
         document = self._read_document(cluster, _month_part_sort_key(month, part))
         if document is None:
             return None
-        units = {unit: Decimal(amount) for unit, amount in document["units"].items()}
+        units = {unit: parse_decimal(amount) for unit, amount in document["units"].items()}
         return PartialMonthSpend(units, document["hours"], document["currency"])
 
     def put_month_part(self, cluster: str, month: datetime, part: int, sums: PartialMonthSpend) -> None:
