@@ -36,10 +36,10 @@ from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import AlertTick, ClusterState, HourPublished
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.manifests import manifest_item
 from gpucost.storage.rollups import RollupStore
-from gpucost.storage.table import Table
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 
@@ -118,14 +118,14 @@ def fill(client: Any, table: str, days: int) -> None:
 
     Only what is read is written: 500 units in each day's item, and the manifests of its hours.
     """
-    ledger = Table(client, table)
+    ledger = DynamoDBTable(client, table)
     end = START + days * DAY
     for day in (START + DAY * number for number in range(days + 1)):
         hours = [day + HOUR * hour for hour in range(24 if day < end else 12)]
         manifests = [_manifest(hour) for hour in hours]
         ledger.put_all([manifest_item(manifest, manifest.hour + 1000 * DAY) for manifest in manifests])
         groups = write_day(client, table, day, manifests)
-    spend, fingerprint = DynamoSpendStore(client, table), pricing_fingerprint(parse_settings(document()))
+    spend, fingerprint = DynamoSpendStore(DynamoDBTable(client, table)), pricing_fingerprint(parse_settings(document()))
     for weeks in range(1, 5):
         for hour in range(10, 15):
             units = {
@@ -146,15 +146,15 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
         HourSummary(CLUSTER, day, (first,), totals, CostsByKey.of(groups)),
         *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, CostsByKey()) for manifest in others),
     ]
-    _Days(client, table).write_day(CLUSTER, day, manifests, summaries)
+    _Days(DynamoDBTable(client, table)).write_day(CLUSTER, day, manifests, summaries)
     return groups
 
 
 class _Days(RollupStore):
     """Writes a day's item without the hours of business units, which no rule reads."""
 
-    def __init__(self, client: Any, table: str) -> None:
-        super().__init__(client, table)
+    def __init__(self, table: DynamoDBTable) -> None:
+        super().__init__(table)
         self._table.put_all = lambda items: None  # type: ignore[method-assign]
 
 
@@ -181,16 +181,18 @@ class Fleet:
         fill(client, table, days)
         self.notifier = CountingNotifier()
         self.now = self.end
-        SettingsDocumentStore(client, table, clock=lambda: self.now).push(document(), author="benchmark", now=self.now)
+        SettingsDocumentStore(DynamoDBTable(client, table), clock=lambda: self.now).push(
+            document(), author="benchmark", now=self.now
+        )
 
     def days(self) -> list[DaySummary]:
         """Return the days that budgets are summed from."""
-        return RollupStore(self.client, self.table).days(CLUSTER, START, self.end + DAY)
+        return RollupStore(DynamoDBTable(self.client, self.table)).days(CLUSTER, START, self.end + DAY)
 
     def publish(self, number: int, lines: list[Line]) -> None:
         """Publish an hour of the current day with all lines, and roll up the day."""
         hour = self.end + HOUR * number
-        ledger = Ledger(self.client, self.table)
+        ledger = Ledger(DynamoDBTable(self.client, self.table))
         record = large_ledger.record(CLUSTER, hour, lines)
         previous = ledger.manifest(CLUSTER, hour)
         ledger.publish(record, replacing=previous, settings_version=1, now=hour + HOUR)
@@ -216,15 +218,24 @@ class Fleet:
         self.now = now
         metered, received, started_at = Metered(self.client), self.notifier.received, time.perf_counter()
         table = (metered, self.table)
-        settings_store = SettingsDocumentStore(*table, clock=lambda: self.now)
+        settings_store = SettingsDocumentStore(DynamoDBTable(*table), clock=lambda: self.now)
         rule_inputs = RuleInputs(
-            Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0,
+            Ledger(DynamoDBTable(*table)),
+            RollupStore(DynamoDBTable(*table)),
+            DynamoSpendStore(DynamoDBTable(*table)),
+            lambda: None,
+            lambda: 0,
             estimates_check(settings_store),
-        )  # fmt: skip
+        )
         service = AlertService(
-            settings_store, rule_inputs, DynamoAlertStateStore(*table),
-            AlertHistory(*table), SilenceStore(*table), self._receivers, clock=lambda: self.now,
-        )  # fmt: skip
+            settings_store,
+            rule_inputs,
+            DynamoAlertStateStore(DynamoDBTable(*table)),
+            AlertHistory(DynamoDBTable(*table)),
+            SilenceStore(DynamoDBTable(*table)),
+            self._receivers,
+            clock=lambda: self.now,
+        )
         metered.only_reads()
         run(service)
         return CallCost(metered.units, time.perf_counter() - started_at, self.notifier.received - received)

@@ -21,6 +21,7 @@ from benchmarks.ledger import Metered
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.core.rollups import DAY
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_devstack.aws import local_client
@@ -159,21 +160,25 @@ def measure(pods: int = large_ledger.PODS) -> Measured:
         hour = day + 23 * HOUR
         record, usage = large_ledger.record("large", hour, lines), large_ledger.usage("large", hour, lines)
         writes = Metered(client)
-        Ledger(writes, table).publish(record, replacing=None, settings_version=1, now=hour + HOUR, usage=usage)
+        Ledger(DynamoDBTable(writes, table)).publish(
+            record, replacing=None, settings_version=1, now=hour + HOUR, usage=usage
+        )
         after = _items(client, table)
         hour_bytes = _by_level(item for key, item in after.items() if key not in before)
         rolled = Metered(client)
         rolled.only_writes()
-        RollupStore(rolled, table).roll_up("large", day, hour + HOUR / 2)  # as at each hour of a day under way
+        RollupStore(DynamoDBTable(rolled, table)).roll_up(
+            "large", day, hour + HOUR / 2
+        )  # as at each hour of a day under way
         look_back = Metered(client)
-        Ledger(look_back, table).manifests("large", day - 13 * DAY, day + DAY)
+        Ledger(DynamoDBTable(look_back, table)).manifests("large", day - 13 * DAY, day + DAY)
         reads = Metered(client)
-        Ledger(reads, table).lines("large", hour)
+        Ledger(DynamoDBTable(reads, table)).lines("large", hour)
         # Of the look-back's 336 hours 24 are there; the day's sums are read again from 24 hours in its last one.
         hourly_reads = writes.reads + rolled.reads + look_back.units * 14
         closing = Metered(client)
         closing.only_writes()
-        RollupStore(closing, table).roll_up("large", day, hour + DAY)
+        RollupStore(DynamoDBTable(closing, table)).roll_up("large", day, hour + DAY)
         large = {key: item for key, item in _items(client, table).items() if key not in after}
         # The facts of the day are those of one hour's lines here; a day has more workloads.
         start = day - 40 * DAY

@@ -38,6 +38,7 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
@@ -83,14 +84,17 @@ class BenchmarkSystem:
         self.metered = Metered(self.client)
         self.metered.only_writes()
         now = datetime.now(UTC)
-        store = SettingsDocumentStore(self.client, self.table, clock=lambda: now)
+        store = SettingsDocumentStore(DynamoDBTable(self.client, self.table), clock=lambda: now)
         store.push(settings_for(self.url).model_dump_json(exclude_none=True), author="benchmark", now=now)
         self.queue = Queue()
-        self.ledger = Ledger(self.metered, self.table)
-        pricer = Pricer(PriceStore(self.client, self.table), BillStore(self.client, self.table, clock=lambda: now))
+        self.ledger = Ledger(DynamoDBTable(self.metered, self.table))
+        pricer = Pricer(
+            PriceStore(DynamoDBTable(self.client, self.table)),
+            BillStore(DynamoDBTable(self.client, self.table), clock=lambda: now),
+        )
         reader = partial(metrics_reader, make_client=self.prometheus_client)
         self.service = AttributeService(
-            store, self.ledger, RollupStore(self.metered, self.table), reader, self.queue,  # type: ignore[arg-type]
+            store, self.ledger, RollupStore(DynamoDBTable(self.metered, self.table)), reader, self.queue,  # type: ignore[arg-type]
             pricer=pricer, clock=lambda: now,
         )  # fmt: skip
 

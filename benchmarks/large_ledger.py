@@ -25,6 +25,7 @@ from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.rollups import DAY, FactKey
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 
@@ -43,7 +44,7 @@ def unit_name(number: int) -> str:
 def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, seed: int = 1) -> None:
     """Write published hours, their days and their facts, and a last day of which the last hour is missing."""
     chance = random.Random(seed)
-    ledger, rollups = _Prepared(client, table), RollupStore(client, table)
+    ledger, rollups = _Prepared(DynamoDBTable(client, table)), RollupStore(DynamoDBTable(client, table))
     for day in (start + DAY * number for number in range(days)):
         summaries = [_summary(cluster, day + HOUR * hour, chance) for hour in range(24)]
         manifests = [ledger.put(summary) for summary in summaries]

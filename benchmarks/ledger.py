@@ -20,6 +20,7 @@ from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from gpucost.core.hours import HOUR
 from gpucost.core.rollups import DAY
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_devstack.aws import local_client
@@ -101,31 +102,48 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
 
     def write(metered: Any) -> None:
         record, usage = large_ledger.record(cluster, last, lines), large_ledger.usage(cluster, last, lines)
-        Ledger(metered, table).publish(record, replacing=None, settings_version=1, now=last + HOUR, usage=usage)
+        Ledger(DynamoDBTable(metered, table)).publish(
+            record, replacing=None, settings_version=1, now=last + HOUR, usage=usage
+        )
         metered.only_writes()
-        RollupStore(metered, table).roll_up(cluster, end, last)
+        RollupStore(DynamoDBTable(metered, table)).roll_up(cluster, end, last)
 
     yield measure_access(
-        "all units, by day, one month", 100, 10, lambda to: RollupStore(to, table).days(cluster, start, end)
+        "all units, by day, one month",
+        100,
+        10,
+        lambda to: RollupStore(DynamoDBTable(to, table)).days(cluster, start, end),
     )
     yield measure_access(
-        "one unit, by hour, one month", 60, 5, lambda to: RollupStore(to, table).unit_hours(cluster, unit, start, end)
+        "one unit, by hour, one month",
+        60,
+        5,
+        lambda to: RollupStore(DynamoDBTable(to, table)).unit_hours(cluster, unit, start, end),
     )
     yield measure_access(
-        "all day facts, one month", 600, None, lambda to: RollupStore(to, table).facts(cluster, start, end)
+        "all day facts, one month",
+        600,
+        None,
+        lambda to: RollupStore(DynamoDBTable(to, table)).facts(cluster, start, end),
     )
     yield measure_access(
-        "one unit's day facts, one month", 100, 5, lambda to: RollupStore(to, table).facts(cluster, start, end, unit)
+        "one unit's day facts, one month",
+        100,
+        5,
+        lambda to: RollupStore(DynamoDBTable(to, table)).facts(cluster, start, end, unit),
     )
     yield measure_access(
         "which hours are missing or due, 7 days", 10, 1,
-        lambda to: Ledger(to, table).manifests(cluster, end - 7 * DAY, end),
+        lambda to: Ledger(DynamoDBTable(to, table)).manifests(cluster, end - 7 * DAY, end),
     )  # fmt: skip
     yield measure_access(
         "writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write
     )
     yield measure_access(
-        "one unit, one hour, down to 50 pods", 4, 3, lambda to: Ledger(to, table).lines(cluster, last, unit)
+        "one unit, one hour, down to 50 pods",
+        4,
+        3,
+        lambda to: Ledger(DynamoDBTable(to, table)).lines(cluster, last, unit),
     )
 
 

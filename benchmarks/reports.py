@@ -28,6 +28,7 @@ from benchmarks.figures import Figure, against
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.runtime.aws import AwsClients
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import client_environment, local_client
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
@@ -177,7 +178,7 @@ def push_settings(client: Any, clusters: int) -> None:
         "pricing": {"source": "constant", "gpu_hourly_usd": 12},
         "cost_labels": ["app", "team"],
     }
-    store = SettingsDocumentStore(client, TABLE, clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(DynamoDBTable(client, TABLE), clock=lambda: datetime.now(UTC))
     store.push(json.dumps(document), author="bench", now=datetime.now(UTC))
 
 
@@ -199,7 +200,7 @@ def filled_and_measured(days: int, clusters: int, runs: int) -> list[Measured]:
             large_ledger.fill(client, TABLE, f"cluster-{number}", start, days, seed=number)
         hour = start + days * DAY + HOUR_WITH_LINES
         record = large_ledger.record("cluster-0", hour, large_ledger.lines())
-        Ledger(client, TABLE).publish(record, replacing=None, settings_version=1, now=hour + HOUR)
+        Ledger(DynamoDBTable(client, TABLE)).publish(record, replacing=None, settings_version=1, now=hour + HOUR)
         os.environ.update(client_environment(url))
         function_client = AwsClients()("dynamodb")
         return [measure(function_client, client, report, runs) for report in reports(start, days)]

@@ -22,6 +22,7 @@ from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HourPublished, HoursToRestate
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
@@ -117,8 +118,8 @@ def figures(quick: bool) -> list[Figure]:
         client, table = local_client("dynamodb", url), "ledger"
         create_table(client, table)
         counted = Counted(client)
-        ledger = Ledger(counted, table)
-        store = SettingsDocumentStore(client, table, clock=lambda: NOW)
+        ledger = Ledger(DynamoDBTable(counted, table))
+        store = SettingsDocumentStore(DynamoDBTable(client, table), clock=lambda: NOW)
         for price in (100, 120):
             store.push(document(price), author="benchmark", now=NOW)
         settings = parse_settings(document(100))
@@ -129,8 +130,10 @@ def figures(quick: bool) -> list[Figure]:
         first = dict(counted.units)
         counted.calls.clear()
         counted.units.clear()
-        pricer = Pricer(PriceStore(client, table), BillStore(client, table, clock=lambda: NOW))
-        rollups = RollupStore(counted, table)
+        pricer = Pricer(
+            PriceStore(DynamoDBTable(client, table)), BillStore(DynamoDBTable(client, table), clock=lambda: NOW)
+        )
+        rollups = RollupStore(DynamoDBTable(counted, table))
         service = RestateService(store, ledger, rollups, Silence(), pricer=pricer, clock=lambda: NOW)  # type: ignore[arg-type]
         message = HoursToRestate(
             cluster="large", first_hour=START, hours=hours, settings_version=2, reason="benchmark", correlation_id="c"

@@ -12,6 +12,7 @@ from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.aws import local_client
@@ -52,7 +53,7 @@ class RunningDemo:
     @property
     def ledger(self) -> Ledger:
         """The demo's ledger."""
-        return Ledger(*self._table)
+        return Ledger(DynamoDBTable(*self._table))
 
     @property
     def posts(self) -> list[dict[str, Any]]:
@@ -91,7 +92,7 @@ class RunningDemo:
             for price in fleet.spot_prices(floor_day(start), self.end + HOUR)
         ]
         now = datetime.now(UTC).replace(microsecond=0)
-        PriceStore(*self._table).merge_prices("spot", prices, rated_until=floor_day(start), now=now)
+        PriceStore(DynamoDBTable(*self._table)).merge_prices("spot", prices, rated_until=floor_day(start), now=now)
 
     def missing_hours(self, cluster: str, start: datetime, end: datetime) -> list[datetime]:
         """Hours that are not in the ledger."""
@@ -135,7 +136,7 @@ class RunningDemo:
                 yield EXPORTS + entry["Key"], s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
 
     def _settings_store(self) -> SettingsDocumentStore:
-        return SettingsDocumentStore(*self._table, clock=lambda: datetime.now(UTC))
+        return SettingsDocumentStore(DynamoDBTable(*self._table), clock=lambda: datetime.now(UTC))
 
     @property
     def _table(self) -> tuple[Any, str]:

@@ -14,6 +14,7 @@ from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import client_environment, create_stack, local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table
@@ -58,16 +59,16 @@ def deployment(
         deployed = create_stack(endpoint, address, {})
         client, table = local_client("dynamodb", dynamodb), deployed.outputs["TableName"]
         create_table(client, table)
-        SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
+        SettingsDocumentStore(DynamoDBTable(client, table), clock=lambda: datetime.now(UTC)).push(
             settings, author="test", now=datetime.now(UTC)
         )
-        ledger = Ledger(client, table)
+        ledger = Ledger(DynamoDBTable(client, table))
         for record in records:
             ledger.publish(record, replacing=None, settings_version=1, now=datetime.now(UTC))
         for record, reason in replacements:
             newest = ledger.newest_version_of_hour(record.cluster, record.hour)
             ledger.publish(record, replacing=newest, settings_version=2, now=datetime.now(UTC), reason=reason)
-        store = DynamoRecommendations(client, table)
+        store = DynamoRecommendations(DynamoDBTable(client, table))
         for recommendation in recommendations:
             store.put(recommendation)
         variables = {**deployed.environments["ApiFunction"], **client_environment(endpoint, dynamodb)}

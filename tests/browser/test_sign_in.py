@@ -28,6 +28,7 @@ from gpucost.features.recommendations.model import (
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import client_environment, create_stack, local_client, running_aws
 from gpucost_devstack.functions import LocalFunction
@@ -104,14 +105,16 @@ def as_gateway_writes(value: object) -> str:
 
 
 def publish(client: Any, table: str) -> None:
-    store = SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(DynamoDBTable(client, table), clock=lambda: datetime.now(UTC))
     store.push(SETTINGS, author="test", now=datetime.now(UTC))
-    ledger = Ledger(client, table)
+    ledger = Ledger(DynamoDBTable(client, table))
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
-    DynamoAlertStateStore(client, table).save_group(AlertGroup("demo", f"{EVIL}unit", (strange_alert(),)))
-    DynamoRecommendations(client, table).put(injected_recommendation())
+    DynamoAlertStateStore(DynamoDBTable(client, table)).save_group(
+        AlertGroup("demo", f"{EVIL}unit", (strange_alert(),))
+    )
+    DynamoRecommendations(DynamoDBTable(client, table)).put(injected_recommendation())
 
 
 def strange_alert() -> Alert:

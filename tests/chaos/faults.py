@@ -11,6 +11,7 @@ from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from tests.chaos.bench import Bench, FaultCase
 from tests.chaos.crash import Baseline, compare
 from tests.chaos.external_calls import Fault, KilledError
@@ -282,13 +283,14 @@ def two_pushes(bench: Bench) -> None:
         text = document(("east",))
 
         def other() -> None:
-            SettingsDocumentStore(deployment.dynamodb, deployment.table, clock=lambda: deployment.now).push(
-                text, author="other", now=deployment.now
-            )
+            SettingsDocumentStore(
+                DynamoDBTable(deployment.dynamodb, deployment.table), clock=lambda: deployment.now
+            ).push(text, author="other", now=deployment.now)
 
         deployment.external_calls.before = (2, other)
         store = SettingsDocumentStore(
-            deployment.external_calls.wrap(deployment.dynamodb), deployment.table, clock=lambda: deployment.now
+            DynamoDBTable(deployment.external_calls.wrap(deployment.dynamodb), deployment.table),
+            clock=lambda: deployment.now,
         )
         try:
             store.push(text, author="me", now=deployment.now)

@@ -30,9 +30,9 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
-from gpucost.storage.table import Table
 from gpucost_devstack.aws import client_environment, local_client
 from gpucost_devstack.dynamodb_local import create_table
 from tests.chaos.external_calls import ExternalCalls, KilledError
@@ -131,8 +131,8 @@ class SimulatedDeployment:
             enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
         )
         self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
-        self.ledger = Ledger(self.dynamodb, self.table)
-        self.rollups = RollupStore(self.dynamodb, self.table)
+        self.ledger = Ledger(DynamoDBTable(self.dynamodb, self.table))
+        self.rollups = RollupStore(DynamoDBTable(self.dynamodb, self.table))
         self.push(document(self.clusters, self.prometheus or UNUSED_URL))
 
     def _queue(self, name: str) -> str:
@@ -166,7 +166,7 @@ class SimulatedDeployment:
 
     def push(self, text: str) -> None:
         """Push a settings document."""
-        store = SettingsDocumentStore(self.dynamodb, self.table, clock=lambda: self.now)
+        store = SettingsDocumentStore(DynamoDBTable(self.dynamodb, self.table), clock=lambda: self.now)
         store.push(text, author="chaos", now=self.now)
 
     def save(self) -> "SavedState":
@@ -178,9 +178,9 @@ class SimulatedDeployment:
         self.dynamodb.delete_table(TableName=self.table)
         self.table = f"chaos-{uuid4()}"
         create_table(self.dynamodb, self.table)
-        self.ledger = Ledger(self.dynamodb, self.table)
-        self.rollups = RollupStore(self.dynamodb, self.table)
-        Table(self.dynamodb, self.table).put_all(saved.items)
+        self.ledger = Ledger(DynamoDBTable(self.dynamodb, self.table))
+        self.rollups = RollupStore(DynamoDBTable(self.dynamodb, self.table))
+        DynamoDBTable(self.dynamodb, self.table).put_all(saved.items)
         self.now, self.external_calls = saved.now, ExternalCalls()
         for heap in (self.received, self.notified, self.dead):
             heap.clear()
@@ -412,7 +412,7 @@ class SimulatedDeployment:
             state[f"{cluster} {day_start:%d} facts"] = facts
         for manifest, costs in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
             state[f"{cluster} {manifest.hour:%dT%H} unit"] = costs
-        memory = DynamoAlertStateStore(self.dynamodb, self.table).load(cluster)
+        memory = DynamoAlertStateStore(DynamoDBTable(self.dynamodb, self.table)).load(cluster)
         state[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
         for group in memory.groups:
             state[f"{cluster} alert {group.owner}"] = replace(group, version=0, delivery_lease_until=None)

@@ -15,9 +15,10 @@ from gpucost.core.ledger import Manifest
 from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import Item, Table
+from gpucost.storage.table import Item
 from tests.chaos import faults
 from tests.chaos.bench import Bench, FaultCase
 from tests.chaos.crash import Baseline, FaultReport, baselines, compare, enumerate_crashes
@@ -88,7 +89,7 @@ def report_of(deployment: SimulatedDeployment, expected: Baseline, fault: Fault,
     return report
 
 
-class LateTable(Table):
+class LateTable(DynamoDBTable):
     """Writes items only after the manifest."""
 
     def __init__(self, client: Any, name: str) -> None:
@@ -115,7 +116,7 @@ class ManifestFirst(HourVersions):
 
 class ManifestFirstLedger(Ledger):
     def __init__(self, client: Any, table: str) -> None:
-        super().__init__(client, table)
+        super().__init__(DynamoDBTable(client, table))
         self._table = late_table = LateTable(client, table)
         self.versions = ManifestFirst(late_table)
 

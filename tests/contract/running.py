@@ -19,6 +19,7 @@ from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
@@ -94,8 +95,8 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
 
 def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     """Fill a table with a month of a cluster and two days of another, a restated hour, a price, and the settings."""
-    ledger, rollups = Ledger(client, table), RollupStore(client, table)
-    SettingsDocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
+    ledger, rollups = Ledger(DynamoDBTable(client, table)), RollupStore(DynamoDBTable(client, table))
+    SettingsDocumentStore(DynamoDBTable(client, table), clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
     for cluster, length in (("prod-eu", days), ("prod-us-east-1", 2)):
         first = midnight - timedelta(days=length)
@@ -108,7 +109,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
     listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",
                    midnight - timedelta(9), None, NOW)  # fmt: skip
-    PriceStore(client, table).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
+    PriceStore(DynamoDBTable(client, table)).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
 def identify(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:

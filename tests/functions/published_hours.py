@@ -21,6 +21,7 @@ from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.ports import StoredSettings
@@ -136,9 +137,9 @@ def api_with_hours(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
     create_table(client, table)
     for hour in hours():
-        Ledger(client, table).publish(hour, replacing=None, settings_version=1, now=NOW)
+        Ledger(DynamoDBTable(client, table)).publish(hour, replacing=None, settings_version=1, now=NOW)
     for number in range(3):
-        RollupStore(client, table).roll_up("east", FIRST + number * DAY, NOW)
+        RollupStore(DynamoDBTable(client, table)).roll_up("east", FIRST + number * DAY, NOW)
     pools = (
         PoolLimit("gpu", "nvidia.com/gpu", Decimal(6), Decimal(8)),
         PoolLimit("free", "nvidia.com/gpu", Decimal(2), None),
@@ -148,7 +149,7 @@ def api_with_hours(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
         Quota("ns-empty", "gpus", "nvidia.com/gpu", Decimal(4), None),
         Quota("ns-research", "mig", "nvidia.com/mig-1g.5gb", Decimal(7), Decimal(0)),
     )
-    LimitsStore(client, table).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
+    LimitsStore(DynamoDBTable(client, table)).put(Limits("east", FIRST, pools, quotas), NOW + 400 * DAY)
     environment = Environment(table=table)
     with serving(Container(environment, clock=lambda: NOW, client=lambda _service: api, settings_store=Store())):
         yield

@@ -19,6 +19,7 @@ from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.http.access import caller_of, required_role
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost_devstack.identity import authorizer_of
@@ -126,7 +127,7 @@ def filled(dynamodb_url: str) -> DynamoTable:
     create_table(table.client, table.name)
     lines = [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")]
     hour = datetime(2026, 11, 19, 10, tzinfo=UTC)
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     served = [
         ServedTokens(
             pod_line.namespace, pod_line.pod, "vllm", f"{pod_line.business_unit}-chat", 10**6, 10**5, 0, 9, consumer

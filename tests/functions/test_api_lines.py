@@ -14,6 +14,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost_devstack.aws import local_client
@@ -66,7 +67,7 @@ PUBLISHED = [
 def filled(dynamodb_url: str) -> DynamoTable:
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"lines-{uuid4()}")
     create_table(table.client, table.name)
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     for published_record in PUBLISHED:
         ledger.publish(published_record, replacing=None, settings_version=1, now=NOW)
     return table

@@ -13,6 +13,7 @@ from gpucost.container import Container
 from gpucost.core.pricing.prices import Price
 from gpucost.reports.prices import PriceBookListing, PricePage
 from gpucost.runtime.environment import Environment
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
@@ -34,7 +35,7 @@ def container(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Container]:
 
 @pytest.fixture
 def book(table: DynamoTable, container: Container) -> PriceStore:
-    store = PriceStore(table.client, table.name)
+    store = PriceStore(DynamoDBTable(table.client, table.name))
     for kind, amount in (("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")):
         applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
         listed = Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", NOON - timedelta(9), None, NOON)

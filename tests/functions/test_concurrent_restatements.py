@@ -15,6 +15,7 @@ from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -121,8 +122,8 @@ class Crossed:
 
     def __init__(self, table: DynamoTable, api_client: Any) -> None:
         self._client = api_client
-        self._ledger = Ledger(*table)
-        self._rollups = RollupStore(*table)
+        self._ledger = Ledger(DynamoDBTable(*table))
+        self._rollups = RollupStore(DynamoDBTable(*table))
         self._calls_left = 0
         self._then: Callable[[], None] | None = None
         for hour in PUBLISHED:

@@ -11,6 +11,7 @@ from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
@@ -54,7 +55,7 @@ class Store:
 @pytest.fixture
 def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable]:
     hour_record = record([line()], hour=DAMAGED, cluster=CLUSTER)
-    Ledger(*table).publish(hour_record, replacing=None, settings_version=1, now=NOW)
+    Ledger(DynamoDBTable(*table)).publish(hour_record, replacing=None, settings_version=1, now=NOW)
     api = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table.name)
     with serving(Container(environment, client=lambda _service: api, settings_store=Store())):

@@ -16,6 +16,7 @@ from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -63,16 +64,16 @@ def absurd(usd: str) -> HourRecord:
 
 def publish(table: DynamoTable, usd: str) -> None:
     """Every sixth hour of two days in two clusters, one of them implausible."""
-    ledger = Ledger(*table)
+    ledger = Ledger(DynamoDBTable(*table))
     for cluster in ("east", "west"):
         for number in range(5, 48, 6):
             start = FIRST + number * HOUR
             hour_record = absurd(usd) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
             ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
-    RollupStore(*table).roll_up("west", FIRST, NOW)
-    RollupStore(*table).roll_up("east", FIRST + DAY, NOW)
+    RollupStore(DynamoDBTable(*table)).roll_up("west", FIRST, NOW)
+    RollupStore(DynamoDBTable(*table)).roll_up("east", FIRST + DAY, NOW)
     with pytest.raises(DataExpiredError, match="implausibly large"):
-        RollupStore(*table).roll_up("east", FIRST, NOW)
+        RollupStore(DynamoDBTable(*table)).roll_up("east", FIRST, NOW)
 
 
 @pytest.fixture(scope="module", params=["1E+308", "123456789012345678901234567890.123456789012"])
@@ -139,7 +140,7 @@ def test_other_reports_exclude_the_implausible_hour(published: DynamoTable) -> N
 
 def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -> None:
     publish(table, "1E+308")
-    ledger = Ledger(*table)
+    ledger = Ledger(DynamoDBTable(*table))
     before = ledger.newest_version_of_hour("east", ABSURD)
     assert before is not None
     assert not ledger.is_intact(before)
@@ -150,4 +151,4 @@ def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -
     assert sound is not None
     with pytest.raises(ConflictError, match="an incomplete attempt does not replace figures"):
         ledger.publish(replace(empty, hour=ABSURD + 6 * HOUR), replacing=sound, settings_version=1, now=NOW)
-    assert RollupStore(*table).roll_up("east", FIRST, NOW + timedelta(minutes=1))
+    assert RollupStore(DynamoDBTable(*table)).roll_up("east", FIRST, NOW + timedelta(minutes=1))

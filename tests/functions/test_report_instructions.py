@@ -14,6 +14,7 @@ from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.runtime.aws import register_read_decoder
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table
@@ -38,7 +39,9 @@ def count(dynamodb_url: str) -> Iterator[Count]:
     for number in range(CLUSTERS):
         large_ledger.fill(client, TABLE, f"cluster-{number}", START, 2, seed=number)
     hour_record = large_ledger.record("cluster-0", HOUR_WITH_LINES, large_ledger.lines(pods=PODS))
-    Ledger(client, TABLE).publish(hour_record, replacing=None, settings_version=1, now=HOUR_WITH_LINES + HOUR)
+    Ledger(DynamoDBTable(client, TABLE)).publish(
+        hour_record, replacing=None, settings_version=1, now=HOUR_WITH_LINES + HOUR
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCOST_TABLE", TABLE)
         app = build_app(Container(client=lambda _: client).api_services, PAGE_FOLDER)

@@ -24,6 +24,7 @@ from gpucost.core.amounts import to_decimal
 from gpucost.features.alerting.storage.notification_history import AlertHistory
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -97,7 +98,7 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
         fleet = DistinctFleet(day, random.Random(seed))
         table = f"scope-{uuid4()}"
         create_table(client, table)
-        ledger = Ledger(client, table)
+        ledger = Ledger(DynamoDBTable(client, table))
         for record in fleet.records:
             is_restated = record is fleet.records[0]  # the previous version is another secret
             before = replace(record, notes=("first",)) if is_restated else record
@@ -105,9 +106,9 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
             if is_restated:
                 ledger.publish(record, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
         for notification in fleet.notifications():
-            AlertHistory(client, table).add(notification.subject.cluster, [notification])
+            AlertHistory(DynamoDBTable(client, table)).add(notification.subject.cluster, [notification])
         for cluster in fleet.clusters:
-            RollupStore(client, table).roll_up(cluster, day, NOW)
+            RollupStore(DynamoDBTable(client, table)).roll_up(cluster, day, NOW)
         secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}
         published.append(Published(fleet, table, secrets, api))
     yield published

@@ -21,6 +21,7 @@ from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.runtime.messages import AttributionOrigin, HourPublished
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_cli.aws_session import clear_aws_configuration
 from gpucost_cli.main import cli
 from gpucost_devstack.aws import ACCOUNT, STACK, client_environment, create_stack, local_client, running_aws
@@ -177,7 +178,9 @@ class _Commands:
         for number in (0, 1):
             self._fleet.publish_and_close(number, IDLE)
         now = datetime.now(UTC)
-        stored = DynamoRecommendations(*table).put(Recommendation(PROPOSED, "open", now, now, now, version=0))
+        stored = DynamoRecommendations(DynamoDBTable(*table)).put(
+            Recommendation(PROPOSED, "open", now, now, now, version=0)
+        )
         self._recommendation = stored.id
 
     def run_all(self) -> Recorded:

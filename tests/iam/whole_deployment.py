@@ -25,6 +25,7 @@ from gpucost.pipeline.reprice import PENDING_PERIOD, restate_messages
 from gpucost.runtime.messages import AttributionOrigin
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.aws import ACCOUNT, STACK, local_client
 from gpucost_devstack.functions import FunctionError
@@ -233,7 +234,7 @@ def _create_bill(stack: LocalStack) -> None:
 
 def _push(stack: LocalStack, document: dict[str, Any]) -> None:
     dynamodb = local_client("dynamodb", stack.dynamodb)
-    store = SettingsDocumentStore(dynamodb, stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(DynamoDBTable(dynamodb, stack.outputs["TableName"]), clock=lambda: datetime.now(UTC))
     store.push(json.dumps(document), author="test", now=datetime.now(UTC))
 
 
@@ -271,8 +272,10 @@ def _change_prices(stack: LocalStack) -> None:
     before = floor_day(NOW) - 2 * PENDING_PERIOD
     applies_to = {"cluster": CLUSTERS[0]}
     price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
-    PriceStore(dynamodb, table).set_override(price, now=before)
-    BillStore(dynamodb, table, clock=lambda: before).record_month(FIRST.replace(day=1, hour=0), is_closed=True)
+    PriceStore(DynamoDBTable(dynamodb, table)).set_override(price, now=before)
+    BillStore(DynamoDBTable(dynamodb, table), clock=lambda: before).record_month(
+        FIRST.replace(day=1, hour=0), is_closed=True
+    )
 
 
 def _dispatch(stack: LocalStack) -> None:

@@ -21,6 +21,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.core.hours import format_timestamp
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_devstack.artefacts import LAYERS, function_entry
 from gpucost_devstack.aws import STACK, Deployed, client_environment, create_stack, local_client, running_aws
 from gpucost_devstack.functions import WORKER, LocalFunction
@@ -77,7 +78,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
 def push(aws: tuple[str, Deployed], text: str) -> None:
     endpoint, deployed = aws
     client = local_client("dynamodb", endpoint)
-    store = SettingsDocumentStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(DynamoDBTable(client, deployed.outputs["TableName"]), clock=lambda: datetime.now(UTC))
     store.push(text, author="test", now=datetime.now(UTC))
 
 

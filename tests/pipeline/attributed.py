@@ -16,6 +16,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.price_book import PriceStore
@@ -48,16 +49,16 @@ class RecordingBus(MessageBus):
 class System:
     def __init__(self, table: DynamoTable, url: str, *, client: PrometheusClients = PrometheusClient) -> None:
         self.url = url
-        self.ledger = Ledger(table.client, table.name)
-        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
         self.push(url)
         self.bus = RecordingBus()
         self.now = NOW
-        self.book = PriceStore(table.client, table.name)
-        self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
+        self.book = PriceStore(DynamoDBTable(table.client, table.name))
+        self.bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
-        self.rollups = RollupStore(table.client, table.name)
-        self.limits = LimitsStore(table.client, table.name)
+        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
+        self.limits = LimitsStore(DynamoDBTable(table.client, table.name))
         limits = LimitsRecorder(partial(NodePoolLimitsReader, client=client), self.limits)
         self.service = self.compose(partial(metrics_reader, make_client=client), limits)
 

@@ -13,6 +13,7 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, BackfillProgress
 from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.template import TEMPLATE
 from tests.conftest import DynamoTable
@@ -75,7 +76,7 @@ class Queue(MessageBus):
 
 @pytest.fixture
 def queue(table: DynamoTable) -> Queue:
-    return Queue(Ledger(table.client, table.name))
+    return Queue(Ledger(DynamoDBTable(table.client, table.name)))
 
 
 def backfill(queue: Queue, *clusters: str) -> Backfill:

@@ -19,6 +19,7 @@ from gpucost.pipeline.refresh_bill import BillRefresh, BillRefreshService
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_devstack.bill.export import write_export
 from gpucost_devstack.bill.items import (
     LineItem,
@@ -68,14 +69,14 @@ class BillEnvironment:
 
     @property
     def store(self) -> BillStore:
-        return BillStore(self.table.client, self.table.name, clock=lambda: self.now)
+        return BillStore(DynamoDBTable(self.table.client, self.table.name), clock=lambda: self.now)
 
     def node_pools(self, start: datetime, end: datetime) -> Mapping[str, str]:
         self.node_pool_reads.append(start)
         return self.pools
 
     def service(self, client: Any = None) -> BillRefreshService:
-        store = BillStore(client or self.table.client, self.table.name, clock=lambda: self.now)
+        store = BillStore(DynamoDBTable(client or self.table.client, self.table.name), clock=lambda: self.now)
         return BillRefreshService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
 
     def refresh(self, months: tuple[datetime, ...] = (), **cur: Any) -> BillRefresh:

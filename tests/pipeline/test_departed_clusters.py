@@ -22,6 +22,7 @@ from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -38,7 +39,7 @@ class Fleet:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = Ledger(table.client, table.name)
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
         self.push(SEPTEMBER, "east", "west")
         for hour in (OCTOBER - HOUR, OCTOBER, OCTOBER + HOUR):
             for cluster, usd in (("east", "10"), ("west", "1")):
@@ -55,7 +56,7 @@ class Fleet:
         return self.store().push(json.dumps(document), author="me", now=at)
 
     def store(self) -> SettingsDocumentStore:
-        return SettingsDocumentStore(self.table.client, self.table.name, clock=lambda: NOW)
+        return SettingsDocumentStore(DynamoDBTable(self.table.client, self.table.name), clock=lambda: NOW)
 
     def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
         """Damage a version."""
@@ -64,7 +65,7 @@ class Fleet:
         self.table.client.update_item(TableName=self.table.name, Key=key, UpdateExpression=how, **attributes)
 
     def reports(self) -> ReportService:
-        rollups = RollupStore(self.table.client, self.table.name)
+        rollups = RollupStore(DynamoDBTable(self.table.client, self.table.name))
         return ReportService(self.store(), self.ledger, rollups, lambda: NOW)
 
     def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
@@ -104,7 +105,7 @@ def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> No
 
 
 def test_hours_of_a_departed_cluster_are_missing_up_to_its_departure(fleet: Fleet) -> None:
-    rollups = RollupStore(fleet.table.client, fleet.table.name)
+    rollups = RollupStore(DynamoDBTable(fleet.table.client, fleet.table.name))
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     end = LEFT.replace(minute=0) + 3 * HOUR
     east, west = 4 * 24 + 10 - 2, 4 * 24 + 8 - 2
@@ -168,7 +169,7 @@ def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
         def history(self) -> Sequence[StoredSettings[SettingsDocument]]:
             raise AssertionError("all versions were read")
 
-    store = StoreWithoutHistory(fleet.table.client, fleet.table.name, clock=lambda: NOW)
+    store = StoreWithoutHistory(DynamoDBTable(*fleet.table), clock=lambda: NOW)
     assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed_clusters
 
 
@@ -203,7 +204,7 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
 
 
 def test_month_is_not_closed_while_its_last_hours_are_retried(fleet: Fleet) -> None:
-    rollups = RollupStore(fleet.table.client, fleet.table.name)
+    rollups = RollupStore(DynamoDBTable(fleet.table.client, fleet.table.name))
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     before = month_service.count_open_hours(OCTOBER, OCTOBER + 2 * HOUR)
     assert (before.missing, before.awaiting_retry) == (0, 0)

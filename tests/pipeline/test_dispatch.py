@@ -21,6 +21,7 @@ from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import AlertTick, HoursDue, ScheduledTick, read_message
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import client_environment, local_client, running_aws
 from tests.conftest import DynamoTable
@@ -40,8 +41,8 @@ class Fleet:
     """A dispatch service with real stores and queues."""
 
     def __init__(self, endpoint: str, table: DynamoTable) -> None:
-        self.ledger = Ledger(table.client, table.name)
-        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: datetime.now(UTC))
         self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
         self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
                         for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
@@ -152,7 +153,7 @@ def test_failing_cluster_delays_only_itself(fleet: Fleet) -> None:
             return super().manifests(cluster, start, end)
 
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
-    troubled = FailingLedger(fleet.ledger._table._client, fleet.ledger._table._name)
+    troubled = FailingLedger(fleet.ledger._table)
     result = DispatchService(fleet.store, troubled, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert result.failures == ("blue: the table is away",)
@@ -362,7 +363,7 @@ def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
     reach = 14 * DAY - HOUR
     for name, silent in (("blue", 7 * DAY), ("green", 7 * DAY + HOUR)):
         fleet.publish(record([line()], cluster=name, hour=NEWEST - silent))
-    ledger = RecordingLedger(fleet.ledger._table._client, fleet.ledger._table._name)
+    ledger = RecordingLedger(fleet.ledger._table)
     DispatchService(fleet.store, ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert ledger.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_PUBLICATION_GAP]
 
@@ -370,6 +371,7 @@ def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
 def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     table = fleet.ledger._table
+    assert isinstance(table, DynamoDBTable)
     key = {"pk": {"S": "SETTINGS"}, "sk": {"S": "00000001"}}
     (item,) = [table._client.get_item(TableName=table._name, Key=key)["Item"]]
     damages: list[dict[str, Any]] = [
@@ -380,7 +382,7 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     for number, damage in enumerate(damages, start=2):
         newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
         table._client.put_item(TableName=table._name, Item=newer)
-    fresh = SettingsDocumentStore(table._client, table._name, clock=lambda: datetime.now(UTC))
+    fresh = SettingsDocumentStore(table, clock=lambda: datetime.now(UTC))
     result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert [reason.split(":")[0] for reason in result.unreadable_settings] == [

@@ -15,6 +15,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
@@ -41,7 +42,7 @@ def test_late_delivery_keeps_the_usage_that_later_versions_use(table: DynamoTabl
         system.attribute()
         assert system.restate(version=2) == [2]
 
-    system.attribute(ledger=Ledger(InterleavedClient(table.client, meanwhile), table.name))
+    system.attribute(ledger=Ledger(DynamoDBTable(InterleavedClient(table.client, meanwhile), table.name)))
     system.push(30)
     assert system.restate(version=3) == [3]
     assert system.line().allocated_usd == amount(30)
@@ -57,7 +58,9 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
         system.push(30)
         assert system.restate(version=3) == [3]
 
-    assert system.restate(version=2, ledger=Ledger(InterleavedClient(table.client, meanwhile), table.name)) == [3]
+    assert system.restate(
+        version=2, ledger=Ledger(DynamoDBTable(InterleavedClient(table.client, meanwhile), table.name))
+    ) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == amount(30)
     assert [
@@ -85,7 +88,7 @@ def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: Dyn
     system.attribute()
     system.push(20)
     assert system.store.current().version == 2
-    others = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+    others = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
     others.push(document(12), author="me", now=NOW)
     assert system.store.current().version == 2, "less than a minute old"
     assert system.restate(version=2) == [2]
@@ -115,7 +118,7 @@ def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: Dynam
     def meanwhile() -> None:
         assert system.restate(why="approved by finance") == [2]
 
-    late = Ledger(InterleavedClient(table.client, meanwhile, "batch_write_item"), table.name)
+    late = Ledger(DynamoDBTable(InterleavedClient(table.client, meanwhile, "batch_write_item"), table.name))
     assert system.restate(why="just trying", ledger=late) == [2]
     (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert restatement.reason == "approved by finance"
@@ -187,7 +190,7 @@ def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTabl
         raise ClientError(response, "TransactWriteItems")
 
     with pytest.raises(ConflictError):
-        system.attribute(ledger=Ledger(Busy(), table.name), origin="backfill")
+        system.attribute(ledger=Ledger(DynamoDBTable(Busy(), table.name)), origin="backfill")
     system.attribute(origin="backfill")
     assert system.line().allocated_usd == amount(12)
 

@@ -22,6 +22,7 @@ from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
@@ -94,9 +95,9 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
         hours_queue_url=queues["hours"], backfill_queue_url=queues["hours"], dead_letter_queue_url=queues["dead"],
         events_topic_arn=topic, client=AwsClients(),
     )  # fmt: skip
-    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
     store.push(document(), author="me", now=NOW)
-    ledger = FailingLedger(table.client, table.name)
+    ledger = FailingLedger(DynamoDBTable(*table))
     result = DispatchService(store, ledger, ledger.versions, bus).dispatch(ScheduledTick(scheduled_time=NOW), "why")
     assert result is not None
     assert {failure.split(":")[0] for failure in result.failures} == {name(n) for n in UNREAD}
@@ -117,9 +118,12 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
             )  # no server listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)
 
-    real, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)
-    bills = BillStore(table.client, table.name, clock=lambda: NOW)
-    pricer = Pricer(PriceStore(table.client, table.name), bills)
+    real, rollups = (
+        Ledger(DynamoDBTable(table.client, table.name)),
+        RollupStore(DynamoDBTable(table.client, table.name)),
+    )
+    bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    pricer = Pricer(PriceStore(DynamoDBTable(table.client, table.name)), bills)
     attribute = AttributeService(store, real, rollups, reader, bus, pricer=pricer, clock=lambda: NOW)
     around = range(AWAY - 2, AWAY + 4)
     with answering((403, DENIED, {"Content-Type": "text/xml"})) as refusing:

@@ -24,6 +24,7 @@ from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
@@ -59,9 +60,9 @@ class System:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = Ledger(table.client, table.name)
-        self.rollups = RollupStore(table.client, table.name)
-        self.store = store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
+        self.store = store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
         self.month_service = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
@@ -83,7 +84,7 @@ class System:
 
     def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
         """An hour in which one pod has this cost."""
-        ledger = Ledger(client or self.table.client, self.table.name)
+        ledger = Ledger(DynamoDBTable(client or self.table.client, self.table.name))
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
     def put(self, ledger: Ledger, hour_record: HourRecord, why: str = "") -> Manifest:
@@ -357,7 +358,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
     for at in range(1, 60):
         killed = MonthService(
             system.month_service._settings_store,
-            Ledger(InterleavedClient(table.client, "", kill, at), table.name),
+            Ledger(DynamoDBTable(InterleavedClient(table.client, "", kill, at), table.name)),
             system.ledger.versions,
             system.rollups,
             lambda: NOW,

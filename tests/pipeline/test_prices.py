@@ -23,6 +23,7 @@ from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.sources.bill.athena import AthenaBill
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.dynamodb_local import create_table
@@ -48,10 +49,10 @@ class System:
     ) -> None:
         self.aws, self.now = aws, NOON + MINUTE
         client = client or table.client
-        self.store = SettingsDocumentStore(client, table.name, clock=lambda: self.now)
-        self.ledger = Ledger(client, table.name)
-        self.book = PriceStore(client, table.name)
-        store = BillStore(client, table.name, clock=lambda: self.now)
+        self.store = SettingsDocumentStore(DynamoDBTable(client, table.name), clock=lambda: self.now)
+        self.ledger = Ledger(DynamoDBTable(client, table.name))
+        self.book = PriceStore(DynamoDBTable(client, table.name))
+        store = BillStore(DynamoDBTable(client, table.name), clock=lambda: self.now)
         bill = BillRefreshService(no_bill, store, clock=lambda: self.now)
         self.service = PriceRefreshService(
             self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),

@@ -11,6 +11,7 @@ from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService, restate_m
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
@@ -41,10 +42,10 @@ class Queue:
 
 class RepricingSystem:
     def __init__(self, table: DynamoTable) -> None:
-        self.ledger = Ledger(table.client, table.name)
-        self.book = PriceStore(table.client, table.name)
-        self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
-        store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.book = PriceStore(DynamoDBTable(table.client, table.name))
+        self.bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
         store.push(SETTINGS, author="me", now=NOW)
         self.queue = Queue()
         self.service = RepricingService(store, self.ledger, self.book, self.bills, self.queue)  # type: ignore[arg-type]
@@ -113,7 +114,7 @@ def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
 ) -> None:
     repricing.publish("blue", 24 * 500)
     repricing.set(None)
-    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
     store.push(SETTINGS + "retention: {pods: 600}", author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.send_hours_to_restate(NOW, "c") == 1
@@ -132,7 +133,7 @@ def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) ->
 def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, table: DynamoTable) -> None:
     repricing.publish("green", 0)
     repricing.set(None)
-    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
     store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.send_hours_to_restate(NOW, "c") == 1

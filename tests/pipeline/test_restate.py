@@ -26,6 +26,7 @@ from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
@@ -110,11 +111,11 @@ def document(price: int, **more: Any) -> str:
 class System:
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = Ledger(table.client, table.name)
-        self.rollups = RollupStore(table.client, table.name)
-        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
-        self.book = PriceStore(table.client, table.name)
-        self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
+        self.store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        self.book = PriceStore(DynamoDBTable(table.client, table.name))
+        self.bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
         self.bus = RecordingBus()
         self.metrics = OnePod()
@@ -329,7 +330,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
         message = HoursToRestate(
             cluster="demo", first_hour=start, hours=1, settings_version=2, reason="new price", correlation_id="c"
         )
-        killed = Ledger(KilledClient(system.table.client, hours + 1), system.table.name)
+        killed = Ledger(DynamoDBTable(KilledClient(system.table.client, hours + 1), system.table.name))
         try:
             system.restating(killed).restate(message)
         except KeyboardInterrupt:

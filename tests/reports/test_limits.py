@@ -17,6 +17,7 @@ from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.limits import LimitsStore
 from tests.conftest import DynamoTable
 from tests.prometheus_clients import PrometheusClients, client_without_waits
@@ -36,7 +37,7 @@ pricing: {{source: constant, gpu_hourly_usd: 12}}
 def keep(
     table: DynamoTable, settings: CoreSettings, hours: int = 2, *, client: PrometheusClients = PrometheusClient
 ) -> list[Limits]:
-    store = LimitsStore(table.client, table.name)
+    store = LimitsStore(DynamoDBTable(table.client, table.name))
     recorder = LimitsRecorder(partial(NodePoolLimitsReader, client=client), store)
     recorder.record(settings.clusters[0], settings, [HOUR + HOUR_STEP * number for number in range(hours)], NOW)
     return store.limits_between("demo", HOUR - HOUR_STEP, HOUR + 5 * HOUR_STEP)
@@ -85,7 +86,7 @@ def test_hours_do_not_wait_for_limits(table: DynamoTable) -> None:
 
 
 def test_limits_beyond_the_item_size_are_omitted(table: DynamoTable) -> None:
-    store = LimitsStore(table.client, table.name)
+    store = LimitsStore(DynamoDBTable(table.client, table.name))
     names = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(10_000)]
     quotas = tuple(Quota(name, "gpus", GPU, Decimal(4), None) for name in names)
     with pytest.raises(SourceError, match="0 pools and 10000 quotas"):

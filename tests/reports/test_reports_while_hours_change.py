@@ -13,6 +13,7 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.periods import Period
 from gpucost.reports.cost_reader import CostReader
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
@@ -27,7 +28,7 @@ class Restless(Ledger):
     """The real ledger, in which somebody else replaces the hour whenever its lines are about to be read."""
 
     def __init__(self, table: DynamoTable) -> None:
-        super().__init__(table.client, table.name)
+        super().__init__(DynamoDBTable(*table))
         self.price = 1
         self.replace()
 
@@ -51,7 +52,9 @@ class Bare(Ledger):
 
 
 def read(table: DynamoTable, ledger: Ledger) -> Any:
-    return CostReader(ledger, RollupStore(table.client, table.name), FULL_ACCESS).read(QUESTION, ["demo"])
+    return CostReader(ledger, RollupStore(DynamoDBTable(table.client, table.name)), FULL_ACCESS).read(
+        QUESTION, ["demo"]
+    )
 
 
 def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) -> None:
@@ -65,4 +68,4 @@ def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) 
 def test_rows_that_differ_from_sums_are_an_error(table: DynamoTable) -> None:
     Restless(table)
     with pytest.raises(SourceError, match="do not add up to its sums, because lines of its hours have expired"):
-        read(table, Bare(table.client, table.name))
+        read(table, Bare(DynamoDBTable(*table)))

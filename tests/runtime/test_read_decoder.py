@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 
 from benchmarks.core import instructions
 from gpucost.runtime.aws import client_config, register_read_decoder
-from gpucost.storage.table import Table, key
+from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.table import key
 from gpucost_devstack.aws import local_client
 from tests.conftest import DynamoTable
 
@@ -39,7 +40,7 @@ def clients(table: DynamoTable, dynamodb_url: str) -> tuple[Any, Any]:
     """A client with the decoder, and one without."""
     decoding = local_client("dynamodb", dynamodb_url)
     register_read_decoder(decoding)
-    Table(table.client, table.name).put_all(
+    DynamoDBTable(table.client, table.name).put_all(
         [
             {**key("p", f"{number:04}"), **(ATTRIBUTES if number else ATTRIBUTES_OF_EVERY_TYPE)}
             for number in range(ITEMS)

@@ -18,6 +18,7 @@ from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.records import amount
@@ -65,7 +66,7 @@ def bill(*amounts: str, is_final: bool = False) -> Bill:
 
 
 def store_of(table: DynamoTable, client: Any = None, chunk_bytes: int = CHUNK_BYTES) -> BillStore:
-    return BillStore(client or table.client, table.name, clock=lambda: NOW, chunk_bytes=chunk_bytes)
+    return BillStore(DynamoDBTable(client or table.client, table.name), clock=lambda: NOW, chunk_bytes=chunk_bytes)
 
 
 def small_chunks(table: DynamoTable, client: Any = None) -> BillStore:

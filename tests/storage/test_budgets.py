@@ -7,6 +7,7 @@ import pytest
 from benchmarks import large_ledger, ledger_page
 from benchmarks.ledger import MONTH, measure
 from gpucost.core.rollups import DAY
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 
@@ -16,7 +17,7 @@ DAYS = 3
 def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTable) -> None:
     start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (DAYS + 2) * DAY
     large_ledger.fill(table.client, table.name, "large", start, DAYS)
-    days = RollupStore(table.client, table.name).days("large", start, start + DAYS * DAY)
+    days = RollupStore(DynamoDBTable(table.client, table.name)).days("large", start, start + DAYS * DAY)
     assert [len(day.costs) for day in days] == [large_ledger.UNITS] * DAYS, "measured on what it is about"
     measurements = list(measure(table.client, table.name, "large", start, DAYS))
     assert len(measurements) == 7

@@ -15,6 +15,7 @@ from gpucost.core.limits import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.rollups import RollupStore
@@ -33,10 +34,10 @@ class StoredHour:
 
     def __init__(self, table: DynamoTable) -> None:
         self._table = table
-        self.ledger = Ledger(table.client, table.name)
-        self.rollups = RollupStore(table.client, table.name)
-        self.limits = LimitsStore(table.client, table.name)
-        self.days = DailyItems(table.client, table.name, "memory")
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
+        self.limits = LimitsStore(DynamoDBTable(table.client, table.name))
+        self.days = DailyItems(DynamoDBTable(table.client, table.name), "memory")
         self.publish("2")
         self.publish("3", why="another price")
         self.rollups.roll_up("demo", DAY_1, NOW)

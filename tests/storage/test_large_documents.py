@@ -21,11 +21,11 @@ from gpucost.features.alerting.subjects import Subject
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.hour_items import _notes
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.rollups import RollupStore
-from gpucost.storage.table import Table
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
 from tests.records import line, record
@@ -69,7 +69,7 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
 
 def sizes(table: DynamoTable, pk: str) -> list[int]:
     """Bytes of each item's document in a partition."""
-    items = Table(table.client, table.name).query(pk)
+    items = DynamoDBTable(table.client, table.name).query(pk)
     return [len(item["b"]["B"]) for item in items if "b" in item]
 
 
@@ -82,10 +82,10 @@ def test_alert_group_of_thousands_of_idle_workloads_is_stored(
     outbox = tuple(
         OutboxEntry(name, alert.notification) for alert in alerts if alert.notification for name in receivers
     )
-    memory = DynamoAlertStateStore(table.client, table.name)
+    memory = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
     saved = memory.save_group(AlertGroup("demo", "research", outbox=outbox).with_alerts(alerts))
     assert sum(sizes(table, "C#demo#alerts")) > ITEM > max(sizes(table, "C#demo#alerts"))
-    (loaded,) = DynamoAlertStateStore(table.client, table.name).load("demo").groups
+    (loaded,) = DynamoAlertStateStore(DynamoDBTable(table.client, table.name)).load("demo").groups
     assert loaded == saved
     with pytest.raises(ConflictError):
         memory.save_group(replace(loaded, version=0))
@@ -97,24 +97,24 @@ def test_alert_group_of_thousands_of_idle_workloads_is_stored(
 
 def test_smaller_document_leaves_no_surplus_chunk(table: DynamoTable, numbers: random.Random) -> None:
     alerts = tuple(idle_workloads(6_000, numbers))
-    saved = DynamoAlertStateStore(table.client, table.name).save_group(
+    saved = DynamoAlertStateStore(DynamoDBTable(table.client, table.name)).save_group(
         AlertGroup("demo", "research").with_alerts(alerts)
     )
     assert len(sizes(table, "C#demo#alerts")) > 1
-    memory = DynamoAlertStateStore(table.client, table.name)
+    memory = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
     (loaded,) = memory.load("demo").groups
     small = memory.save_group(replace(loaded, alerts=loaded.alerts[:5]))
     assert len(sizes(table, "C#demo#alerts")) == 1
     assert memory.load("demo").groups == (small,)
     grown = memory.save_group(replace(small, alerts=saved.alerts))
-    assert DynamoAlertStateStore(table.client, table.name).load("demo").groups == (grown,)
+    assert DynamoAlertStateStore(DynamoDBTable(table.client, table.name)).load("demo").groups == (grown,)
     empty = memory.save_group(replace(grown, alerts=()))
     assert memory.load("demo").groups == (empty,)
     assert len(sizes(table, "C#demo#alerts")) == 1
 
 
 def test_reader_between_two_writes_of_a_large_document_reads_again(table: DynamoTable, numbers: random.Random) -> None:
-    writer = DynamoAlertStateStore(table.client, table.name)
+    writer = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
     saved = writer.save_group(AlertGroup("demo", "research").with_alerts(idle_workloads(6_000, numbers)))
     readings = 0
 
@@ -132,7 +132,7 @@ def test_reader_between_two_writes_of_a_large_document_reads_again(table: Dynamo
             saved = writer.save_group(replace(saved, evaluated_through=NOON))
             return page
 
-    assert DynamoAlertStateStore(Interrupted(), table.name).load("demo").groups == (saved,)
+    assert DynamoAlertStateStore(DynamoDBTable(Interrupted(), table.name)).load("demo").groups == (saved,)
     assert readings == 2
 
 
@@ -146,7 +146,7 @@ def test_document_too_large_for_a_transaction_is_refused(numbers: random.Random)
 
 
 def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable, numbers: random.Random) -> None:
-    memory = DynamoSpendStore(table.client, table.name)
+    memory = DynamoSpendStore(DynamoDBTable(table.client, table.name))
     units = [f"team-{numbers.getrandbits(60):015x}" for _ in range(25_000)]
     part = PartialMonthSpend({unit: random_usd(numbers) for unit in units}, 100, "USD")
     memory.put_month_part("demo", NOON, 1, part)
@@ -185,7 +185,10 @@ def test_day_of_thousands_of_business_units_is_summed(table: DynamoTable, number
                 unmeasured_gpu_hours=numbers.randrange(10**16),
             )
         )
-    ledger, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)
+    ledger, rollups = (
+        Ledger(DynamoDBTable(table.client, table.name)),
+        RollupStore(DynamoDBTable(table.client, table.name)),
+    )
     ledger.publish(record(lines, hour=NOON), replacing=None, settings_version=1, now=NOON + HOUR)
     (expected,) = rollups.days("demo", DAY, DAY + timedelta(days=1))
     assert rollups.roll_up("demo", DAY, DAY + timedelta(days=2))
@@ -201,20 +204,20 @@ def test_day_of_thousands_of_business_units_is_summed(table: DynamoTable, number
             assert partition not in {"C#demo#summaries", "C#demo#hours"}
             return table.client.query(**request)
 
-    rolled_up = RollupStore(WithoutHours(), table.name)
+    rolled_up = RollupStore(DynamoDBTable(WithoutHours(), table.name))
     (day,) = rolled_up.days_of(manifests)
     ((_, facts),) = rolled_up.facts_of(manifests)
     assert dict(day.costs.items()) == dict(expected.costs.items())
     assert day.totals == expected.totals
     assert len(day.costs) == len(facts) == UNITS
     # A day that has lost a piece is read from its hours.
-    Table(table.client, table.name).delete_all([{"pk": {"S": "C#demo#days"}, "sk": {"S": "2026-11-19#01"}}])
+    DynamoDBTable(table.client, table.name).delete_all([{"pk": {"S": "C#demo#days"}, "sk": {"S": "2026-11-19#01"}}])
     (day,) = rollups.days_of(manifests)
     assert dict(day.costs.items()) == dict(expected.costs.items())
 
 
 def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.Random) -> None:
-    store = LimitsStore(table.client, table.name)
+    store = LimitsStore(DynamoDBTable(table.client, table.name))
     quotas = tuple(
         Quota(
             f"team-{numbers.getrandbits(60):015x}",
@@ -232,7 +235,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
 
 @pytest.mark.parametrize("name", ["memory", "waiting", "latency"])
 def test_day_with_ten_thousand_rows_is_stored(table: DynamoTable, numbers: random.Random, name: Any) -> None:
-    days = DailyItems(table.client, table.name, name)
+    days = DailyItems(DynamoDBTable(table.client, table.name), name)
     rows = [[f"{numbers.getrandbits(200):050x}", str(random_usd(numbers))] for _ in range(10_000)]
     days.put("demo", DAY, rows, NOON + timedelta(days=3650))
     assert days.read("demo", DAY, DAY + timedelta(days=1)) == {DAY: rows}

@@ -14,8 +14,8 @@ from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt
+from gpucost.storage.dynamodb_table import MAX_ATTEMPTS, DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 from tests.records import HOUR, amount, line, record
@@ -37,7 +37,7 @@ def publish(ledger: Ledger, hour_record: HourRecord) -> None:
 
 
 def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
-    ledger = Ledger(MeteredClient(table.client), table.name)
+    ledger = Ledger(DynamoDBTable(MeteredClient(table.client), table.name))
     published = record(FIGURES, notes=("a note",))
     manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
@@ -53,7 +53,7 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
 
 def test_totals_are_read_without_groups(table: DynamoTable) -> None:
     """Even where these are damaged; a summary without its totals is damaged."""
-    ledger, hour_record = Ledger(table.client, table.name), record()
+    ledger, hour_record = Ledger(DynamoDBTable(table.client, table.name)), record()
     ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     (item,) = [
         scanned for scanned in table.client.scan(TableName=table.name)["Items"] if "#summaries" in scanned["pk"]["S"]
@@ -72,7 +72,7 @@ def read_totals(ledger: Ledger) -> Totals | None:
 
 
 def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     for hours in (0, 1, 2, 3):
         publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
     publish(ledger, record(FIGURES, cluster="demo-2"))
@@ -82,7 +82,7 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
 def test_business_unit_may_have_any_name(table: DynamoTable, name: str) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record([line(name, "n"), line("other", "n")]))
     assert [read_line.business_unit for read_line in ledger.lines("demo", HOUR, name)] == [name]
 
@@ -91,14 +91,14 @@ def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamod
     first, second = record([line(pod="old")]), record(FIGURES, notes=("new",))
 
     def run(client: Any) -> None:
-        publish(Ledger(client, table.name), second)
+        publish(Ledger(DynamoDBTable(client, table.name)), second)
 
     def start_over() -> Ledger:
         table.client.delete_table(TableName=table.name)
         from gpucost_devstack.dynamodb_local import create_table
 
         create_table(table.client, table.name)
-        ledger = Ledger(table.client, table.name)
+        ledger = Ledger(DynamoDBTable(table.client, table.name))
         publish(ledger, first)
         return ledger
 
@@ -119,7 +119,7 @@ def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamod
 
 
 def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     winner, loser = record([line(pod="winner")]), record([line(pod="loser")])
     ledger.publish(winner, replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
@@ -132,7 +132,7 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: D
 
 
 def test_items_shared_by_two_writers_survive_the_loser(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
         ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
@@ -140,7 +140,7 @@ def test_items_shared_by_two_writers_survive_the_loser(table: DynamoTable) -> No
 
 
 def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record([line(pod="old")]))
     publish(ledger, record([line(pod="new")]))
     assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["new"]
@@ -152,7 +152,7 @@ def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
 
 
 def test_expired_items_are_not_read_before_their_deletion(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record(FIGURES))
     for item in table.client.scan(TableName=table.name)["Items"]:
         table.client.put_item(TableName=table.name, Item={**item, "expires_at": {"N": "1"}})
@@ -161,7 +161,7 @@ def test_expired_items_are_not_read_before_their_deletion(table: DynamoTable) ->
 
 
 def test_item_with_a_newer_schema_version_is_refused(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record(FIGURES))
     for item in table.client.scan(TableName=table.name)["Items"]:
         table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
@@ -170,7 +170,7 @@ def test_item_with_a_newer_schema_version_is_refused(table: DynamoTable) -> None
 
 
 def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     waits = []
     for _ in range(4):
         publish(ledger, record(status="incomplete"))
@@ -186,7 +186,7 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
 
 def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
     """A backfill is run again and again while a cluster's Prometheus is away."""
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     end = HOUR + timedelta(days=30)
     for at in range(70):
         hour_record = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
@@ -209,7 +209,7 @@ def test_time_between_attempts_is_limited_but_exceeds_the_longest_look_back(atte
 
 
 def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record(FIGURES))
     before = read_all(ledger)
     with pytest.raises(ConflictError):
@@ -218,14 +218,14 @@ def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
 
 
 def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     for hours in range(168):
         hour_record = record(
             hour=HOUR + hours * ONE_HOUR, status="incomplete" if hours % 3 else "complete", notes=("x" * 300,)
         )
         publish(ledger, hour_record)
     watched = MeteredClient(table.client)
-    manifests = Ledger(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
+    manifests = Ledger(DynamoDBTable(watched, table.name)).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
     assert len(manifests) == 168
     assert watched.calls == ["query"]
     assert watched.units["query"] <= 10
@@ -234,11 +234,11 @@ def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
 def test_large_hour_stays_within_its_write_budget(table: DynamoTable) -> None:
     lines = [line(f"unit-{i % 200}", f"team-{i % 200}", f"workload-{i // 7}-{i:05d}") for i in range(10_000)]
     watched = MeteredClient(table.client)
-    ledger = Ledger(watched, table.name)
+    ledger = Ledger(DynamoDBTable(watched, table.name))
     ledger.publish(record(lines), replacing=None, settings_version=1, now=NOW)
     assert sum(watched.units.values()) <= 2_000
     again = MeteredClient(table.client)
-    assert len(Ledger(again, table.name).lines("demo", HOUR, "unit-7")) == 50
+    assert len(Ledger(DynamoDBTable(again, table.name)).lines("demo", HOUR, "unit-7")) == 50
     assert again.units["query"] + again.units["get_item"] <= 4
     assert len(again.calls) <= 3
 
@@ -248,7 +248,7 @@ def test_thousands_of_pods_in_one_unit_are_stored_in_chunks(table: DynamoTable) 
 
     names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(12_000)]
     lines = [line("one", "ns", name, f"1.{int(name[:8], 16):012d}"[:14]) for name in names]
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record(lines))
     assert len(ledger.lines("demo", HOUR, "one")) == 12_000
     sizes = [len(item["b"]["B"]) for item in table.client.scan(TableName=table.name)["Items"] if "b" in item]
@@ -256,7 +256,7 @@ def test_thousands_of_pods_in_one_unit_are_stored_in_chunks(table: DynamoTable) 
 
 
 def test_restatement_names_the_currencies_before_and_after(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record(FIGURES))
     ledger.publish(
         replace(record(FIGURES), currency="EUR"), replacing=ledger.manifest("demo", HOUR), settings_version=2, now=NOW,
@@ -270,7 +270,7 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(table: DynamoT
     """Every namespace may be a business unit of its own; here names are long, so that few are enough."""
     chance = random.Random(1)
     units = [chance.randbytes(8_000).hex() for _ in range(50)]
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     for usd in ("1", "2", "3"):
         lines = [line(unit, "n", "p", usd) for unit in units]
         manifest = ledger.manifest("demo", HOUR)
@@ -301,7 +301,7 @@ def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: Dynam
         )
         for i in range(5_000)
     ]
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     hour_record = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
     ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     pages = table.client.get_paginator("scan").paginate(TableName=table.name)
@@ -340,7 +340,7 @@ def test_unprocessed_items_are_written_again() -> None:
     stub.add_response("batch_write_item", {"UnprocessedItems": {}}, {"RequestItems": {"t": requests[1:]}})
     waits: list[float] = []
     with stub:
-        Table(client, "t", sleep=waits.append).put_all(items)
+        DynamoDBTable(client, "t", sleep=waits.append).put_all(items)
         stub.assert_no_pending_responses()
     assert len(waits) == 1
 
@@ -351,12 +351,12 @@ def test_lasting_throttling_raises_an_error() -> None:
     for _ in range(MAX_ATTEMPTS):
         stub.add_response("batch_write_item", {"UnprocessedItems": {"t": [{"PutRequest": {"Item": items[0]}}]}})
     with stub, pytest.raises(SourceError, match="throttled: 1 items"):
-        Table(client, "t", sleep=lambda _: None).put_all(items)
+        DynamoDBTable(client, "t", sleep=lambda _: None).put_all(items)
 
 
 @pytest.mark.parametrize("name", ["allocated_gpu_hours", "allocated_usd"])
 def test_lines_are_not_read_if_an_amount_is_implausibly_large(table: DynamoTable, name: str) -> None:
-    ledger = Ledger(*table)
+    ledger = Ledger(DynamoDBTable(*table))
 
     def with_amount(figure: int) -> HourRecord:
         amounts: Any = {name: figure * SCALE}
@@ -369,7 +369,7 @@ def test_lines_are_not_read_if_an_amount_is_implausibly_large(table: DynamoTable
 
 
 def test_amounts_keep_all_digits(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     usd = "987654321098.123456789012"
     publish(ledger, record([line(usd=usd)]))
     (read_line,) = ledger.lines("demo", HOUR)

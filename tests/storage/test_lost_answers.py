@@ -23,8 +23,9 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.conditions import MISSING
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import Table, key
+from gpucost.storage.table import key
 from gpucost_devstack.aws import local_client
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -62,7 +63,7 @@ def client(dynamodb_url: str) -> Iterator[Any]:
 
 
 def test_push_whose_answer_was_lost_succeeds(client: Any, table: DynamoTable) -> None:
-    store = SettingsDocumentStore(client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(DynamoDBTable(client, table.name), clock=lambda: NOW)
     assert [store.push(SETTINGS, author="me", now=NOW).version for _ in range(2)] == [1, 2]
     assert [stored.version for stored in store.history()] == [2, 1]
 
@@ -70,7 +71,7 @@ def test_push_whose_answer_was_lost_succeeds(client: Any, table: DynamoTable) ->
 def test_repeated_call_that_closed_the_month_succeeds_and_other_writers_conflict(
     client: Any, table: DynamoTable
 ) -> None:
-    versions = Ledger(client, table.name).versions
+    versions = Ledger(DynamoDBTable(client, table.name)).versions
     versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
     with pytest.raises(ConflictError):
         versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
@@ -78,7 +79,7 @@ def test_repeated_call_that_closed_the_month_succeeds_and_other_writers_conflict
 
 
 def test_recommendation_whose_answer_was_lost_is_saved_once(client: Any, table: DynamoTable) -> None:
-    store = DynamoRecommendations(client, table.name)
+    store = DynamoRecommendations(DynamoDBTable(client, table.name))
     first = store.put(Recommendation(PROPOSED, "open", NOW, NOW, NOW))
     assert store.put(replace(first, state="applied")).version == 2
     with pytest.raises(ConflictError):
@@ -86,7 +87,7 @@ def test_recommendation_whose_answer_was_lost_is_saved_once(client: Any, table: 
 
 
 def test_claim_of_an_outbox_belongs_to_the_sender(client: Any, table: DynamoTable) -> None:
-    memory = DynamoAlertStateStore(client, table.name)
+    memory = DynamoAlertStateStore(DynamoDBTable(client, table.name))
     book = AlertGroup("demo", "research")
     assert memory.save_group(memory.save_group(book)).version == 2
     with pytest.raises(ConflictError):
@@ -94,7 +95,7 @@ def test_claim_of_an_outbox_belongs_to_the_sender(client: Any, table: DynamoTabl
 
 
 def test_publication_whose_answer_was_lost_succeeds_once(client: Any, table: DynamoTable) -> None:
-    ledger = Ledger(client, table.name)
+    ledger = Ledger(DynamoDBTable(client, table.name))
     published = ledger.publish(record([line()]), replacing=None, settings_version=1, now=NOW)
     assert published.version == 1
     assert ledger.versions.current(published.cluster, published.hour) == published
@@ -102,6 +103,6 @@ def test_publication_whose_answer_was_lost_succeeds_once(client: Any, table: Dyn
 
 def test_two_identical_writes_write_once(client: Any, table: DynamoTable) -> None:
     item = {**key("p", "s"), "by": {"S": "me"}}
-    Table(client, table.name).put(item, MISSING)
+    DynamoDBTable(client, table.name).put(item, MISSING)
     with pytest.raises(ConflictError):
-        Table(client, table.name).put(item, MISSING)
+        DynamoDBTable(client, table.name).put(item, MISSING)

@@ -13,6 +13,7 @@ from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.core.single_node_cluster import HOUR, device, observation
@@ -38,7 +39,7 @@ def publish(ledger: Ledger, hour_record: HourRecord, **more: object) -> None:
 
 
 def test_models_are_restated_from_stored_usage_and_replaced_rows_expire(table: DynamoTable) -> None:
-    ledger = Ledger(MeteredClient(table.client), table.name)
+    ledger = Ledger(DynamoDBTable(MeteredClient(table.client), table.name))
     usage = replace(meter(observation(devices=(device(),)), MeteringRules()), served=SERVED)
     first = attribute_usage(usage, rules(4))
     publish(ledger, first, usage=usage)
@@ -65,7 +66,7 @@ def test_models_are_restated_from_stored_usage_and_replaced_rows_expire(table: D
 
 
 def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     lines = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
     served = [
         ServedTokens("bu-a", "p1", "vllm", model, prompt, 1, 0, 1) for model, prompt in (("x", 1), ("y", 1), ("z", 5))
@@ -80,7 +81,7 @@ def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
 
 
 def test_hour_without_servers_has_no_item_of_models(table: DynamoTable) -> None:
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     publish(ledger, record([line()]))
     assert not [
         scanned for scanned in table.client.scan(TableName=table.name)["Items"] if "models" in scanned["pk"]["S"]

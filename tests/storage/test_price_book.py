@@ -13,6 +13,7 @@ from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
@@ -52,7 +53,7 @@ def history(moves: str = "0.30 0.35 0.40", start: datetime = NOON - 40 * HOUR, k
 
 @pytest.fixture
 def book(table: DynamoTable) -> PriceStore:
-    return PriceStore(table.client, table.name)
+    return PriceStore(DynamoDBTable(table.client, table.name))
 
 
 def amounts(book: PriceStore, start: datetime, hours: int = 1) -> set[tuple[str, str]]:
@@ -90,7 +91,7 @@ def test_day_without_fetched_prices_continues_the_last_price_until_it_expires(bo
 
 def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
     def refresh(client: Any, now: datetime) -> Any:
-        book = PriceStore(client, table.name)
+        book = PriceStore(DynamoDBTable(client, table.name))
         shape = InstanceShape(G5, 1, 4, 16384)
         again = [replace(price, fetched_at=now) for price in history()]
         return [
@@ -100,7 +101,7 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
         ]
 
     assert [update.changed_count for update in refresh(table.client, NOW)] == [1, 1, 1]
-    before, changes = contents(table), PriceStore(table.client, table.name).pending_changes()
+    before, changes = contents(table), PriceStore(DynamoDBTable(table.client, table.name)).pending_changes()
     watched = MeteredClient(table.client)
     second = refresh(watched, NOW + 5 * HOUR)
     assert [(update.changed_count, update.changes) for update in second] == [(0, ())] * 3
@@ -254,7 +255,7 @@ Steps = Callable[[Any, str], None]
 
 
 def _refresh(client: Any, name: str) -> None:
-    book = PriceStore(client, name)
+    book = PriceStore(DynamoDBTable(client, name))
     month = history("0.30 0.35 0.40 0.45 0.50", start=NOON - 33 * DAY)
     month = [*month[:-1], *history("0.50 0.60", start=NOON - 20 * HOUR)]
     book.merge_prices("spot", month, since=NOON - 33 * DAY, rated_until=RATED, now=NOW)
@@ -263,17 +264,17 @@ def _refresh(client: Any, name: str) -> None:
 
 
 def _set(client: Any, name: str) -> None:
-    PriceStore(client, name).set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
+    PriceStore(DynamoDBTable(client, name)).set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
 
 
 def _drop(client: Any, name: str) -> None:
-    book = PriceStore(client, name)
+    book = PriceStore(DynamoDBTable(client, name))
     (override,) = book.overrides()
     book.drop_override(override.id, at=NOON - 3 * HOUR, author="bob", reason="no", now=NOW)
 
 
 def _settle(client: Any, name: str) -> None:
-    book = PriceStore(client, name)
+    book = PriceStore(DynamoDBTable(client, name))
     for change in book.pending_changes():
         book.settle(change.id, now=NOW)
 
@@ -321,7 +322,7 @@ class RivalClient:
 
 @pytest.mark.parametrize("times", [1, 4])
 def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: int) -> None:
-    direct = PriceStore(table.client, table.name)
+    direct = PriceStore(DynamoDBTable(table.client, table.name))
 
     def interfere(left: int) -> None:
         direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)
@@ -329,7 +330,7 @@ def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: i
         direct.merge_prices("spot", history("1", kind=f"g{left}"), since=NOON - DAY * 3, rated_until=RATED, now=NOW)
 
     def other() -> PriceStore:
-        return PriceStore(RivalClient(table.client, interfere, times), table.name)
+        return PriceStore(DynamoDBTable(RivalClient(table.client, interfere, times), table.name))
 
     other().set_override(by_hand("2.5", NOON), now=NOW)
     other().merge_prices("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
@@ -343,7 +344,7 @@ PAST = NOON - DAY
 
 
 def test_last_override_wins_even_if_set_before(table: DynamoTable) -> None:
-    book = PriceStore(table.client, table.name)
+    book = PriceStore(DynamoDBTable(table.client, table.name))
     for number, amount in enumerate(("40", "50", "40")):
         book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
     assert [str(override.price.amount) for override in book.overrides()] == ["40", "50", "40"]
@@ -352,7 +353,7 @@ def test_last_override_wins_even_if_set_before(table: DynamoTable) -> None:
 
 
 def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
-    book = PriceStore(table.client, table.name)
+    book = PriceStore(DynamoDBTable(table.client, table.name))
     wrong = book.set_override(replace(by_hand("40", PAST), valid_to=PAST + HOUR), now=NOW)
     book.drop_override(wrong.id, at=NOW, author="me", reason="too late to matter", now=NOW)
     assert book.in_force(PAST, PAST + HOUR).prices
@@ -364,12 +365,12 @@ def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
 
 
 def test_writer_that_always_loses_raises_a_conflict(table: DynamoTable) -> None:
-    direct = PriceStore(table.client, table.name)
+    direct = PriceStore(DynamoDBTable(table.client, table.name))
     rival = RivalClient(
         table.client, lambda left: ignore(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99
     )
     with pytest.raises(ConflictError):
-        PriceStore(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
+        PriceStore(DynamoDBTable(rival, table.name)).set_override(by_hand("2.5", NOON), now=NOW)
     assert "2.5" not in {str(override.price.amount) for override in direct.overrides()}
 
 
@@ -378,7 +379,7 @@ def ignore(_: object) -> None:
 
 
 def test_document_of_several_chunks_is_read_again_if_it_changes(table: DynamoTable) -> None:
-    book = PriceStore(table.client, table.name, chunk_bytes=100)
+    book = PriceStore(DynamoDBTable(table.client, table.name), chunk_bytes=100)
     many = [by_hand(f"{number}.5", NOON, why=f"{number}" * 9) for number in range(1, 30)]
     for price in many:
         book.set_override(price, now=NOW)
@@ -386,7 +387,7 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(table: DynamoTab
     assert book.merge_prices("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).changed_count == 1
     assert amounts(book, NOON - 40 * HOUR) == {("spot", "0.30")}
     assert {str(price.amount) for price in book.newest("spot")} == {"0.40"}
-    book = PriceStore(table.client, table.name)
+    book = PriceStore(DynamoDBTable(table.client, table.name))
     book.set_override(by_hand("99", NOON), now=NOW)
     flat = [spot(G5, NOON - 40 * HOUR, NOON + DAY, "1")]
     book.merge_prices("spot", flat, since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
@@ -403,7 +404,7 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(table: DynamoTab
 
 
 def test_item_of_a_newer_release_is_refused(table: DynamoTable) -> None:
-    book = PriceStore(table.client, table.name)
+    book = PriceStore(DynamoDBTable(table.client, table.name))
     book.set_override(by_hand("1", NOON), now=NOW)
     (item,) = [
         scanned for scanned in table.client.scan(TableName=table.name)["Items"] if scanned["pk"]["S"] == "PRICES"

@@ -7,6 +7,7 @@ from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_history import key_of
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
@@ -31,7 +32,7 @@ def fleet_history(days: int, now: datetime) -> list[Price]:
 
 def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     """What an hour reads does not depend on how many days are held."""
-    book = PriceStore(table.client, table.name)
+    book = PriceStore(DynamoDBTable(table.client, table.name))
     year = fleet_history(60, NOW)
     book.merge_prices("spot", year, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     prices = [listed(f"g{kind}.xlarge", NOON - 9 * DAY, f"{kind + 1}.5") for kind in range(50)]
@@ -40,7 +41,7 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     for hours, units in ((1, 10), (24, 15)):
         watched = MeteredClient(table.client)
         start = NOON - 30 * HOUR
-        in_force = PriceStore(watched, table.name).in_force(start, start + hours * HOUR).prices
+        in_force = PriceStore(DynamoDBTable(watched, table.name)).in_force(start, start + hours * HOUR).prices
         wanted = [price for price in year if price.valid_from and price.valid_from < start + hours * HOUR
                   and price.valid_to and price.valid_to > start]  # fmt: skip
         shown = {(key_of(price), price.amount, price.valid_from) for price in in_force if price.source == "spot"}
@@ -52,12 +53,12 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
 
 
 def test_refresh_reads_and_writes_little(table: DynamoTable) -> None:
-    book = PriceStore(table.client, table.name)
+    book = PriceStore(DynamoDBTable(table.client, table.name))
     book.merge_prices("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
     watched, later = MeteredClient(table.client), NOW + HOUR
     since = NOON - 2 * HOUR
     fresh = [price for price in fleet_history(5, later) if price.valid_to and price.valid_to > since]
-    made = PriceStore(watched, table.name).merge_prices(
+    made = PriceStore(DynamoDBTable(watched, table.name)).merge_prices(
         "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
     )  # fmt: skip
     assert 0 < made.changed_count < 150

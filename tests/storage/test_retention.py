@@ -14,9 +14,9 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Retention
 from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import MAX_ATTEMPTS, DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
-from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -31,13 +31,13 @@ DOCUMENT = (
 
 def fill(table: DynamoTable) -> Ledger:
     """Two hours of a day, rolled up; one with a note, one restated."""
-    ledger = Ledger(table.client, table.name)
+    ledger = Ledger(DynamoDBTable(table.client, table.name))
     for hour in (LAST, LAST + HOUR):
         hour_record = record([line(), line("other", "ns", "q")], hour=hour, notes=("note",))
         first = ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW, retention=LEVELS)
     again = record([line(usd="7")], hour=LAST + HOUR)
     ledger.publish(again, replacing=first, settings_version=1, now=NOW, reason="w", retention=LEVELS)
-    RollupStore(table.client, table.name).roll_up("demo", LAST, NOW, LEVELS)
+    RollupStore(DynamoDBTable(table.client, table.name)).roll_up("demo", LAST, NOW, LEVELS)
     return ledger
 
 
@@ -73,7 +73,7 @@ def test_each_retention_level_expires_as_configured(table: DynamoTable) -> None:
 
 
 def test_expired_details_are_missing_and_their_sums_stay(table: DynamoTable) -> None:
-    ledger, rollups = fill(table), RollupStore(table.client, table.name)
+    ledger, rollups = fill(table), RollupStore(DynamoDBTable(table.client, table.name))
     day, facts = rollups.days("demo", LAST, LAST + DAY), rollups.facts("demo", LAST, LAST + DAY)
     assert [summary.totals is not None for summary in day] == [True]
     expire(table, "lines")
@@ -129,7 +129,7 @@ def test_transaction_is_retried_after_a_collision_but_not_after_a_failed_conditi
     refuse("ConditionalCheckFailed")
     for _ in range(MAX_ATTEMPTS):
         refuse("TransactionConflict")
-    table = Table(client, "t", sleep=waits.append)
+    table = DynamoDBTable(client, "t", sleep=waits.append)
     with stub:
         table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, None)])
         assert len(waits) == 1

@@ -12,6 +12,7 @@ from gpucost.core.errors import DataExpiredError
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.rollups import DAY
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.keys import lines_partition
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket
@@ -30,8 +31,8 @@ class RolledUpDay:
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
-        self.ledger = Ledger(table.client, table.name)
-        self.rollups = RollupStore(table.client, table.name)
+        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
         self.records: dict[datetime, HourRecord] = {}
 
     def publish(self, number: int, *lines: Line, status: Any = "complete") -> None:
@@ -116,10 +117,10 @@ def test_rollups_are_read_instead_of_hours(day: RolledUpDay) -> None:
     day.check()
     for read, most in ((day.rollups.days, 2), (day.rollups.facts, 2 + BUCKETS)):
         watched = MeteredClient(day.table.client)
-        getattr(RollupStore(watched, day.table.name), read.__name__)("demo", DAY_1, DAY_1 + DAY)
+        getattr(RollupStore(DynamoDBTable(watched, day.table.name)), read.__name__)("demo", DAY_1, DAY_1 + DAY)
         assert len(watched.calls) <= most
     watched = MeteredClient(day.table.client)
-    RollupStore(watched, day.table.name).unit_hours("demo", "research", DAY_1, DAY_1 + DAY)
+    RollupStore(DynamoDBTable(watched, day.table.name)).unit_hours("demo", "research", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 3
 
 
@@ -157,7 +158,7 @@ def test_late_hours_are_added_without_reading_the_lines_of_other_hours(day: Roll
         day.publish(number, *random_lines(number))
         day.check()
         watched = RecordingPartitions(day.table.client)
-        assert RollupStore(watched, day.table.name).roll_up("demo", DAY_1, OVER)
+        assert RollupStore(DynamoDBTable(watched, day.table.name)).roll_up("demo", DAY_1, OVER)
         assert {pk for pk in watched.partitions if "#lines#" in pk} == {lines_partition("demo", DAY_1 + number * HOUR)}
         day.check()
     without_lines(day)
@@ -192,7 +193,7 @@ def test_late_hours_published_at_once_are_both_added(day: RolledUpDay, call: int
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     slow = InterleavedClient(day.table.client, call, another)
-    RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(DynamoDBTable(slow, day.table.name)).roll_up("demo", DAY_1, OVER)
     day.check()
     day.rollups.roll_up("demo", DAY_1, OVER)
     without_lines(day)
@@ -219,7 +220,7 @@ def test_renamed_unit_leaves_no_items_that_affect_its_day(day: RolledUpDay) -> N
     without_lines(day)
     day.check()
     watched = MeteredClient(day.table.client)
-    RollupStore(watched, day.table.name).facts("demo", DAY_1, DAY_1 + DAY)
+    RollupStore(DynamoDBTable(watched, day.table.name)).facts("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
 
 
@@ -241,7 +242,7 @@ def test_slow_writer_does_not_overwrite_newer_facts(day: RolledUpDay) -> None:
     """Nothing would ever write them again: the day's head is current."""
     day.publish(0, line("research", "bu-a", "p"))
     slow = MeteredClient(day.table.client)
-    RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(DynamoDBTable(slow, day.table.name)).roll_up("demo", DAY_1, OVER)
     its_facts = len(slow.calls) - 1  # the head is last
     day.publish(0, line("research", "bu-a", "p", "5"))
 
@@ -249,7 +250,9 @@ def test_slow_writer_does_not_overwrite_newer_facts(day: RolledUpDay) -> None:
         day.publish(0, line("research", "bu-a", "p", "7"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    RollupStore(InterleavedClient(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(DynamoDBTable(InterleavedClient(day.table.client, its_facts, another), day.table.name)).roll_up(
+        "demo", DAY_1, OVER
+    )
     without_lines(day)
     day.check()
 
@@ -261,13 +264,15 @@ def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: Rol
     day.publish(1, *random_lines(5))
     before = items(day)
     watched = MeteredClient(day.table.client)
-    RollupStore(watched, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(DynamoDBTable(watched, day.table.name)).roll_up("demo", DAY_1, OVER)
     assert len(watched.calls) >= 8
     for k in range(1, len(watched.calls) + 1):
         for item in before:
             day.table.client.put_item(TableName=day.table.name, Item=item)
         with pytest.raises(KeyboardInterrupt):
-            RollupStore(MeteredClient(day.table.client, fail_at=k), day.table.name).roll_up("demo", DAY_1, OVER)
+            RollupStore(DynamoDBTable(MeteredClient(day.table.client, fail_at=k), day.table.name)).roll_up(
+                "demo", DAY_1, OVER
+            )
         day.check()
         day.rollups.roll_up("demo", DAY_1, OVER)
         day.check()
@@ -306,7 +311,7 @@ def test_hour_published_while_its_day_is_summed_is_not_lost(day: RolledUpDay, ca
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     slow = InterleavedClient(day.table.client, call, another)
-    RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(DynamoDBTable(slow, day.table.name)).roll_up("demo", DAY_1, OVER)
     assert meddled or call > len(slow.calls)
     day.check()
     day.rollups.roll_up("demo", DAY_1, OVER)
@@ -321,11 +326,11 @@ def test_slow_writer_does_not_overwrite_newer_sums(day: RolledUpDay) -> None:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     before_its_write = 4  # manifests, head, summaries
-    RollupStore(InterleavedClient(day.table.client, before_its_write, another), day.table.name).roll_up(
+    RollupStore(DynamoDBTable(InterleavedClient(day.table.client, before_its_write, another), day.table.name)).roll_up(
         "demo", DAY_1, OVER
     )
     watched = MeteredClient(day.table.client)
-    RollupStore(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
+    RollupStore(DynamoDBTable(watched, day.table.name)).days("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2, "the day itself, not its hours"
 
 
@@ -355,7 +360,7 @@ def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(
         day.publish(1, line("idle", "notebooks", "n", "3"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    between = seen(RollupStore(InterleavedClient(day.table.client, call, another), day.table.name))
+    between = seen(RollupStore(DynamoDBTable(InterleavedClient(day.table.client, call, another), day.table.name)))
     after = seen(day.rollups)
     assert all(during in pair for during, *pair in zip(between, before, after, strict=True))
     assert between[:2] in (before[:2], after[:2])

@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from gpucost.core.errors import NotFoundError, SettingsError
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore, parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.settings_store import MAX_CACHED_VERSIONS, MAX_DOCUMENT_BYTES, DynamoSettingsStore
 from tests.conftest import DynamoTable
 
@@ -48,11 +49,11 @@ def recording_store(table: DynamoTable, clock: Clock) -> tuple[DynamoSettingsSto
             documents.append(document)
             return document
 
-    return DynamoSettingsStore(table.client, table.name, RecordedSettings, clock=clock), documents
+    return DynamoSettingsStore(DynamoDBTable(table.client, table.name), RecordedSettings, clock=clock), documents
 
 
 def store_of(table: DynamoTable, clock: Clock) -> SettingsDocumentStore:
-    return SettingsDocumentStore(table.client, table.name, clock=clock)
+    return SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=clock)
 
 
 def item_of(table: DynamoTable, version: int) -> dict[str, Any]:

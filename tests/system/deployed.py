@@ -9,6 +9,7 @@ from typing import Any
 
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.rollups import DAY
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli import deployment
@@ -57,8 +58,8 @@ class Stack(SimulatedDeployment):
         self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         tables = {variables["GPUCOST_TABLE"] for variables in self.deployed.environments.values()}
         (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line use the same table
-        self.ledger = Ledger(self.dynamodb, self.table)
-        self.rollups = RollupStore(self.dynamodb, self.table)
+        self.ledger = Ledger(DynamoDBTable(self.dynamodb, self.table))
+        self.rollups = RollupStore(DynamoDBTable(self.dynamodb, self.table))
 
     def close(self) -> None:
         """Raise if a function lacked a permission."""

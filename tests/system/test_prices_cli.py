@@ -15,6 +15,7 @@ import pytest
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.aws import create_stack, local_client, running_aws
 from tests.single_cluster_settings import settings_text
@@ -32,8 +33,8 @@ class Stack:
     def __init__(self, endpoint: str, folder: Path, parameters: dict[str, str]) -> None:
         deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
         client = local_client("dynamodb", endpoint)
-        self.book = PriceStore(client, deployed.outputs["TableName"])
-        self.store = SettingsDocumentStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
+        self.book = PriceStore(DynamoDBTable(client, deployed.outputs["TableName"]))
+        self.store = SettingsDocumentStore(DynamoDBTable(client, deployed.outputs["TableName"]), clock=lambda: NOW)
         self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
         self.folder = folder
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
     from gpucost.storage.limits import LimitsStore
+    from gpucost.storage.ports import Table
     from gpucost.storage.price_book import PriceStore
     from gpucost.storage.rollups import RollupStore
 
@@ -174,32 +175,39 @@ class Container:
         return create_reader
 
     @cached_property
+    def table(self) -> "Table":
+        """The ledger's table."""
+        from gpucost.storage.dynamodb_table import DynamoDBTable
+
+        return DynamoDBTable(self.client("dynamodb"), self.environment.table)
+
+    @cached_property
     def ledger(self) -> "Ledger":
         """The cost records."""
         from gpucost.storage.ledger import Ledger
 
-        return Ledger(self.client("dynamodb"), self.environment.table)
+        return Ledger(self.table)
 
     @cached_property
     def rollups(self) -> "RollupStore":
         """Daily sums of the cost records."""
         from gpucost.storage.rollups import RollupStore
 
-        return RollupStore(self.client("dynamodb"), self.environment.table)
+        return RollupStore(self.table)
 
     @cached_property
     def settings_store(self) -> "SettingsDocumentStore":
         """The settings document, cached for a minute."""
         from gpucost.settings_document import SettingsDocumentStore
 
-        return SettingsDocumentStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
+        return SettingsDocumentStore(self.table, clock=self.clock)
 
     @cached_property
     def price_book(self) -> "PriceStore":
         """Fetched prices and those set by hand."""
         from gpucost.storage.price_book import PriceStore
 
-        return PriceStore(self.client("dynamodb"), self.environment.table)
+        return PriceStore(self.table)
 
     @cached_property
     def pricer(self) -> "Pricer":
@@ -213,28 +221,28 @@ class Container:
         """The bill, by hour."""
         from gpucost.storage.bill_store import BillStore
 
-        return BillStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
+        return BillStore(self.table, clock=self.clock)
 
     @cached_property
     def alert_states(self) -> "DynamoAlertStateStore":
         """States of alerts."""
         from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 
-        return DynamoAlertStateStore(self.client("dynamodb"), self.environment.table)
+        return DynamoAlertStateStore(self.table)
 
     @cached_property
     def alert_history(self) -> "AlertHistory":
         """The history of notifications."""
         from gpucost.features.alerting.storage.notification_history import AlertHistory
 
-        return AlertHistory(self.client("dynamodb"), self.environment.table)
+        return AlertHistory(self.table)
 
     @cached_property
     def silences(self) -> "SilenceStore":
         """Silences of alerts."""
         from gpucost.features.alerting.storage.notification_history import SilenceStore
 
-        return SilenceStore(self.client("dynamodb"), self.environment.table)
+        return SilenceStore(self.table)
 
     @cached_property
     def bus(self) -> "MessageBus":
@@ -329,7 +337,7 @@ class Container:
         """Spend by month and day, as alert rules on spend compare it."""
         from gpucost.features.alerting.storage.spend import DynamoSpendStore
 
-        return DynamoSpendStore(self.client("dynamodb"), self.environment.table)
+        return DynamoSpendStore(self.table)
 
     @cached_property
     def notifiers(self) -> "Callable[[SettingsWithAlerts], Mapping[str, Notifier]]":
@@ -393,7 +401,7 @@ class Container:
         """Limits of node pools and quotas of namespaces."""
         from gpucost.storage.limits import LimitsStore
 
-        return LimitsStore(self.client("dynamodb"), self.environment.table)
+        return LimitsStore(self.table)
 
     @cached_property
     def limit_reports(self) -> "LimitReports":
@@ -429,7 +437,7 @@ class Container:
         from gpucost.features.exports.storage import DynamoExports
 
         env = self.environment
-        return DynamoExports(self.client("dynamodb"), env.table, timedelta(days=env.export_days))
+        return DynamoExports(self.table, timedelta(days=env.export_days))
 
     @cached_property
     def export_bucket(self) -> "S3Bucket":
@@ -468,7 +476,7 @@ class Container:
         """Recommendations."""
         from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 
-        return DynamoRecommendations(self.client("dynamodb"), self.environment.table)
+        return DynamoRecommendations(self.table)
 
     @cached_property
     def review_service(self) -> "ReviewService":
@@ -486,18 +494,16 @@ class Container:
         from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
         from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 
-        dynamodb, table = self.client("dynamodb"), self.environment.table
-
         return ReviewService(
             self.settings_store,
             self.ledger,
             self.recommendation_store,
             self.price_book,
-            gpu_memory_cache(PrometheusGpuMemory, DynamoGpuMemory(dynamodb, table), clock=self.clock),
-            waiting_pods_cache(PrometheusWaitingPods, DynamoWaitingPods(dynamodb, table), clock=self.clock),
+            gpu_memory_cache(PrometheusGpuMemory, DynamoGpuMemory(self.table), clock=self.clock),
+            waiting_pods_cache(PrometheusWaitingPods, DynamoWaitingPods(self.table), clock=self.clock),
             PrometheusDisruption,
             clock=self.clock,
-            latency=partial(request_latency_cache, store=DynamoRequestLatency(dynamodb, table), clock=self.clock),
+            latency=partial(request_latency_cache, store=DynamoRequestLatency(self.table), clock=self.clock),
             time_zone=lambda: self.settings_store.current().settings.alerts.time_zone,
         )
 

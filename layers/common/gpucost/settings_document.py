@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.settings.documents import parse_document
+from gpucost.storage.ports import Table
 from gpucost.storage.settings_store import DynamoSettingsStore
 
 
@@ -26,10 +26,9 @@ class SettingsDocumentStore(DynamoSettingsStore[SettingsDocument]):
     """The store of whole documents.
 
     Args:
-        client: a client of DynamoDB.
-        table: the table's name.
+        table: the ledger's table.
         clock: the time now, for the cache.
     """
 
-    def __init__(self, client: Any, table: str, *, clock: Callable[[], datetime]) -> None:
-        super().__init__(client, table, SettingsDocument, clock=clock)
+    def __init__(self, table: Table, *, clock: Callable[[], datetime]) -> None:
+        super().__init__(table, SettingsDocument, clock=clock)

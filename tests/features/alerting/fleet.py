@@ -26,6 +26,7 @@ from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
@@ -104,12 +105,12 @@ class Fleet:
 
     def __post_init__(self) -> None:
         table = (self.table.client, self.table.name)
-        self.ledger = Ledger(*table)
-        self.rollups = RollupStore(*table)
-        self.alert_states = DynamoAlertStateStore(*table)
-        self.history = AlertHistory(*table)
-        self.silences = SilenceStore(*table)
-        self.settings_store = SettingsDocumentStore(*table, clock=lambda: self.now)
+        self.ledger = Ledger(DynamoDBTable(*table))
+        self.rollups = RollupStore(DynamoDBTable(*table))
+        self.alert_states = DynamoAlertStateStore(DynamoDBTable(*table))
+        self.history = AlertHistory(DynamoDBTable(*table))
+        self.silences = SilenceStore(DynamoDBTable(*table))
+        self.settings_store = SettingsDocumentStore(DynamoDBTable(*table), clock=lambda: self.now)
         self.push(self.settings_text)
 
     @property
@@ -125,14 +126,23 @@ class Fleet:
     def service(self, client: Any = None) -> AlertService:
         table = (client or self.table.client, self.table.name)
         rule_inputs = RuleInputs(
-            Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: self.prices_fetched_at,
-            lambda: self.dead_letters, estimates_check(self.settings_store),
-            workload_savings(DynamoRecommendations(*table)),
-        )  # fmt: skip
+            Ledger(DynamoDBTable(*table)),
+            RollupStore(DynamoDBTable(*table)),
+            DynamoSpendStore(DynamoDBTable(*table)),
+            lambda: self.prices_fetched_at,
+            lambda: self.dead_letters,
+            estimates_check(self.settings_store),
+            workload_savings(DynamoRecommendations(DynamoDBTable(*table))),
+        )
         return AlertService(
-            self.settings_store, rule_inputs, DynamoAlertStateStore(*table), AlertHistory(*table), SilenceStore(*table),
-            self.receivers, clock=lambda: self.now,
-        )  # fmt: skip
+            self.settings_store,
+            rule_inputs,
+            DynamoAlertStateStore(DynamoDBTable(*table)),
+            AlertHistory(DynamoDBTable(*table)),
+            SilenceStore(DynamoDBTable(*table)),
+            self.receivers,
+            clock=lambda: self.now,
+        )
 
     def publish(
         self, number: int, *lines: Line, cluster: str = "demo", status: Status = "complete", coverage: str = "1",

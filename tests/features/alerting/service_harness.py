@@ -21,6 +21,7 @@ from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
@@ -171,12 +172,21 @@ class ServiceHarness:
         table = (self.table.client, self.table.name)
         rule_inputs = RuleInputs(
             self.ledger,  # type: ignore[arg-type]  # reports read more
-            RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0, estimates_check(self.store),
-        )  # fmt: skip
+            RollupStore(DynamoDBTable(*table)),
+            DynamoSpendStore(DynamoDBTable(*table)),
+            lambda: None,
+            lambda: 0,
+            estimates_check(self.store),
+        )
         return AlertService(
-            self.store, rule_inputs, self.states, AlertHistory(*table), SilenceStore(*table), self.receivers,
+            self.store,
+            rule_inputs,
+            self.states,
+            AlertHistory(DynamoDBTable(*table)),
+            SilenceStore(DynamoDBTable(*table)),
+            self.receivers,
             clock=lambda: self.now,
-        )  # fmt: skip
+        )
 
     def close_hours(self, *numbers: int, origin: AttributionOrigin = "schedule") -> None:
         for number in numbers:
@@ -197,7 +207,7 @@ class ServiceHarness:
 
     def history(self) -> list[str]:
         """Describe the recorded notifications, oldest first."""
-        history = AlertHistory(self.table.client, self.table.name)
+        history = AlertHistory(DynamoDBTable(self.table.client, self.table.name))
         scopes = alert_scopes(parse_settings(self.store.text or DOCUMENT))
         end = START + timedelta(days=9)
         return [describe(notification) for scope in scopes for notification in history.between(scope, START, end)]

@@ -19,6 +19,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import Coverage, HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.aws import client_environment, running_aws
 from tests.enforced_permissions import enforcing
@@ -119,7 +120,7 @@ def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
         effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=0,
     )  # fmt: skip
     record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
-    ledger = Ledger(deployment.dynamodb, deployment.table)
+    ledger = Ledger(DynamoDBTable(deployment.dynamodb, deployment.table))
     ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
     return json.dumps({
         "version": 1, "kind": "hour-published", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
@@ -141,7 +142,7 @@ def deliver(*bodies: str) -> None:
 
 
 def push_settings(deployment: Deployment) -> None:
-    store = SettingsDocumentStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
+    store = SettingsDocumentStore(DynamoDBTable(deployment.dynamodb, deployment.table), clock=lambda: HOUR_10)
     store.push(DOCUMENT, author="test", now=HOUR_10)
 
 

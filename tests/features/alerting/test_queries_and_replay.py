@@ -14,6 +14,7 @@ from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.runtime import secrets
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -32,9 +33,14 @@ IDLE, BUSY = pod(gpus=2, use="0.05"), pod(gpus=2, use="0.9")
 
 def rule_inputs(table: DynamoTable) -> RuleInputs:
     args = (table.client, table.name)
-    allows_estimates = estimates_check(SettingsDocumentStore(*args, clock=lambda: START))
+    allows_estimates = estimates_check(SettingsDocumentStore(DynamoDBTable(*args), clock=lambda: START))
     return RuleInputs(
-        Ledger(*args), RollupStore(*args), DynamoSpendStore(*args), lambda: None, lambda: None, allows_estimates
+        Ledger(DynamoDBTable(*args)),
+        RollupStore(DynamoDBTable(*args)),
+        DynamoSpendStore(DynamoDBTable(*args)),
+        lambda: None,
+        lambda: None,
+        allows_estimates,
     )
 
 

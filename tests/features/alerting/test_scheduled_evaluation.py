@@ -25,6 +25,7 @@ from gpucost.features.recommendations.model import (
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 from tests.newer_settings import push_newer_format
@@ -182,7 +183,7 @@ def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) ->
         fleet.publish(number, EIGHT, pod(name="idle", gpus=2, use="0"), pod("other", gpus=1, use="1"))
     fleet.publish(monday - 169, EIGHT)
     fleet.publish(monday, EIGHT)
-    store = DynamoRecommendations(table.client, table.name)
+    store = DynamoRecommendations(DynamoDBTable(table.client, table.name))
     for name, usd, state in RECOMMENDATIONS:
         store.put(recommendation(name, usd, state))
     # 09:00 in Kolkata is 03:30 UTC.

@@ -9,6 +9,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from tests.conftest import DynamoTable
 from tests.features.alerting.service_harness import (
     DOCUMENT,
@@ -22,7 +23,7 @@ from tests.records import amount
 
 @pytest.fixture
 def harness(table: DynamoTable) -> ServiceHarness:
-    return ServiceHarness(table, HookedAlertStates(table.client, table.name))
+    return ServiceHarness(table, HookedAlertStates(DynamoDBTable(*table)))
 
 
 def test_alert_fires_once_and_resolves_once_for_every_receiver(harness: ServiceHarness) -> None:

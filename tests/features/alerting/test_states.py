@@ -17,6 +17,7 @@ from gpucost.features.alerting.model import (
 )
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.alerting.subjects import Subject
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
 
@@ -31,7 +32,7 @@ GROUP = AlertGroup(
 
 
 def test_saved_group_and_cursor_are_loaded(table: DynamoTable) -> None:
-    states = DynamoAlertStateStore(table.client, table.name)
+    states = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
     saved = states.save_group(GROUP)
     cursor = states.save_cursor(EvaluationCursor("demo", NOON, ((NOON, 2),)))
     loaded = states.load("demo")
@@ -40,7 +41,7 @@ def test_saved_group_and_cursor_are_loaded(table: DynamoTable) -> None:
 
 
 def test_second_writer_of_a_version_fails(table: DynamoTable) -> None:
-    states = DynamoAlertStateStore(table.client, table.name)
+    states = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
     first = states.save_group(GROUP)
     with pytest.raises(ConflictError):
         states.save_group(GROUP)
@@ -54,7 +55,7 @@ def test_second_writer_of_a_version_fails(table: DynamoTable) -> None:
 
 def test_empty_group_keeps_its_version_until_it_expires(table: DynamoTable) -> None:
     """A process that read the group before it was filled and emptied cannot evaluate the same hours again."""
-    states = DynamoAlertStateStore(table.client, table.name)
+    states = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
     full = states.save_group(GROUP)
     states.save_group(replace(full, alerts=(), outbox=()))
     with pytest.raises(ConflictError):

@@ -34,6 +34,7 @@ from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, 
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from gpucost_devstack.aws import local_client, running_aws
@@ -113,8 +114,8 @@ class ExportEnvironment(NamedTuple):
         dynamodb, s3 = recorded_calls.client(self.table.client), recorded_calls.client(self.s3)
         return ExportService(
             self.settings,  # type: ignore[arg-type]  # a stub with the method it calls
-            ledger(dynamodb, self.table.name),
-            DynamoExports(dynamodb, self.table.name, timedelta(days=kept)),
+            ledger(DynamoDBTable(dynamodb, self.table.name)),
+            DynamoExports(DynamoDBTable(dynamodb, self.table.name), timedelta(days=kept)),
             bucket(s3, self.bucket),
             DuckDbFiles(),
             account="123456789012",
@@ -128,12 +129,12 @@ class ExportEnvironment(NamedTuple):
         return result
 
     def publish(self, hour_record: HourRecord) -> None:
-        ledger = Ledger(self.table.client, self.table.name)
+        ledger = Ledger(DynamoDBTable(self.table.client, self.table.name))
         old = ledger.manifest(hour_record.cluster, hour_record.hour)
         ledger.publish(hour_record, replacing=old, settings_version=1, now=datetime.now(UTC))
 
     def listed(self) -> list[ExportedDay]:
-        catalogue = DynamoExports(self.table.client, self.table.name, timedelta(days=400))
+        catalogue = DynamoExports(DynamoDBTable(self.table.client, self.table.name), timedelta(days=400))
         return catalogue.days("demo", DAY - timedelta(days=30), DAY + timedelta(days=30))
 
     def keys(self) -> list[str]:
@@ -234,7 +235,7 @@ def test_closed_month_keeps_its_exported_models(environment: ExportEnvironment) 
     environment.publish(serving(0, models=["a"]))
     environment.run()
     exported_models = environment.models()
-    versions = Ledger(environment.table.client, environment.table.name).versions
+    versions = Ledger(DynamoDBTable(environment.table.client, environment.table.name)).versions
     versions.close_month(ClosedMonth(f"{DAY:%Y-%m}", datetime.now(UTC), "me", "chargeback"))
     environment.publish(serving(0, "6"))
     assert environment.run().exported_days == [], "the restatement is a pending adjustment"
@@ -271,7 +272,7 @@ def test_models_of_days_exported_before_are_unknown(environment: ExportEnvironme
     environment.publish(hour(0))
     (exported,) = environment.run().exported_days
     earlier = replace(exported, inference_row_count=None, inference_bytes=None)
-    DynamoExports(environment.table.client, environment.table.name, timedelta(days=400)).put(earlier)
+    DynamoExports(DynamoDBTable(environment.table.client, environment.table.name), timedelta(days=400)).put(earlier)
     assert environment.listed() == [earlier]
 
 
@@ -416,7 +417,7 @@ def test_older_catalogue_entry_never_replaces_a_newer_entry(environment: ExportE
     (old,) = environment.run().exported_days
     environment.publish(hour(0, "9"))
     (new,) = environment.run().exported_days
-    DynamoExports(environment.table.client, environment.table.name, timedelta(days=400)).put(old)
+    DynamoExports(DynamoDBTable(environment.table.client, environment.table.name), timedelta(days=400)).put(old)
     assert environment.listed() == [new]
 
 

@@ -20,6 +20,7 @@ from gpucost.features.opencost.properties import Properties
 from gpucost.features.opencost.windows import parse_duration, parse_window
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost_devstack.aws import local_client
@@ -102,7 +103,9 @@ def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecor
     create_table(client, table)
     expired = hour_of("east", EXPIRED, [*hour_records[0].lines], "1")
     for hour_record in (*hour_records, expired):
-        Ledger(client, table).publish(hour_record, replacing=None, settings_version=1, now=hour_record.hour + HOUR)
+        Ledger(DynamoDBTable(client, table)).publish(
+            hour_record, replacing=None, settings_version=1, now=hour_record.hour + HOUR
+        )
 
     class Store:
         def current(self) -> StoredSettings:

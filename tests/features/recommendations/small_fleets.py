@@ -13,6 +13,7 @@ from gpucost.core.hour_record import Coverage, HourRecord, Line, Status
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -111,7 +112,7 @@ def make(seed: int) -> SmallFleet:
 
 def publish(fleet: SmallFleet, client: Any, table: str) -> SmallFleet:
     """Put a fleet into a table: some days are rolled up, one of them is restated later, and the last is not over."""
-    ledger, rollups = Ledger(client, table), RollupStore(client, table)
+    ledger, rollups = Ledger(DynamoDBTable(client, table)), RollupStore(DynamoDBTable(client, table))
     manifests = {}
     for record in fleet.records:
         manifests[record.cluster, record.hour] = ledger.publish(record, replacing=None, settings_version=1, now=NOW)

@@ -18,6 +18,7 @@ from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import MoveToSlices
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
 from gpucost_devstack.aws import local_client
@@ -68,7 +69,7 @@ class Lambda(Context):
 def publish(table: DynamoTable, first: int, last: int) -> None:
     records = list(sim.simulate(LOADS, last, sums=True))
     for record in records[first:]:
-        Ledger(*table).publish(record, replacing=None, settings_version=1, now=utc_now())
+        Ledger(DynamoDBTable(*table)).publish(record, replacing=None, settings_version=1, now=utc_now())
 
 
 def metrics() -> str:
@@ -119,7 +120,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         variables = {"GPUCOST_TABLE": table.name, **enforced.environment("RecommendFunction")}
         for name, value in variables.items():
             patch.setenv(name, value)
-        SettingsDocumentStore(*table, clock=utc_now).push(
+        SettingsDocumentStore(DynamoDBTable(*table), clock=utc_now).push(
             SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=utc_now()
         )
         publish(table, 0, HOURS)

@@ -19,6 +19,7 @@ from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.recommendations.model_what_if import ApiPrice, CostPair, ModelOutcome, compare_models
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
 from tests.conftest import DynamoTable
@@ -154,7 +155,7 @@ inference: {enabled: true}
 @pytest.fixture
 def command(table: DynamoTable, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The command on a ledger in which `demo` serves on A100, and `far` on H100."""
-    ledger, store = Ledger(*table), SettingsDocumentStore(*table, clock=lambda: START)
+    ledger, store = Ledger(DynamoDBTable(*table)), SettingsDocumentStore(DynamoDBTable(*table), clock=lambda: START)
     store.push(SETTINGS, author="test", now=START)
     day = floor_day(START)
 

@@ -11,6 +11,7 @@ from gpucost.features.recommendations.history import PodWait
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.settings_document import parse_settings
+from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_devstack.prometheus import running_prometheus
 from tests.conftest import DynamoTable
 
@@ -127,7 +128,7 @@ def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(
 
 
 def test_stored_days_are_read_back_unchanged(table: DynamoTable) -> None:
-    store = DynamoWaitingPods(table.client, table.name)
+    store = DynamoWaitingPods(DynamoDBTable(table.client, table.name))
     day_waits = [
         PodWait("ns", f"p{index}", f"u{index}", "nvidia.com/gpu", index + 1, ((3, 0.25), (4, 1.0)))
         for index in range(3)

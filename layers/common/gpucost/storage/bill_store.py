@@ -7,7 +7,6 @@ Each chunk carries the hash of the document: a reader that gets chunks of two ve
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from msgspec import Struct
 
@@ -17,7 +16,8 @@ from gpucost.core.pricing.bill import Bill
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
 from gpucost.storage.conditions import MISSING, Between, equals
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text
 
 CHANGES = "BILL#changes"
 MONTHS = "BILL#months"
@@ -41,16 +41,13 @@ class BillStore:
     """The bill by day, its unsettled changes, and which months' bills are closed. All reads are consistent.
 
     Args:
-        client: a client of DynamoDB.
-        table: the table's name.
+        table: the ledger's table.
         clock: returns the current time, which is stored with changes.
         chunk_bytes: size of the chunks that a day is stored in.
     """
 
-    def __init__(
-        self, client: Any, table: str, *, clock: Callable[[], datetime], chunk_bytes: int = CHUNK_BYTES
-    ) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table, *, clock: Callable[[], datetime], chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._table = table
         self._clock = clock
         self._chunk_bytes = chunk_bytes
 

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.conditions import Condition
-from gpucost.storage.table import ConditionalPut, Item, Table, integer, key, text
+from gpucost.storage.ports import Table
+from gpucost.storage.table import ConditionalPut, Item, integer, key, text
 
 MAX_CHUNKS = 12
 """3.6 MB compressed; a transaction takes 4 MB."""

@@ -21,7 +21,8 @@ from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.storage import keys
 from gpucost.storage.conditions import MISSING, PRESENT, AllOf, Comparison, Condition, MissingOr, equals
 from gpucost.storage.manifests import manifest_item, read_manifest
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text
 
 MONTHS = "MONTHS"
 NO_RUN = "-"

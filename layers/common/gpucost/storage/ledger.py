@@ -23,7 +23,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -48,8 +48,9 @@ from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
 from gpucost.storage.line_items import IncompleteLinesError, read_holders, read_line_items, read_line_uses
 from gpucost.storage.manifests import read_manifest
+from gpucost.storage.ports import Table
 from gpucost.storage.restatements import restatement_chain, restatement_items
-from gpucost.storage.table import Item, Table, check_schema_version
+from gpucost.storage.table import Item, check_schema_version
 
 if TYPE_CHECKING:
     from gpucost.core.metering.usage import Usage
@@ -63,15 +64,10 @@ SUPERSEDED_KEPT = timedelta(days=1)
 
 
 class Ledger:
-    """The published hours of all clusters.
+    """The published hours of all clusters."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
         self.versions = HourVersions(self._table)
         """Which version of each hour is current, and which months are closed."""
 

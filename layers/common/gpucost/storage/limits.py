@@ -18,19 +18,15 @@ from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.conditions import Between
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, text
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key, text
 
 
 class LimitsStore:
-    """Stores node pools' limits and GPU quotas (ResourceQuota) by hour.
+    """Stores node pools' limits and GPU quotas (ResourceQuota) by hour."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def put(self, limits: Limits, expires_at: datetime) -> None:
         """Store the limits and quotas at the end of an hour.

@@ -1,6 +1,6 @@
 """Types that the ledger's readers share, and Protocols with more than one implementation."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, Protocol
 
@@ -14,9 +14,73 @@ from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Mani
 from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
+from gpucost.storage.conditions import Condition, SortKeys
+from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item
 
 Clock = Callable[[], datetime]
 """Returns the current time in UTC."""
+
+
+class Table(Protocol):
+    """The ledger's table: items with the keys `pk` and `sk`. Reads return what was written last, without expired items.
+
+    Its methods raise SourceError if the table fails.
+    """
+
+    def get(self, pk: str, sk: str) -> Item | None:
+        """Return an item, or None if there is none or it has expired."""
+        ...
+
+    def query(
+        self, pk: str, sort_keys: SortKeys | None = None, *, limit: int = 0, newest_first: bool = False
+    ) -> Iterator[Item]:
+        """Yield the items of a partition in order of `sk`.
+
+        Args:
+            pk: the partition.
+            sort_keys: which of its items; None for all.
+            limit: how many items at most, expired ones included; 0 for all.
+            newest_first: in descending order.
+        """
+        ...
+
+    def put(self, item: Item, condition: Condition) -> None:
+        """Write an item if a condition on the stored one holds.
+
+        Raises:
+            ConflictError: the condition does not hold.
+        """
+        ...
+
+    def transact(
+        self,
+        puts: Sequence[ConditionalPut],
+        deletes: Sequence[ConditionalDelete] = (),
+        checks: Sequence[ConditionalPut] = (),
+    ) -> None:
+        """Write and delete items in one transaction, at most 100 items and 4 MB.
+
+        Args:
+            puts: items to write.
+            deletes: keys of items to delete.
+            checks: keys of items that are not written, with the conditions that must hold for them.
+
+        Raises:
+            ConflictError: a condition does not hold, or other writers keep writing one of the items.
+        """
+        ...
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """Write items without conditions, in any order."""
+        ...
+
+    def delete_all(self, keys: Iterable[Item]) -> None:
+        """Delete items by their keys."""
+        ...
+
+    def expire(self, items: Iterable[Item], at: int) -> None:
+        """Let items, as they were read, expire at a time (seconds since the epoch)."""
+        ...
 
 
 class Rollups(Protocol):

@@ -43,10 +43,11 @@ from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.storage import compressed_documents, packed_items, price_items
 from gpucost.storage.conditions import PRESENT, Between
 from gpucost.storage.packed_items import PackedDocument, retry_conflicts
+from gpucost.storage.ports import Table
 from gpucost.storage.price_items import BOOK, PENDING, SETTLED
 from gpucost.storage.price_types import FetchedSource, PricesInForce, PriceUpdate
 from gpucost.storage.spot_days import RETENTION, SpotDays, join_days
-from gpucost.storage.table import Item, Table, key, text
+from gpucost.storage.table import Item, key, text
 
 MAX_PERIOD = timedelta(days=35)
 """Longest period that one read covers."""
@@ -57,13 +58,12 @@ class PriceStore:
     """Prices of all sources except those in the settings. Every read is consistent.
 
     Args:
-        client: a client of DynamoDB.
-        table: the table's name.
+        table: the ledger's table.
         chunk_bytes: size of the chunks that a document is stored in.
     """
 
-    def __init__(self, client: Any, table: str, *, chunk_bytes: int = compressed_documents.CHUNK_BYTES) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table, *, chunk_bytes: int = compressed_documents.CHUNK_BYTES) -> None:
+        self._table = table
         self._chunk_bytes = chunk_bytes
         self._spot = SpotDays(self._table, chunk_bytes)
 

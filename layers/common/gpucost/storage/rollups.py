@@ -31,10 +31,10 @@ from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, 
 from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.conditions import Between, Comparison, MissingOr, StartsWith
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.table import (
     SCHEMA_VERSION,
     Item,
-    Table,
     check_schema_version,
     integer,
     key,
@@ -49,16 +49,11 @@ DIGEST_BYTES = 6
 
 
 class RollupStore:
-    """Reads sums of hours by day, from rollups where they are up to date, and writes rollups.
+    """Reads sums of hours by day, from rollups where they are up to date, and writes rollups."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
-        self._ledger = Ledger(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._ledger = Ledger(table)
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
         """Return the sums of every UTC day of `[start, end)` that has a published hour, in order."""

@@ -14,8 +14,8 @@ from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingErr
 from gpucost.settings import CoreSettings, SettingsModel
 from gpucost.settings.documents import parse_document, yaml_to_json
 from gpucost.storage.conditions import MISSING, Before
-from gpucost.storage.ports import ClusterDeparture, StoredSettings
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
+from gpucost.storage.ports import ClusterDeparture, StoredSettings, Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text
 
 PARTITION = "SETTINGS"
 CACHE_TIME = timedelta(minutes=1)
@@ -33,15 +33,14 @@ class DynamoSettingsStore(Generic[SettingsModel]):
     """The versions of the settings document. They are never changed after they are written; the newest is in force.
 
     Args:
-        client: a client of DynamoDB.
-        table: the table's name.
+        table: the ledger's table.
         model: model of the document, with the sections that it may have.
         clock: returns the current time, for the cache.
     """
 
-    def __init__(self, client: Any, table: str, model: type[SettingsModel], *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, table: Table, model: type[SettingsModel], *, clock: Callable[[], datetime]) -> None:
         self._model = model
-        self._table = Table(client, table)
+        self._table = table
         self._clock = clock
         self._parsed: dict[int, tuple[Item, StoredSettings[SettingsModel] | SettingsError | SourceError]] = {}
         self._current: StoredSettings[SettingsModel] | None = None

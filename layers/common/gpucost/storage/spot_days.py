@@ -21,8 +21,9 @@ from gpucost.core.pricing.price_history import (
 from gpucost.storage import compressed_documents, packed_items, price_items
 from gpucost.storage.conditions import Before, Between, StartsWith
 from gpucost.storage.packed_items import PackedDocument
+from gpucost.storage.ports import Table
 from gpucost.storage.price_types import PriceUpdate
-from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
+from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, key, text
 
 PARTITION = "PRICES#spot"
 DAY_SECONDS = 86_400

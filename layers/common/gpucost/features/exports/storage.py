@@ -1,13 +1,14 @@
 """Records exported days in DynamoDB: one item per cluster and day, `C#<cluster>#exports` / `<day>`."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from typing import get_args
 
 from gpucost.core.errors import ConflictError
 from gpucost.features.exports.exported_days import DayStatus, ExportedDay
 from gpucost.storage import keys
 from gpucost.storage.conditions import Between, Comparison, MissingOr
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text
 
 _STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DayStatus)}
 
@@ -16,13 +17,12 @@ class DynamoExports:
     """Records exported days.
 
     Args:
-        client: a client of DynamoDB.
-        table: the table's name.
+        table: the ledger's table.
         retention: how long the bucket keeps an export. Its item expires with it.
     """
 
-    def __init__(self, client: Any, table: str, retention: timedelta) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table, retention: timedelta) -> None:
+        self._table = table
         self._retention = retention
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:

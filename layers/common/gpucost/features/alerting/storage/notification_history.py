@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -20,7 +19,8 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.storage import keys
 from gpucost.storage.conditions import MISSING, Between
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, verify_integrity
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key, verify_integrity
 
 HISTORY_RETENTION = timedelta(days=400)
 SILENCE_RETENTION = timedelta(days=90)
@@ -30,15 +30,10 @@ _SILENCES_PARTITION_KEY = "alerts#silences"
 
 
 class AlertHistory:
-    """Stores one item per notification, sent or muted, for a year and a month.
+    """Stores one item per notification, sent or muted, for a year and a month."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def add(self, scope: str, notifications: Sequence[Notification]) -> None:
         """Record notifications; one that is already recorded is kept as it is."""
@@ -71,15 +66,10 @@ class AlertHistory:
 
 
 class SilenceStore:
-    """Stores one item per silence.
+    """Stores one item per silence."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def all(self) -> list[Silence]:
         """Read active and future silences and those that ended recently; the latest end first."""

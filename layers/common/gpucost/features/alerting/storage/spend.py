@@ -21,22 +21,18 @@ from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.conditions import MISSING, StartsWith
 from gpucost.storage.packed_items import retry_conflicts
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key
 
 SPEND_RETENTION = timedelta(days=130)
 """Rules look back eight weeks at most. The rest is a reserve for a restored table or a long pause."""
 
 
 class DynamoSpendStore:
-    """Stores packed documents, each written as a whole.
+    """Stores packed documents, each written as a whole."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def month_part(self, cluster: str, month: datetime, part: int) -> PartialMonthSpend | None:
         """Read a part of a month as it was last summed."""

@@ -13,7 +13,6 @@ import hashlib
 import time
 import zlib
 from dataclasses import replace
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -22,10 +21,10 @@ from gpucost.features.alerting.ports import ScopeStates
 from gpucost.storage import chunked_documents as chunks
 from gpucost.storage.conditions import Comparison, Condition, MissingOr, equals
 from gpucost.storage.packed_items import retry_conflicts
+from gpucost.storage.ports import Table
 from gpucost.storage.table import (
     SCHEMA_VERSION,
     Item,
-    Table,
     check_schema_version,
     integer,
     key,
@@ -41,15 +40,10 @@ _GROUP_PREFIX = "group#"
 
 
 class DynamoAlertStateStore:
-    """Stores one item per owner and scope, or several for a business unit with thousands of alerts.
+    """Stores one item per owner and scope, or several for a business unit with thousands of alerts."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
         self._chunk_counts: dict[tuple[str, str], int] = {}
         """Chunks of each group by scope and owner, when it was last read or written."""
 

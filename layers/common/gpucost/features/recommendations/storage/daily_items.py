@@ -10,20 +10,20 @@ from typing import Any, Literal
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.conditions import Between
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, text
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key, text
 
 
 class DailyItems:
     """Rows by cluster and day.
 
     Args:
-        client: a client of DynamoDB.
-        table: the table's name.
+        table: the ledger's table.
         name: the last part of the partition key.
     """
 
-    def __init__(self, client: Any, table: str, name: Literal["memory", "waiting", "latency"]) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table, name: Literal["memory", "waiting", "latency"]) -> None:
+        self._table = table
         self._name = name
 
     def put(self, cluster: str, day: datetime, rows: Sequence[Sequence[Any]], expires_at: datetime) -> None:

@@ -7,21 +7,16 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.storage.ports import Table
 
 
 class DynamoGpuMemory:
-    """A packed document per cluster and UTC day.
+    """A packed document per cluster and UTC day."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._days = DailyItems(client, table, "memory")
+    def __init__(self, table: Table) -> None:
+        self._days = DailyItems(table, "memory")
 
     def put_memory(
         self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime

@@ -12,7 +12,6 @@ a recommendation never overwrite each other. Withdrawn and verified recommendati
 import zlib
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -22,7 +21,8 @@ from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.conditions import Comparison, MissingOr, StartsWith, equals
 from gpucost.storage.packed_items import PackedDocument, chunk_sort_key, replacing_puts, retry_conflicts
-from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, verify_integrity
+from gpucost.storage.ports import Table
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key, verify_integrity
 
 _RECOMMENDATION = TypeAdapter(Recommendation)
 _REVIEW = TypeAdapter(Review)
@@ -31,15 +31,10 @@ VERIFIED_RETENTION = timedelta(days=400)
 
 
 class DynamoRecommendations:
-    """Stores one item per recommendation, and one review per cluster.
+    """Stores one item per recommendation, and one review per cluster."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._table = Table(client, table)
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def recommendations(self, cluster: str) -> list[Recommendation]:
         """All recommendations of a cluster, by id."""

@@ -7,22 +7,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from gpucost.features.recommendations.history import PodLatency
 from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.storage.ports import Table
 
 
 class DynamoRequestLatency:
-    """A packed document per cluster and UTC day.
+    """A packed document per cluster and UTC day."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._days = DailyItems(client, table, "latency")
+    def __init__(self, table: Table) -> None:
+        self._days = DailyItems(table, "latency")
 
     def put_latencies(self, cluster: str, day: datetime, latencies: Sequence[PodLatency], expires_at: datetime) -> None:
         """Store a day until a time."""

@@ -7,25 +7,20 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from gpucost.features.recommendations.history import PodWait
 from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.storage.ports import Table
 
 _DIGITS = 4
 """Digits of a part of an hour: a third of a second."""
 
 
 class DynamoWaitingPods:
-    """A packed document per cluster and UTC day.
+    """A packed document per cluster and UTC day."""
 
-    Args:
-        client: a client of DynamoDB.
-        table: the table's name.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._days = DailyItems(client, table, "waiting")
+    def __init__(self, table: Table) -> None:
+        self._days = DailyItems(table, "waiting")
 
     def put_waits(self, cluster: str, day: datetime, waits: Sequence[PodWait], expires_at: datetime) -> None:
         """Store a day until a time."""
