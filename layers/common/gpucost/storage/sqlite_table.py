@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
+from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, SourceError
 from gpucost.storage.conditions import (
     AllOf,
@@ -295,7 +295,7 @@ def _compares(comparison: Comparison, item: Item) -> bool:
         return comparison.operator == "<>"
     stored, operand = attribute[kind], comparison.operand
     if isinstance(operand, int):
-        stored = Decimal(stored)
+        stored = parse_decimal(stored)
     match comparison.operator:
         case "=":
             return bool(stored == operand)
