@@ -234,11 +234,15 @@ class Fleet:
             AlertHistory(DynamoDBTable(*table)),
             SilenceStore(DynamoDBTable(*table)),
             self._receivers,
+            self._refuse_dead_letter,
             clock=lambda: self.now,
         )
         metered.only_reads()
         run(service)
         return CallCost(metered.units, time.perf_counter() - started_at, self.notifier.received - received)
+
+    def _refuse_dead_letter(self, body: str, reason: str) -> None:
+        raise AssertionError(f"dead letter: {reason}: {body}")
 
     def _receivers(self, settings: CoreSettings) -> Mapping[str, Notifier]:
         return {"email": self.notifier}

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -11,11 +12,12 @@ import click
 from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.messages import (
     AlertTick,
-    ExternalAlerts,
     HourPublished,
     HoursDue,
     HoursToRestate,
+    NotificationSetAside,
     ScheduledTick,
+    UncheckedAlerts,
     read_alert_input,
     read_attribute_input,
     read_message,
@@ -32,7 +34,9 @@ POLL_SECONDS = 1
 MAX_MESSAGES_PER_RECEIVE = 10
 """Limit of SQS."""
 NO_REASON = "the function failed each time; see its log"
-DeadLetterMessage = HoursDue | HoursToRestate | HourPublished | AlertTick | ScheduledTick | ExternalAlerts
+DeadLetterMessage = (
+    HoursDue | HoursToRestate | HourPublished | AlertTick | ScheduledTick | UncheckedAlerts | NotificationSetAside
+)
 Action = Literal["sent", "dropped", "kept"]
 ReportMessage = Callable[[Action, str, str], None]
 """Called for each message with what happens to it, what it is (or why it cannot be read), and why it failed."""
@@ -43,7 +47,7 @@ class RedriveResult(NamedTuple):
 
     sent: int
     dropped: int
-    """Deleted without being sent, because the schedule's next invocation does the same work."""
+    """Deleted without being sent: the schedule's next invocation does the same work, or the history has the alert."""
     kept: int
     """Left in the queue, because they cannot be read."""
 
@@ -56,7 +60,8 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     """Send the messages of the dead-letter queue to where they came from.
 
     A message that cannot be read stays in the queue, and is listed with its reason. A failed invocation of the schedule
-    is dropped, because the next one does its work.
+    is dropped, because the next one does its work. So is a notification that could not be sent: the history of
+    `/v1/alerts` lists it, and an alert that still fires is notified again.
 
     \b
     Example:
@@ -75,7 +80,7 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     version = container.settings_store.current().version
     result = redrive_messages(
         container.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version,
-        dry_run=dry_run, report=report,
+        now=container.clock(), dry_run=dry_run, report=report,
     )  # fmt: skip
     if output_format == "json":
         document = {"dry_run": dry_run, **result._asdict(), "messages": messages}
@@ -99,6 +104,7 @@ def redrive_messages(
     bus: "MessageBus",
     *,
     settings_version: int,
+    now: datetime,
     dry_run: bool,
     report: ReportMessage = print_message,
 ) -> RedriveResult:
@@ -112,6 +118,7 @@ def redrive_messages(
         queue: the dead-letter queue's URL.
         bus: where the messages go.
         settings_version: the current version of the settings.
+        now: the time now.
         dry_run: only report.
         report: called for each message.
 
@@ -124,12 +131,12 @@ def redrive_messages(
         for received in _receive_messages(sqs, queue, receipts):
             reason = received.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
             try:
-                letter = read_dead_letter(received["Body"])
+                letter = read_dead_letter(received["Body"], now)
             except InvalidMessageError as error:
                 counts["kept"] += 1
                 report("kept", str(error), reason)
                 continue
-            action: Action = "dropped" if isinstance(letter, ScheduledTick) else "sent"
+            action: Action = "dropped" if isinstance(letter, ScheduledTick | NotificationSetAside) else "sent"
             counts[action] += 1
             report(action, _describe_letter(letter), reason)
             if not dry_run:
@@ -139,19 +146,19 @@ def redrive_messages(
     return RedriveResult(counts["sent"], counts["dropped"], counts["kept"])
 
 
-def read_dead_letter(body: str) -> DeadLetterMessage:
+def read_dead_letter(body: str, now: datetime) -> DeadLetterMessage:
     """Read a dead letter: a message as it was sent, or as SNS or Lambda wrapped it.
 
     Raises:
         InvalidMessageError: it is no message of this product.
     """
     try:
-        return _read_message(body)
+        return _read_message(body, now)
     except RecursionError:
         raise InvalidMessageError("not a gpucost message: nested too deeply") from None
 
 
-def _read_message(body: object) -> DeadLetterMessage:
+def _read_message(body: object, now: datetime) -> DeadLetterMessage:
     try:
         document = json.loads(body) if isinstance(body, str) else None
     except ValueError:
@@ -159,19 +166,21 @@ def _read_message(body: object) -> DeadLetterMessage:
     if not isinstance(body, str) or not isinstance(document, dict):
         raise InvalidMessageError("not a gpucost message: not a JSON object")
     if "requestPayload" in document:  # Lambda's record of an event that failed each time
-        return _read_message(json.dumps(document["requestPayload"]))
+        return _read_message(json.dumps(document["requestPayload"]), now)
     if "Records" in document:
         match document["Records"]:
             case [{"Sns": {"Message": message}}]:
-                return _read_message(message)
+                return _read_message(message, now)
         raise InvalidMessageError("not a gpucost message: its records are not one notification of SNS")
     if document.get("Type") == "Notification":
-        return _read_message(document.get("Message"))
+        return _read_message(document.get("Message"), now)
     if "scheduled_time" in document and "kind" not in document:
-        return read_message(ScheduledTick, body)
+        return read_message(ScheduledTick, body, now)
     if document.get("kind") in ("hour-published", "tick", "amp-alerts"):
-        return read_alert_input(body)
-    return read_attribute_input(body)
+        return read_alert_input(body, now)
+    if document.get("kind") == "notification-set-aside":
+        return read_message(NotificationSetAside, body, now)
+    return read_attribute_input(body, now)
 
 
 @contextmanager
@@ -218,7 +227,7 @@ def _resend(bus: "MessageBus", letter: DeadLetterMessage, settings_version: int)
         bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
         bus.send_due([letter])
-    elif isinstance(letter, HourPublished | AlertTick | ExternalAlerts):
+    elif isinstance(letter, HourPublished | AlertTick | UncheckedAlerts):
         bus.publish(letter)
 
 
@@ -227,8 +236,10 @@ def _describe_letter(letter: DeadLetterMessage) -> str:
         return f"{letter.kind} {letter.cluster} {letter.first_hour:%Y-%m-%dT%HZ}, {letter.hours} h"
     if isinstance(letter, HourPublished):
         return f"{letter.kind} {letter.cluster} {letter.hour:%Y-%m-%dT%HZ}"
-    if isinstance(letter, ExternalAlerts):
-        return f"{letter.kind} {letter.correlation_id}"
+    if isinstance(letter, UncheckedAlerts):
+        return f"{letter.kind}, {len(letter.alerts)} alerts"
+    if isinstance(letter, NotificationSetAside):
+        return f"notification {letter.notification_id} to {letter.receiver}, dropped: the history has it"
     if isinstance(letter, ScheduledTick):
         return f"the schedule's call of {letter.scheduled_time:%Y-%m-%dT%H:%MZ}, dropped: the next one does its work"
     return f"tick {letter.scheduled_time:%Y-%m-%dT%H:%MZ}"

@@ -29,7 +29,7 @@ CONTAINER = Container()
 def handle_record(record: Mapping[str, Any], lambda_context: LambdaContext, container: Container) -> None:
     """Handle a message. One that can never be handled goes to the dead-letter queue; other failures are tried again."""
     try:
-        message = read_attribute_input(record["body"])
+        message = read_attribute_input(record["body"], container.clock())
         logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
         if message.hours > 1 and int(record["attributes"]["ApproximateReceiveCount"]) >= SPLIT_FROM_DELIVERY:
             logger.warning("sent again as single hours, because one of the hours may make the message fail")

@@ -20,7 +20,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     Raises:
         InvalidMessageError: the schedule's input is invalid; the event goes to the dead-letter queue with the reason.
     """
-    tick = read_event(ScheduledTick, event)
+    tick = read_event(ScheduledTick, event, container.clock())
     correlation_id = f"tick-{tick.scheduled_time:%Y-%m-%dT%H:%M}"
     logger.append_keys(correlation_id=correlation_id)
     result = container.dispatch_service.dispatch(tick, correlation_id)

@@ -22,7 +22,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         InvalidMessageError: the event is not valid.
         SourceError: a day could not be exported; the others are. After retries, the event is a dead letter.
     """
-    message = read_event(ExportDue, event)
+    message = read_event(ExportDue, event, container.clock())
     result = container.export_service.export(message, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         log_missing_settings()

@@ -23,7 +23,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         SourceError: a source failed; the others are refreshed. The invocation is tried again, and finally ends in the
             dead-letter queue.
     """
-    due = read_event(PricesDue, event)
+    due = read_event(PricesDue, event, container.clock())
     result = container.prices_service.refresh(due)
     if result is None:
         log_missing_settings()

@@ -21,7 +21,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         SourceError: a cluster could not be reviewed; the others were. The call is retried, and then goes to the
             dead-letter queue.
     """
-    due = read_event(RecommendationsDue, event)
+    due = read_event(RecommendationsDue, event, container.clock())
     result = container.review_service.review_clusters(due, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         log_missing_settings()

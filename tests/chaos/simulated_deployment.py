@@ -264,7 +264,7 @@ class SimulatedDeployment:
         if message is None:
             return False
         envelope = json.loads(message["Body"])
-        read = read_alert_input(envelope["Message"])
+        read = read_alert_input(envelope["Message"], self.now)
         if isinstance(read, HourPublished):
             self.received.append(read)
         for _ in range(self.deliveries - 1):

@@ -12,7 +12,7 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.core.ledger import Manifest
-from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
+from gpucost.runtime.messages import AlertTick, HourPublished, UncheckedAlerts
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
 from gpucost.storage.dynamodb_table import DynamoDBTable
@@ -136,7 +136,7 @@ def test_manifest_written_before_its_items_is_detected(first_tick: tuple[Simulat
 
 
 class CarelessBus(MessageBus):
-    def publish(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
+    def publish(self, message: HourPublished | AlertTick | UncheckedAlerts) -> None:
         with suppress(SourceError):
             super().publish(message)
 

@@ -102,7 +102,7 @@ def attributed(deployment: SimulatedDeployment, number: int, capsys: pytest.Capt
 
 def dispatched(deployment: SimulatedDeployment, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
     """The log and metrics of the tick after an hour, by its number."""
-    scheduled = deployment.first + HOUR * (number + 1) + timedelta(minutes=5)
+    deployment.now = scheduled = deployment.first + HOUR * (number + 1) + timedelta(minutes=5)
     with deployment.active(), deployment.acting_as(dispatch.handler):
         return invoke(
             "dispatch", dispatch.handler, {"scheduled_time": format_timestamp(scheduled)}, deployment.container, capsys

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -10,12 +10,20 @@ import pytest
 
 from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
-from gpucost.runtime.messages import AlertTick, HourPublished, HoursDue, HoursToRestate, ScheduledTick
+from gpucost.runtime.messages import (
+    AlertTick,
+    HourPublished,
+    HoursDue,
+    HoursToRestate,
+    NotificationSetAside,
+    ScheduledTick,
+)
 from gpucost.runtime.messaging import MessageBus
 from gpucost_cli.redrive_command import RedriveResult, read_dead_letter, redrive_messages
 from gpucost_devstack.aws import client_environment, local_client, running_aws
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
+NOW = HOUR + timedelta(days=1)
 DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")
 LATE = DUE.model_copy(update={"origin": "backfill"})
 RESTATE = HoursToRestate(cluster="c", first_hour=HOUR, hours=2, reason="deal", correlation_id="w")
@@ -29,6 +37,7 @@ CLOSED = HourPublished(
     correlation_id="w",
 )
 TICK = AlertTick(scheduled_time=HOUR, clusters=(), correlation_id="w")
+SET_ASIDE = NotificationSetAside(receiver="email", notification_id="demo/waste", notification={})
 SCHEDULED = '{"version": 1, "scheduled_time": "2026-11-19T10:05:00Z"}'
 ODD = (
     "", "[]", "7", "{}", "[" * 100_000, '{"requestPayload":' * 20_000, '"\\ud800"', '{"requestPayload": null}',
@@ -79,8 +88,9 @@ def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pyt
         queues.bus.send_to_dead_letter_queue(message.model_dump_json(), "a mistake of ours")
     queues.bus.send_to_dead_letter_queue("{}", "not a valid HoursDue")
     queues.bus.send_to_dead_letter_queue(SCHEDULED, "")
-    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
-    assert result == RedriveResult(5, 1, 1)
+    queues.bus.send_to_dead_letter_queue(SET_ASIDE.model_dump_json(), "OverflowError")
+    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, now=NOW, dry_run=False)
+    assert result == RedriveResult(5, 2, 1)
     (fresh,) = queues.letters("hours")
     assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
     kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
@@ -92,6 +102,7 @@ def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pyt
     assert queues.left() == 1
     stderr = capsys.readouterr().err
     assert "the schedule's call of 2026-11-19T10:05Z, dropped: the next one does its work" in stderr
+    assert "notification demo/waste to email, dropped: the history has it: OverflowError" in stderr
     assert "hours-due c 2026-11-19T10Z, 3 h: a mistake of ours" in stderr
     assert "stays:" in stderr
     assert "not a valid HoursDue" in stderr
@@ -99,7 +110,7 @@ def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pyt
 
 def test_dry_run_sends_nothing(queues: Queues) -> None:
     queues.bus.send_to_dead_letter_queue(DUE.model_dump_json(), "why")
-    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True)
+    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, now=NOW, dry_run=True)
     assert result == RedriveResult(1, 0, 0)
     assert queues.letters("hours") == []
     assert queues.left() == 1
@@ -110,10 +121,12 @@ def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
     for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
         queues.bus.send_to_dead_letter_queue(body, "why")
     for dry_run in (True, True, False):
-        done = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
+        done = redrive_messages(
+            queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, now=NOW, dry_run=dry_run
+        )
         assert done == RedriveResult(12, 1, 1)
     assert len(queues.letters("hours")) == 12
-    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
+    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, now=NOW, dry_run=False)
     assert result == RedriveResult(0, 0, 1)
 
 
@@ -122,7 +135,7 @@ def test_unreadable_dead_letters_stay_and_delay_no_others(queues: Queues, capsys
     for body in odd:
         for message_body in (body, DUE.model_dump_json()):
             queues.sqs.send_message(QueueUrl=queues.urls["dead"], MessageBody=message_body)
-    done = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
+    done = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, now=NOW, dry_run=False)
     assert done == RedriveResult(len(odd), 0, len(odd))
     assert len(queues.letters("hours")) == len(odd)
     assert capsys.readouterr().err.count("stays: not a ") == len(odd)
@@ -139,16 +152,16 @@ def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
         client=AwsClients(),
     )  # fmt: skip
     with pytest.raises(ConnectionError):
-        redrive_messages(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
+        redrive_messages(queues.sqs, queues.urls["dead"], away, settings_version=4, now=NOW, dry_run=False)
     assert len(queues.letters("dead")) == 1, "not hidden from the next command"
 
 
 def test_messages_in_sns_and_lambda_envelopes_are_read() -> None:
     notification = {"Type": "Notification", "Message": CLOSED.model_dump_json()}
-    assert read_dead_letter(json.dumps(notification)) == CLOSED
+    assert read_dead_letter(json.dumps(notification), NOW) == CLOSED
     failed = {"requestContext": {}, "requestPayload": {"Records": [{"Sns": {"Message": TICK.model_dump_json()}}]}}
-    assert read_dead_letter(json.dumps(failed)) == TICK
-    assert isinstance(read_dead_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)})), ScheduledTick)
+    assert read_dead_letter(json.dumps(failed), NOW) == TICK
+    assert isinstance(read_dead_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)}), NOW), ScheduledTick)
     for rubbish in ODD:
         with pytest.raises(InvalidMessageError):
-            read_dead_letter(rubbish)
+            read_dead_letter(rubbish, NOW)

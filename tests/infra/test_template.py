@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ WILDCARD_REASONS = {
     "WriteExports": "objects under the two folders of the exports",
     "SignDownloads": "objects under the two folders of the exports",
 }
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
 EVENTS = {path.stem: json.loads(path.read_text()) for path in (REPOSITORY / "events").glob("*.json")}
 
 
@@ -116,7 +117,7 @@ def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Tem
     (schedule,) = [properties for _, properties in of_type(template, "AWS::Scheduler::Schedule")
                    if properties["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}]  # fmt: skip
     event = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
-    assert read_message(ScheduledTick, event) == ScheduledTick.model_validate(EVENTS["schedule"])
+    assert read_message(ScheduledTick, event, NOW) == ScheduledTick.model_validate(EVENTS["schedule"])
     assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(5 * * * ? *)", "UTC")
     assert schedule["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
@@ -134,9 +135,9 @@ def test_prices_are_refreshed_before_dispatch_if_a_source_is_enabled(template: T
     }  # fmt: skip
     for name, schedule in schedules.items():
         assert template["Resources"][name]["Condition"] == "WithPrices"
-        assert read_message(PricesDue, schedule["Target"]["Input"]).source is None
+        assert read_message(PricesDue, schedule["Target"]["Input"], NOW).source is None
         assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
-    assert read_message(PricesDue, schedules["PricesHourly"]["Target"]["Input"]) == PricesDue.model_validate(
+    assert read_message(PricesDue, schedules["PricesHourly"]["Target"]["Input"], NOW) == PricesDue.model_validate(
         EVENTS["prices"]
     )
     # dispatch fires at minute 5: an hour counts as rated from a minute before.
@@ -325,14 +326,14 @@ def test_no_alias_that_cloudformation_would_refuse() -> None:
 @pytest.mark.parametrize("name", ["hours", "backfill"])
 def test_recorded_work_is_read(name: str) -> None:
     for record in EVENTS[name]["Records"]:
-        message = read_message(HoursDue, record["body"])
+        message = read_message(HoursDue, record["body"], NOW)
         assert message.origin == {"hours": "schedule", "backfill": "backfill"}[name]
 
 
 @pytest.mark.parametrize("name", ["hour-published", "tick", "amp-alerts"])
 def test_recorded_events_are_parsed(name: str) -> None:
     for record in EVENTS[name]["Records"]:
-        assert read_alert_input(record["Sns"]["Message"]).kind == name
+        assert read_alert_input(record["Sns"]["Message"], NOW).kind == name
 
 
 def test_every_trigger_has_a_recorded_event(template: Template) -> None:

@@ -27,6 +27,7 @@ from gpucost_devstack.aws import client_environment, local_client, running_aws
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
+LATER = datetime(2027, 1, 1, tzinfo=UTC)
 TICK = ScheduledTick(scheduled_time=datetime(2026, 11, 19, 11, 5, tzinfo=UTC))
 NEWEST = datetime(2026, 11, 19, 10, tzinfo=UTC)
 SETTINGS = json.dumps(
@@ -68,11 +69,11 @@ class Fleet:
         return bodies
 
     def work(self, queue: str = "hours") -> list[tuple[str, datetime, int]]:
-        sent = [read_message(HoursDue, body) for body in self.taken(queue)]
+        sent = [read_message(HoursDue, body, LATER) for body in self.taken(queue)]
         return sorted((message.cluster, message.first_hour, message.hours) for message in sent)
 
     def ticks(self) -> list[AlertTick]:
-        return [read_message(AlertTick, json.loads(body)["Message"]) for body in self.taken("events")]
+        return [read_message(AlertTick, json.loads(body)["Message"], LATER) for body in self.taken("events")]
 
     def publish(self, hour_record: HourRecord, now: datetime = TICK.scheduled_time) -> None:
         old = self.ledger.manifest(hour_record.cluster, hour_record.hour)
@@ -251,7 +252,7 @@ def test_due_hours_of_a_departed_cluster_are_sent_until_published(fleet: Fleet) 
     fleet.store.push(SETTINGS.replace("blue", "red").replace("green", "white"), author="me", now=left)
     later = ScheduledTick(scheduled_time=TICK.scheduled_time + 2 * HOUR)
     fleet.service.dispatch(later, "why")
-    sent = [read_message(HoursDue, body) for body in fleet.taken("hours")]
+    sent = [read_message(HoursDue, body, LATER) for body in fleet.taken("hours")]
     (blue,) = [message for message in sent if message.cluster == "blue"]
     assert (blue.first_hour, blue.hours, blue.settings_version, blue.origin) == (NEWEST - 2 * HOUR, 3, 1, "schedule")
     assert not [message for message in sent if message.cluster == "green"], "it never had any figures"

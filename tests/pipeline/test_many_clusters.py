@@ -103,11 +103,12 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     assert {failure.split(":")[0] for failure in result.failures} == {name(n) for n in UNREAD}
     assert result.hours_sent == CLUSTERS - len(UNREAD)
     (tick,) = _taken(sqs, queues["events"])
-    assert len(read_message(AlertTick, json.loads(tick)["Message"]).clusters) == result.hours_sent, (
+    assert len(read_message(AlertTick, json.loads(tick)["Message"], NOW).clusters) == result.hours_sent, (
         "a single message has all hours"
     )
     due = {
-        message.cluster: message for message in (read_message(HoursDue, body) for body in _taken(sqs, queues["hours"]))
+        message.cluster: message
+        for message in (read_message(HoursDue, body, NOW) for body in _taken(sqs, queues["hours"]))
     }
     assert set(due) == {name(n) for n in range(CLUSTERS)} - {name(n) for n in UNREAD}
 

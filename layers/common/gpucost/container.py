@@ -379,6 +379,7 @@ class Container:
             self.alert_history,
             self.silences,
             self.notifiers,
+            self.bus.send_to_dead_letter_queue,
             clock=self.clock,
         )
 

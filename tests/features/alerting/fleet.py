@@ -102,9 +102,12 @@ class Fleet:
     notifiers: dict[str, RecordingNotifier] = field(default_factory=lambda: {"email": RecordingNotifier()})
     prices_fetched_at: datetime | None = None
     dead_letters: int | None = 0
+    state_store_class: type[DynamoAlertStateStore] = DynamoAlertStateStore
 
     def __post_init__(self) -> None:
         table = (self.table.client, self.table.name)
+        self.letters: list[tuple[str, str]] = []
+        """Dead letters with their reasons."""
         self.ledger = Ledger(DynamoDBTable(*table))
         self.rollups = RollupStore(DynamoDBTable(*table))
         self.alert_states = DynamoAlertStateStore(DynamoDBTable(*table))
@@ -116,6 +119,9 @@ class Fleet:
     @property
     def email(self) -> RecordingNotifier:
         return self.notifiers["email"]
+
+    def set_aside(self, body: str, reason: str) -> None:
+        self.letters.append((body, reason))
 
     def push(self, text: str) -> None:
         self.settings_store.push(text, author="test", now=self.now)
@@ -137,10 +143,11 @@ class Fleet:
         return AlertService(
             self.settings_store,
             rule_inputs,
-            DynamoAlertStateStore(DynamoDBTable(*table)),
+            self.state_store_class(DynamoDBTable(*table)),
             AlertHistory(DynamoDBTable(*table)),
             SilenceStore(DynamoDBTable(*table)),
             self.receivers,
+            self.set_aside,
             clock=lambda: self.now,
         )
 

@@ -185,8 +185,12 @@ class ServiceHarness:
             AlertHistory(DynamoDBTable(*table)),
             SilenceStore(DynamoDBTable(*table)),
             self.receivers,
+            self.refuse_dead_letter,
             clock=lambda: self.now,
         )
+
+    def refuse_dead_letter(self, body: str, reason: str) -> None:
+        raise AssertionError(f"dead letter: {reason}: {body}")
 
     def close_hours(self, *numbers: int, origin: AttributionOrigin = "schedule") -> None:
         for number in numbers:
@@ -218,5 +222,5 @@ def describe(notification: Notification) -> str:
     return f"{notification.event} {notification.subject.business_unit} {notification.hour.hour}"
 
 
-class FunctionKilledError(Exception):
+class FunctionKilledError(BaseException):
     """The function was killed."""

@@ -18,7 +18,7 @@ from samtranslator.yaml_helper import yaml_parse
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
-from gpucost.runtime.messages import ExternalAlerts, read_alert_input
+from gpucost.runtime.messages import UncheckedAlerts, read_alert_input
 from gpucost_devstack.alertmanager import running_alertmanager
 from gpucost_devstack.aws import client_environment, running_aws
 from gpucost_devstack.installation import find_program
@@ -134,9 +134,9 @@ def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Pa
             alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": started_at.isoformat()}
             requests.post(f"{url}/api/v2/alerts", json=[alert, {"labels": {"alertname": "x"}}], timeout=5)
             (message,) = eventually(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
-    received = read_alert_input(json.loads(message["Body"])["Message"])
-    assert isinstance(received, ExternalAlerts)
-    (amp_alert,) = received.alerts
+    received = read_alert_input(json.loads(message["Body"])["Message"], datetime.now(UTC))
+    assert isinstance(received, UncheckedAlerts)
+    (amp_alert,) = received.check(datetime.now(UTC)).valid.alerts
     assert (amp_alert.status, amp_alert.labels, amp_alert.annotations) == ("firing", labels, alert["annotations"])
     assert abs(amp_alert.starts_at - started_at) < timedelta(seconds=1)
 

@@ -24,7 +24,7 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.runtime.messages import ExternalAlerts, read_alert_input
+from gpucost.runtime.messages import ExternalAlerts, UncheckedAlerts, read_alert_input
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
@@ -259,9 +259,10 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
         "startsAt": format_timestamp(START + timedelta(minutes=7)),
         "fingerprint": "abc",
     }
-    message = read_alert_input(json.dumps({"kind": "amp-alerts", "receiver": "sns", "alerts": [alert]}))
-    assert isinstance(message, ExternalAlerts)
-    return message
+    now = START + HOUR
+    message = read_alert_input(json.dumps({"kind": "amp-alerts", "receiver": "sns", "alerts": [alert]}), now)
+    assert isinstance(message, UncheckedAlerts)
+    return message.check(now).valid
 
 
 def test_alert_of_amp_is_forwarded_once_and_repeated(table: DynamoTable) -> None:

@@ -298,7 +298,7 @@ def test_day_in_which_the_look_back_begins_is_exported_once(environment: ExportE
 def test_export_of_a_day_of_another_zone_is_refused() -> None:
     event = {"scheduled_time": "2026-11-20T03:00:00Z", "first_day": "2026-11-19T00:00:00+02:00"}
     with pytest.raises(InvalidMessageError, match="must be the start of a UTC day"):
-        read_event(ExportDue, event)
+        read_event(ExportDue, event, DAY + timedelta(days=9))
 
 
 def test_an_hour_without_figures_adds_no_rows(environment: ExportEnvironment) -> None:

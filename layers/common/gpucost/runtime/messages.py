@@ -14,11 +14,15 @@
 
 Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice
 has the same result.
+
+Whoever may invoke a function, or write to a queue or topic, can send any text. Therefore texts and counts have limits,
+and no time may be in the future: a function would work ahead of time, and then do nothing until then.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -30,12 +34,18 @@ from pydantic import (
     PlainSerializer,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 
 from gpucost.core.errors import InvalidMessageError
 from gpucost.core.hour_record import Status
-from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
+from gpucost.core.hours import HOUR, MAX_YEAR, MIN_YEAR, floor_day, floor_hour, format_timestamp, parse_month
 
+MAX_NAME_LENGTH = 200
+"""As in the settings."""
+MAX_CLOCK_SKEW = timedelta(minutes=5)
+"""How far a sender's clock may be ahead."""
 MAX_HOURS_PER_MESSAGE = 24
 MAX_DAYS_PER_EXPORT = 31
 Model = TypeVar("Model", bound=BaseModel)
@@ -44,11 +54,47 @@ AttributionOrigin = Literal["schedule", "backfill"]
 
 
 def _check_year_range(moment: datetime) -> datetime:
-    try:
-        moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("is not within the years 1 to 9999 in UTC") from None
+    if not MIN_YEAR <= moment.year <= MAX_YEAR:
+        raise ValueError(f"must be within the years {MIN_YEAR} to {MAX_YEAR}")
     return moment
+
+
+def _latest_time(info: ValidationInfo) -> datetime:
+    """Return the latest time that is not in the future. A message that this process makes is not checked."""
+    now: datetime | None = (info.context or {}).get("now")
+    return datetime.max.replace(tzinfo=UTC) if now is None else now + MAX_CLOCK_SKEW
+
+
+def _check_not_in_future(moment: datetime, info: ValidationInfo) -> datetime:
+    if moment > _latest_time(info):
+        raise ValueError("must not be in the future")
+    return moment
+
+
+def _check_has_ended(hour: datetime, info: ValidationInfo) -> datetime:
+    if hour + HOUR > _latest_time(info):
+        raise ValueError("must be an hour that has ended")
+    return hour
+
+
+def _check_hours_have_ended(hours: int, info: ValidationInfo) -> int:
+    first_hour: datetime | None = info.data.get("first_hour")
+    if first_hour is not None and first_hour + HOUR * hours > _latest_time(info):
+        raise ValueError("must be hours that have ended")
+    return hours
+
+
+def _check_days_have_begun(days: int, info: ValidationInfo) -> int:
+    first_day: datetime | None = info.data.get("first_day")
+    if first_day is not None and first_day + timedelta(days=days - 1) > _latest_time(info):
+        raise ValueError("must be days that have begun")
+    return days
+
+
+def _check_month_has_begun(month: str, info: ValidationInfo) -> str:
+    if parse_month(month)[0] > _latest_time(info):
+        raise ValueError("must not be in the future")
+    return month
 
 
 def _check_full_hour(moment: datetime) -> datetime:
@@ -66,9 +112,14 @@ def _check_full_day(moment: datetime) -> datetime:
 Instant = Annotated[
     AwareDatetime, AfterValidator(_check_year_range), PlainSerializer(format_timestamp, when_used="json")
 ]
-Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
+PastTime = Annotated[Instant, AfterValidator(_check_not_in_future)]
+Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$"), AfterValidator(_check_month_has_begun)]
 Hour = Annotated[Instant, AfterValidator(_check_full_hour)]
-Day = Annotated[Instant, AfterValidator(_check_full_day)]
+HourCount = Annotated[int, Field(ge=1, le=MAX_HOURS_PER_MESSAGE), AfterValidator(_check_hours_have_ended)]
+EndedHour = Annotated[Hour, AfterValidator(_check_has_ended)]
+Day = Annotated[PastTime, AfterValidator(_check_full_day)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
+Version = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class _DeferredModel(BaseModel):
@@ -86,7 +137,7 @@ class ScheduledTick(Message):
     """The schedule fired. `scheduled_time` is the schedule's time, so a late or repeated invocation means the same."""
 
     version: Literal[1] = 1
-    scheduled_time: Instant
+    scheduled_time: PastTime
 
 
 class PricesDue(Message):
@@ -105,12 +156,12 @@ class ExportDue(Message):
     """Export days: those that are due at a time, or the given ones."""
 
     version: Literal[1] = 1
-    scheduled_time: Instant
-    cluster: str | None = None
+    scheduled_time: PastTime
+    cluster: Name | None = None
     """The cluster to process; None: all clusters of the settings."""
     first_day: Day | None = None
     """The first day to export, due or not; None: all days that are due."""
-    days: int = Field(default=1, ge=1, le=MAX_DAYS_PER_EXPORT)
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS_PER_EXPORT), AfterValidator(_check_days_have_begun)] = 1
     """How many days to export from `first_day` on."""
 
 
@@ -118,8 +169,8 @@ class RecommendationsDue(Message):
     """Review clusters and recommend changes."""
 
     version: Literal[1] = 1
-    scheduled_time: Instant
-    cluster: str | None = None
+    scheduled_time: PastTime
+    cluster: Name | None = None
     """The cluster to process; None: all clusters of the settings."""
 
 
@@ -128,12 +179,12 @@ class HoursDue(Message):
 
     version: Literal[1] = 1
     kind: Literal["hours-due"] = "hours-due"
-    cluster: str = Field(min_length=1)
+    cluster: Name
     first_hour: Hour
-    hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
-    settings_version: int = Field(ge=1)
+    hours: HourCount
+    settings_version: Version
     origin: AttributionOrigin
-    correlation_id: str = Field(min_length=1)
+    correlation_id: Name
     force: bool = False
     """Try an incomplete hour now, before its next attempt is due: a person says that the cause is fixed."""
 
@@ -151,13 +202,13 @@ class HoursToRestate(Message):
 
     version: Literal[1] = 1
     kind: Literal["hours-to-restate"] = "hours-to-restate"
-    cluster: str = Field(min_length=1)
+    cluster: Name
     first_hour: Hour
-    hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
-    settings_version: int | None = Field(default=None, ge=1)
+    hours: HourCount
+    settings_version: Version | None = None
     """Version of the settings to rate with, at least; None: the one that each hour was published with."""
     reason: str = Field(min_length=1, max_length=500)
-    correlation_id: str = Field(min_length=1)
+    correlation_id: Name
 
     @property
     def origin(self) -> AttributionOrigin:
@@ -178,21 +229,21 @@ class HourPublished(Message):
 
     version: Literal[1] = 1
     kind: Literal["hour-published"] = "hour-published"
-    cluster: str = Field(min_length=1)
-    hour: Hour
+    cluster: Name
+    hour: EndedHour
     status: Status
-    record_version: int = Field(ge=1)
-    settings_version: int = Field(ge=1)
+    record_version: Version
+    settings_version: Version
     origin: AttributionOrigin
-    correlation_id: str = Field(min_length=1)
+    correlation_id: Name
 
 
 class ClusterState(Message):
     """The state of one cluster's hours when the schedule fires."""
 
-    cluster: str
-    last_complete_hour: Hour | None
-    hours_overdue: int = Field(ge=0)
+    cluster: Name
+    last_complete_hour: EndedHour | None
+    hours_overdue: int = Field(ge=0, le=10**6)
 
 
 class AlertTick(Message):
@@ -200,9 +251,9 @@ class AlertTick(Message):
 
     version: Literal[1] = 1
     kind: Literal["tick"] = "tick"
-    scheduled_time: Instant
+    scheduled_time: PastTime
     clusters: tuple[ClusterState, ...]
-    correlation_id: str = Field(min_length=1)
+    correlation_id: Name
 
 
 def _convert_go_time(time: object) -> object:
@@ -217,9 +268,17 @@ class ExternalAlert(_DeferredModel):
     """One alert of AMP's alert manager. Other fields are ignored."""
 
     status: Literal["firing", "resolved"]
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    starts_at: Annotated[AwareDatetime, BeforeValidator(_convert_go_time)] = Field(alias="startsAt")
+    labels: Annotated[dict[Name, str], Field(max_length=64)] = Field(default_factory=dict)
+    annotations: Annotated[dict[Name, str], Field(max_length=64)] = Field(default_factory=dict)
+    starts_at: Annotated[PastTime, BeforeValidator(_convert_go_time)] = Field(alias="startsAt")
+
+    @field_validator("labels")
+    @classmethod
+    def _check_label_lengths(cls, labels: dict[str, str]) -> dict[str, str]:
+        for name, label in labels.items():
+            if len(label) > MAX_NAME_LENGTH:
+                raise ValueError(f"{name}: must have at most {MAX_NAME_LENGTH} characters, but has {len(label)}")
+        return labels
 
 
 class ExternalAlerts(_DeferredModel):
@@ -234,6 +293,44 @@ class ExternalAlerts(_DeferredModel):
         return "amp-" + "-".join(sorted({alert.labels.get("alertname", "alert") for alert in self.alerts}))[:100]
 
 
+class UncheckedAlerts(_DeferredModel):
+    """A notification of AMP's alert manager whose alerts are not validated yet."""
+
+    kind: Literal["amp-alerts"] = "amp-alerts"
+    alerts: tuple[Any, ...]
+
+    def check(self, now: datetime) -> "CheckedAlerts":
+        """Validate each alert. An invalid one does not affect the others."""
+        valid, refused, reasons = [], [], []
+        for index, content in enumerate(self.alerts):
+            try:
+                valid.append(ExternalAlert.model_validate(content, context={"now": now}))
+            except ValidationError as error:
+                refused.append(content)
+                reasons.append(f"alerts.{index}.{_first_problem(error)}")
+        return CheckedAlerts(ExternalAlerts(alerts=tuple(valid)), UncheckedAlerts(alerts=tuple(refused)), reasons)
+
+
+class CheckedAlerts(NamedTuple):
+    """The alerts of one message that are valid, and those that are not."""
+
+    valid: ExternalAlerts
+    refused: UncheckedAlerts
+    reasons: Sequence[str]
+    """Why each alert is refused."""
+
+
+class NotificationSetAside(Message):
+    """A dead letter: a notification that cannot be sent. The history has it, too."""
+
+    version: Literal[1] = 1
+    kind: Literal["notification-set-aside"] = "notification-set-aside"
+    receiver: str
+    notification_id: str
+    notification: dict[str, Any]
+    """Its content, for the person who looks for the cause."""
+
+
 class AttributeInput(_DeferredModel):
     """Input of the attribute function: one of these messages, distinguished by `kind`."""
 
@@ -245,47 +342,52 @@ class AlertInput(_DeferredModel):
     """Input of the alert function: one of these messages, distinguished by `kind`."""
 
     model_config = ConfigDict(extra="forbid")
-    message: Annotated[HourPublished | AlertTick | ExternalAlerts, Field(discriminator="kind")]
+    message: Annotated[HourPublished | AlertTick | UncheckedAlerts, Field(discriminator="kind")]
 
 
-def read_message(model: type[Model], body: str | bytes) -> Model:
+def read_message(model: type[Model], body: str | bytes, now: datetime) -> Model:
     """Parse a message's JSON.
+
+    Args:
+        model: the message.
+        body: the JSON.
+        now: the time now; the message must not be about a later time.
 
     Raises:
         InvalidMessageError: it is not JSON or does not fit the model; the message names the field and the problem.
     """
     try:
-        return model.model_validate_json(body)
+        return model.model_validate_json(body, context={"now": now})
     except ValidationError as error:
         raise InvalidMessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
-def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
+def read_attribute_input(body: str, now: datetime) -> HoursDue | HoursToRestate:
     """Parse a message of the queues `hours` and `backfill`.
 
     Raises:
         InvalidMessageError: as `read_message`.
     """
-    return read_message(AttributeInput, f'{{"message": {body}}}').message
+    return read_message(AttributeInput, f'{{"message": {body}}}', now).message
 
 
-def read_alert_input(body: str) -> HourPublished | AlertTick | ExternalAlerts:
+def read_alert_input(body: str, now: datetime) -> HourPublished | AlertTick | UncheckedAlerts:
     """Parse a message of the `EventsTopic`.
 
     Raises:
         InvalidMessageError: as `read_message`.
     """
-    return read_message(AlertInput, f'{{"message": {body}}}').message
+    return read_message(AlertInput, f'{{"message": {body}}}', now).message
 
 
-def read_event(model: type[Model], event: object) -> Model:
-    """Parse the event with which a function is invoked.
+def read_event(model: type[Model], event: object, now: datetime) -> Model:
+    """Parse the event with which a function is invoked; `now` as in `read_message`.
 
     Raises:
         InvalidMessageError: the event does not fit; says what is wrong with its first wrong field.
     """
     try:
-        return model.model_validate(event)
+        return model.model_validate(event, context={"now": now})
     except ValidationError as error:
         raise InvalidMessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 

@@ -8,10 +8,10 @@ from gpucost.core.errors import SourceError
 from gpucost.runtime.messages import (
     AlertTick,
     AttributionOrigin,
-    ExternalAlerts,
     HourPublished,
     HoursDue,
     HoursToRestate,
+    UncheckedAlerts,
 )
 
 SQS_BATCH_SIZE = 10
@@ -76,7 +76,7 @@ class MessageBus:
             )
         return sum(int(count) for count in answer["Attributes"].values())
 
-    def publish(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
+    def publish(self, message: HourPublished | AlertTick | UncheckedAlerts) -> None:
         """Publish a message on the topic.
 
         Raises:
@@ -85,7 +85,7 @@ class MessageBus:
         kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
         with _map_aws_errors(f"publish {message.kind}"):
             self._client("sns").publish(
-                TopicArn=self._events_topic_arn, Message=message.model_dump_json(by_alias=True), MessageAttributes=kind
+                TopicArn=self._events_topic_arn, Message=message.model_dump_json(), MessageAttributes=kind
             )
 
     def send_to_dead_letter_queue(self, body: str, reason: str) -> None:

@@ -1,11 +1,14 @@
 """Delivery of outboxes: one message per receiver and group, each sent once; a failing receiver delays no other.
 
+A notification that cannot be turned into a message is set aside in the dead-letter queue, which has an alarm. It delays
+no other notification.
+
 A message is sent and then removed from the stored outbox before the next message is sent. A crash between the two
 repeats that one message, and loses none. Receivers that recognize duplicates (the history, Alertmanager) show it once.
 Slack webhooks and SNS email have no such key.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,6 +20,8 @@ from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
+SetAside = Callable[[OutboxEntry, str], None]
+"""Sends an entry that can never be delivered to the dead-letter queue, with the reason; raises `SourceError`."""
 LEASE = timedelta(seconds=55)
 """How long one delivery may take. It expires before Lambda's first retry, after 60 s."""
 MAX_SAVE_ATTEMPTS = 20
@@ -29,6 +34,7 @@ class Delivery:
         state_store: where groups are stored.
         notifiers: by receiver key.
         muting: what mutes notifications now.
+        set_aside: takes an entry that can never be delivered.
         clock: the time now.
 
     Attributes:
@@ -36,12 +42,20 @@ class Delivery:
     """
 
     def __init__(
-        self, state_store: AlertStateStore, notifiers: Mapping[str, Notifier], muting: Muting, clock: Clock
+        self,
+        state_store: AlertStateStore,
+        notifiers: Mapping[str, Notifier],
+        muting: Muting,
+        set_aside: SetAside,
+        clock: Clock,
     ) -> None:
         self._state_store = state_store
         self._notifiers = notifiers
         self._muting = muting
+        self._set_aside = set_aside
         self._clock = clock
+        self._unbatched_receivers: set[str] = set()
+        """Receivers with an entry that cannot be sent. Their entries are sent one by one, to find it."""
         self.failures: dict[str, str] = {}
 
     def deliver(self, groups: Iterable[AlertGroup]) -> None:
@@ -90,9 +104,12 @@ class Delivery:
         receiver = ready[0].receiver
         notifier = self._notifiers.get(receiver)
         batch = tuple(entry for entry in ready if entry.receiver == receiver)
+        if receiver in self._unbatched_receivers:
+            return batch[:1]
         return batch[: notifier.max_batch_size] if notifier else batch
 
     def _send(self, batch: tuple[OutboxEntry, ...]) -> bool:
+        """Send a message, and return whether its entries leave the outbox."""
         receiver = batch[0].receiver
         notifier = self._notifiers.get(receiver)
         if notifier is None:
@@ -103,6 +120,20 @@ class Delivery:
         except SourceError as error:
             logger.warning("notification failed", receiver=receiver, notification=batch[0].notification.id)
             self.failures[receiver] = str(error)
+            return False
+        except Exception as error:  # receivers report their failures as SourceError: it would fail each time
+            if len(batch) > 1:
+                self._unbatched_receivers.add(receiver)
+                return False
+            return self._try_to_set_aside(batch[0], f"{type(error).__name__}: {error}")
+        return True
+
+    def _try_to_set_aside(self, entry: OutboxEntry, reason: str) -> bool:
+        logger.exception("a notification cannot be sent", receiver=entry.receiver, notification=entry.notification.id)
+        try:
+            self._set_aside(entry, reason)
+        except SourceError as error:
+            self.failures[entry.receiver] = str(error)
             return False
         return True
 

@@ -9,14 +9,17 @@ from datetime import UTC
 from gpucost.core.hours import floor_hour
 from gpucost.features.alerting.model import Alert, Notification, NotificationEvent
 from gpucost.features.alerting.ports import AlertStateStore
-from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
+from gpucost.features.alerting.scope_update import MAX_NOTE_LENGTH, ScopeUpdate, notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
 from gpucost.features.alerting.subjects import FLEET_SCOPE, Severity, Subject
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
 
+AlertKey = tuple[str, Subject]
 DEFAULT_EXTERNAL_RULE_NAME = "external"
 MAX_DETAIL_LENGTH = 200
+MAX_FIRING_ALERTS = 2_000
+"""Alerts of AMP that are stored at the same time. A group of 20,000 alerts could not be written any more."""
 
 
 class AmpAlertHandler:
@@ -29,8 +32,11 @@ class AmpAlertHandler:
     def __init__(self, state_store: AlertStateStore) -> None:
         self._state_store = state_store
 
-    def handle(self, settings: SettingsWithAlerts, message: ExternalAlerts) -> None:
+    def handle(self, settings: SettingsWithAlerts, message: ExternalAlerts) -> list[ExternalAlert]:
         """Store which alerts fire, and notify changes: all receivers if there is no rule of kind `external`.
+
+        Returns:
+            The alerts that are too many.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
@@ -38,12 +44,21 @@ class AmpAlertHandler:
         rules = tick_and_amp_rules(settings)
         external_rules = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
         update = ScopeUpdate(self._state_store.load(FLEET_SCOPE), settings.alerts, rules)
+        active = {alert.key: alert for name in external_rules for alert in update.alerts_of_rule(name)}
+        excess: list[ExternalAlert] = []
         for alert in message.alerts:
+            subject = _subject_from_labels(alert)
             for name, rule in external_rules.items():
-                subject = _subject_from_labels(alert)
-                if rule.covers(subject):
-                    _apply_external_alert(update, name, rule, subject, alert)
+                if not rule.covers(subject):
+                    continue
+                if alert.status == "resolved":
+                    _resolve(update, rule, active, (name, subject), alert)
+                elif len(active) < MAX_FIRING_ALERTS:
+                    _fire(update, rule, active, (name, subject), alert)
+                elif (name, subject) not in active:
+                    excess.append(alert)
         update.save(self._state_store)
+        return excess
 
 
 def tick_and_amp_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
@@ -55,23 +70,28 @@ def tick_and_amp_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
     return rules
 
 
-def _apply_external_alert(
-    update: ScopeUpdate, rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert
+def _fire(
+    update: ScopeUpdate, rule: ExternalRule, active: dict[AlertKey, Alert], key: AlertKey, alert: ExternalAlert
 ) -> None:
-    active = next((stored for stored in update.alerts_of_rule(rule_name) if stored.subject == subject), None)
-    started_at = alert.starts_at.astimezone(UTC)
-    if alert.status == "resolved":
-        if active is not None and active.since <= started_at:
-            update.add_notification(_notification(rule_name, rule, subject, alert, "resolved"))
-            update.discard_alert(active)
+    if key in active:
         return
-    if active is None:
-        notification = _notification(rule_name, rule, subject, alert, "firing")
-        update.add_notification(notification)
-        notified_at = floor_hour(started_at)
-        update.add_external_alert(
-            Alert(rule_name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
-        )
+    rule_name, subject = key
+    started_at = alert.starts_at.astimezone(UTC)
+    notification = _notification(rule_name, rule, subject, alert, "firing")
+    update.add_notification(notification)
+    active[key] = Alert(
+        rule_name, subject, "firing", started_at, (), notified_at=floor_hour(started_at), notification=notification
+    )
+    update.add_external_alert(active[key])
+
+
+def _resolve(
+    update: ScopeUpdate, rule: ExternalRule, active: dict[AlertKey, Alert], key: AlertKey, alert: ExternalAlert
+) -> None:
+    stored = active.get(key)
+    if stored is not None and stored.since <= alert.starts_at:
+        update.add_notification(_notification(key[0], rule, key[1], alert, "resolved"))
+        update.discard_alert(active.pop(key))
 
 
 def _notification(
@@ -94,7 +114,7 @@ def _notification(
         hour=hour,
         threshold="",
         figures={},
-        note=alert.annotations.get("summary") or alert.annotations.get("description", ""),
+        note=(alert.annotations.get("summary") or alert.annotations.get("description", ""))[:MAX_NOTE_LENGTH],
     )
 
 

@@ -4,25 +4,30 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from gpucost.core.errors import ConflictError, SettingsMissingError, SourceError
+from pydantic import TypeAdapter
+
+from gpucost.core.errors import ConflictError, IntegrityError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.delivery import Delivery
 from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
-from gpucost.features.alerting.model import AlertGroup, Notification
+from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry
 from gpucost.features.alerting.muting import Muting, current_muting
 from gpucost.features.alerting.ports import AlertStateStore, MakeNotifiers, Notifier, RuleInputs, ScopeStates
-from gpucost.features.alerting.received_amp_alerts import AmpAlertHandler
+from gpucost.features.alerting.received_amp_alerts import MAX_FIRING_ALERTS, AmpAlertHandler
 from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.subjects import FLEET_SCOPE
-from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
+from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished, NotificationSetAside
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
 MAX_EVALUATION_ATTEMPTS = 8
 Result = TypeVar("Result")
+SendDeadLetter = Callable[[str, str], None]
+"""Sends a body to the dead-letter queue, with the reason; raises `SourceError`."""
+_NOTIFICATION_ADAPTER = TypeAdapter(Notification)
 
 
 def _now() -> datetime:
@@ -39,6 +44,7 @@ class AlertService:
         history: records every notification.
         silences: stored silences.
         notifiers: makes the notifiers of the settings' receivers.
+        send_dead_letter: takes what can never be sent.
         clock: the time now; only leases, quiet hours and silences use it.
     """
 
@@ -50,6 +56,7 @@ class AlertService:
         history: AlertHistory,
         silences: SilenceStore,
         notifiers: MakeNotifiers,
+        send_dead_letter: SendDeadLetter,
         clock: Clock = _now,
     ) -> None:
         self._settings_store = settings_store
@@ -57,48 +64,61 @@ class AlertService:
         self._history = history
         self._silences = silences
         self._make_notifiers = notifiers
+        self._send_dead_letter = send_dead_letter
         self._clock = clock
         self._hourly_evaluator = HourlyRuleEvaluator(inputs, state_store)
         self._scheduled_evaluator = ScheduledRuleEvaluator(inputs, state_store)
         self._amp_alert_handler = AmpAlertHandler(state_store)
 
     def handle_hour_published(self, message: HourPublished) -> None:
-        """Evaluate all rules of a cluster through an hour, then deliver its outboxes.
+        """Evaluate all rules of a cluster through an hour, then deliver its outboxes, even if a rule failed.
 
         Raises:
-            SourceError: a receiver failed; its messages stay in the outbox for a retry.
-            ConflictError: other writers kept changing the same groups; a retry evaluates again.
+            SourceError: the evaluation or a receiver failed; its messages stay in the outbox for a retry.
         """
         if message.origin != "schedule":
             return
         stored = self._current_settings()
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
-        _retry_on_conflict(
-            lambda: self._hourly_evaluator.evaluate_cluster(stored.settings, message.cluster, message.hour)
+        failures = _try_to_evaluate(
+            f"rules of the cluster {message.cluster}",
+            lambda: self._hourly_evaluator.evaluate_cluster(stored.settings, message.cluster, message.hour),
         )
-        self._deliver_scope(stored.settings, message.cluster)
+        _raise_failures([*failures, *self._deliver_scope(stored.settings, message.cluster)])
 
     def handle_tick(self, message: AlertTick) -> None:
         """Evaluate the rules on several clusters and on missing data, repeat notifications, and deliver all outboxes.
 
+        A failure of one step stops none of the others.
+
         Raises:
-            SourceError: a receiver failed.
-            ConflictError: other writers kept changing the same groups; a retry evaluates again.
+            SourceError: an evaluation, a scope or a receiver failed.
         """
         stored = self._current_settings()
         if stored is None:
             return
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        _retry_on_conflict(lambda: self._hourly_evaluator.evaluate_cross_cluster_waste(settings, at - 2 * HOUR))
-        _retry_on_conflict(lambda: self._scheduled_evaluator.evaluate(stored, message))
-        states_by_scope = {scope: self._state_store.load(scope) for scope in alert_scopes(settings)}
-        muting = current_muting(settings, self._silences.all(), states_by_scope[FLEET_SCOPE].groups, self._clock())
+        failures = [
+            *_try_to_evaluate(
+                "waste rules across clusters",
+                lambda: self._hourly_evaluator.evaluate_cross_cluster_waste(settings, at - 2 * HOUR),
+            ),
+            *_try_to_evaluate("rules of the schedule", lambda: self._scheduled_evaluator.evaluate(stored, message)),
+        ]
+        states_by_scope: dict[str, ScopeStates] = {}
+        for scope in alert_scopes(settings):
+            try:
+                states_by_scope[scope] = self._state_store.load(scope)
+            except IntegrityError as error:
+                failures.append(str(error))
+        fleet_groups = states_by_scope[FLEET_SCOPE].groups if FLEET_SCOPE in states_by_scope else ()
+        muting = current_muting(settings, self._silences.all(), fleet_groups, self._clock())
         groups = {
             scope: self._repeat_notifications(settings, states, at, muting) for scope, states in states_by_scope.items()
         }
-        failures = self._deliver(settings, groups, muting)
-        failures |= self._resend_firing(settings, groups, muting)
+        failures += self._deliver(settings, groups, muting)
+        failures += self._resend_firing(settings, groups, muting)
         _raise_failures(failures)
 
     def _repeat_notifications(
@@ -121,8 +141,11 @@ class AlertService:
         stored = self._current_settings()
         if stored is None:
             return
-        _retry_on_conflict(lambda: self._amp_alert_handler.handle(stored.settings, message))
-        self._deliver_scope(stored.settings, FLEET_SCOPE)
+        excess = _retry_on_conflict(lambda: self._amp_alert_handler.handle(stored.settings, message))
+        if excess:
+            body = ExternalAlerts(alerts=tuple(excess)).model_dump_json(by_alias=True)
+            self._send_dead_letter(body, f"{MAX_FIRING_ALERTS} alerts of AMP fire already")
+        _raise_failures(self._deliver_scope(stored.settings, FLEET_SCOPE))
 
     def _current_settings(self) -> StoredSettings[SettingsWithAlerts] | None:
         try:
@@ -131,15 +154,16 @@ class AlertService:
             logger.info("no settings have been pushed yet: there are no alert rules to evaluate")
             return None
 
-    def _deliver_scope(self, settings: SettingsWithAlerts, scope: str) -> None:
+    def _deliver_scope(self, settings: SettingsWithAlerts, scope: str) -> list[str]:
+        """Deliver a scope's outboxes, and return what failed."""
         now = self._clock()
         muting = current_muting(settings, self._silences.all(), self._state_store.load(FLEET_SCOPE).groups, now)
-        _raise_failures(self._deliver(settings, {scope: self._state_store.load(scope).groups}, muting))
+        return self._deliver(settings, {scope: self._state_store.load(scope).groups}, muting)
 
     def _deliver(
         self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
-    ) -> dict[str, str]:
-        """Deliver the outboxes of groups by scope, and return why receivers failed, by receiver."""
+    ) -> list[str]:
+        """Deliver the outboxes of groups by scope, and return what failed."""
         failures: dict[str, str] = {}
         notifiers = self._make_notifiers(settings)
         for scope, scope_groups in groups.items():
@@ -149,16 +173,23 @@ class AlertService:
             }
             for receiver, reason in failures.items():
                 scope_notifiers[receiver] = _FailedReceiverNotifier(reason)
-            delivery = Delivery(self._state_store, scope_notifiers, muting, self._clock)
+            delivery = Delivery(self._state_store, scope_notifiers, muting, self._set_aside, self._clock)
             delivery.deliver(scope_groups)
             failures |= delivery.failures
-        return failures
+        return [f"{receiver}: not delivered: {reason}" for receiver, reason in failures.items()]
+
+    def _set_aside(self, entry: OutboxEntry, reason: str) -> None:
+        content = _NOTIFICATION_ADAPTER.dump_python(entry.notification, mode="json")
+        letter = NotificationSetAside(
+            receiver=entry.receiver, notification_id=entry.notification.id, notification=content
+        )
+        self._send_dead_letter(letter.model_dump_json(), reason)
 
     def _resend_firing(
         self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
-    ) -> dict[str, str]:
-        """Send firing alerts again to receivers that would resolve them otherwise."""
-        rules, failures = settings.alerts.rules_by_name(), {}
+    ) -> list[str]:
+        """Send firing alerts again to receivers that would resolve them otherwise, and return what failed."""
+        rules, failures = settings.alerts.rules_by_name(), []
         for receiver, notifier in self._make_notifiers(settings).items():
             if not notifier.needs_resend:
                 continue
@@ -176,9 +207,9 @@ class AlertService:
             ]
             try:
                 for start in range(0, len(firing), notifier.max_batch_size):
-                    notifier.send(firing[start : start + notifier.max_batch_size])
+                    failures += _send_each_that_can_be_sent(notifier, firing[start : start + notifier.max_batch_size])
             except SourceError as error:
-                failures[receiver] = str(error)
+                failures.append(f"{receiver}: not delivered: {error}")
         return failures
 
 
@@ -225,6 +256,34 @@ def _retry_on_conflict(evaluate: Callable[[], Result]) -> Result:
     raise ConflictError(f"alert groups changed {MAX_EVALUATION_ATTEMPTS} times during the evaluation")
 
 
-def _raise_failures(failures: dict[str, str]) -> None:
+def _try_to_evaluate(rules: str, evaluate: Callable[[], object]) -> list[str]:
+    """Evaluate rules, and return what failed: the notifications of other rules must not wait until they are fixed."""
+    try:
+        _retry_on_conflict(evaluate)
+    except Exception as error:
+        logger.exception("rules could not be evaluated", rules=rules)
+        return [f"{rules}: not evaluated: {error}"]
+    return []
+
+
+def _send_each_that_can_be_sent(notifier: Notifier, notifications: Sequence[Notification]) -> list[str]:
+    """Send notifications as one message, or one by one if one of them cannot be sent. Return what failed.
+
+    Raises:
+        SourceError: the receiver failed.
+    """
+    try:
+        notifier.send(notifications)
+    except SourceError:
+        raise
+    except Exception as error:
+        if len(notifications) > 1:
+            return [failure for single in notifications for failure in _send_each_that_can_be_sent(notifier, [single])]
+        logger.exception("a notification cannot be sent", notification=notifications[0].id)
+        return [f"{notifications[0].id}: cannot be sent: {type(error).__name__}: {error}"]
+    return []
+
+
+def _raise_failures(failures: Sequence[str]) -> None:
     if failures:
-        raise SourceError("; ".join(f"{receiver}: not delivered: {reason}" for receiver, reason in failures.items()))
+        raise SourceError("; ".join(failures))

@@ -159,11 +159,10 @@ def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]
     note = f"Note: {single_line(notification.note, 500)}." if notification.note else ""
     if remarks := " ".join(filter(None, (suggested_action(notification), note))):
         blocks.append({"type": "context", "elements": [_plain_text_object(escape(remarks))]})
-    link = report_link(notification, public_url)
-    if link is not None:
-        blocks.append(
-            {"type": "context", "elements": [{"type": "mrkdwn", "text": f"<{escape(link)}|Open the report>"}]}
-        )
+    address = report_link(notification, public_url)
+    link = "" if address is None else f"<{escape(address)}|Open the report>"
+    if 0 < len(link) <= MAX_TEXT_LENGTH:
+        blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": link}]})
     return blocks
 
 
