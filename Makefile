@@ -9,9 +9,9 @@ export SAM_CLI_TELEMETRY := 0
 # Without bytecode, each of the many processes of the tests and the demo compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 SAM := .tools/sam/bin/sam
-CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks scripts tests
+CODE := layers/common functions gpucost_cli gpucost_devstack authoring benchmarks lint scripts tests
 
-.PHONY: help setup web screenshots demo test nightly check faults chaos compat contract mutate build deploy dist release notices lock openapi dashboards reference docs bench clean
+.PHONY: help setup web screenshots demo unit test nightly check fix faults chaos compat contract mutate build deploy dist release notices lock openapi dashboards reference docs bench clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,20 +30,18 @@ demo: ## the whole system on this machine, on three days of a simulated cluster 
 	@scripts/setup.sh demo
 	@$(BIN)/gpucost demo $(if $(PORT),--port $(PORT))
 
-check: setup ## everything static
-	$(BIN)/ruff check $(CODE)
-	$(BIN)/ruff format --check -q $(CODE)
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python lint/language.py
-	$(BIN)/python lint/patches.py
-	$(BIN)/python lint/docstrings.py
-	$(BIN)/python -m authoring.openapi --check
-	$(BIN)/python -m authoring.grafana --check
-	$(BIN)/python -m authoring.reference --check
-	$(BIN)/python -m authoring.site
-	npm --prefix web run --silent check
-	AWS_DEFAULT_REGION=eu-central-1 $(SAM) validate --lint
+check: setup ## everything static, side by side (ONLY="ruff types" for some)
+	@$(BIN)/python -m scripts.check $(ONLY)
+
+fix: setup ## correct what a machine can: imports, format, generated files
+	$(BIN)/ruff check --fix-only -q $(CODE)
+	$(BIN)/ruff format -q $(CODE)
+	@$(MAKE) --no-print-directory openapi dashboards reference
+	npm --prefix web run --silent format
+
+unit: ## the tests that need only Python packages, a minute
+	@scripts/setup.sh unit
+	$(BIN)/python -m pytest --ring unit -n 2 --dist loadfile
 
 test: check ## everything that CI runs
 	npm --prefix web run --silent test

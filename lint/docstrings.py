@@ -6,14 +6,20 @@ the repository: in code, a template, a page or an example. Names that belong to 
 
 import ast
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from lint.sources import Source, sources
+
 EXCEPTIONS = frozenset(
-    ["GenerateKey", "WriteRequest", "credential_source", "kubernetes_sd_config", "label_a_io_cost_center", "nvidia_com_mig_1g_5gb_me"]
+    [
+        "GenerateKey",
+        "WriteRequest",
+        "credential_source",
+        "kubernetes_sd_config",
+        "label_a_io_cost_center",
+        "nvidia_com_mig_1g_5gb_me",
+    ]
 )
 """Names of OpenCost, Prometheus and the AWS SDKs, and examples of labels and resources."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -22,14 +28,12 @@ _PARAMETERS = re.compile(r"^ {4}(\*{0,2}[a-z_]\w*(?:, \*{0,2}[a-z_]\w*)*):", re.
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def docstrings(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+def docstrings(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.AST, ast.Expr, str]]:
     """Each text that stands alone, with the module, class or function that it documents, or itself."""
-    owners = {}
-    for node in ast.walk(tree):
-        if isinstance(node, Documented) and ast.get_docstring(node) is not None:
-            owners[node.body[0]] = node
+    owners = {node.body[0]: node for node in nodes if isinstance(node, Documented) and node.body}
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield owners.get(node, node), node.value.value
+            yield owners.get(node, node), node, node.value.value
 
 
 def wrong_parameters(node: ast.AST, text: str) -> Iterator[str]:
@@ -56,44 +60,40 @@ def parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
     return {argument.arg for argument in named if argument is not None}
 
 
-def without_docstrings(source: str, tree: ast.AST) -> str:
+def without_docstrings(module: Source) -> str:
     """The source of a module, with its docstrings replaced by empty lines."""
-    lines = source.splitlines()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    lines = module.text.splitlines()
+    for _, node, _ in docstrings(module.nodes):
+        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Print every wrong name, and return the exit status."""
-    listed = _git("ls-files", "--cached", "--others", "--exclude-standard").splitlines()
-    paths = [path for path in (REPOSITORY / name for name in listed) if path.exists()]
-    modules = {path: path.read_text(encoding="utf-8") for path in paths if path.suffix == ".py"}
-    trees = {path: ast.parse(source) for path, source in modules.items()}
-    texts = [without_docstrings(source, trees[path]) for path, source in modules.items()]
-    texts += [
-        path.read_text(encoding="utf-8") for path in paths if path.suffix in {".md", ".yaml", ".json", ".ts", ".tsx"}
-    ]
+def check(files: Sequence[Source]) -> list[str]:
+    """A line for each wrong name."""
+    modules = [file for file in files if file.nodes]
+    texts = [without_docstrings(module) for module in modules]
+    texts += [file.text for file in files if file.name.endswith((".md", ".yaml", ".json", ".ts", ".tsx"))]
     names = {name for text in texts for name in _NAME.findall(text)} | EXCEPTIONS
     problems = []
-    for path, tree in trees.items():
-        for node, text in docstrings(tree):
-            location = f"{path.relative_to(REPOSITORY)}:{getattr(node, 'lineno', 1)}"
+    for module in modules:
+        for owner, _, text in docstrings(module.nodes):
+            location = f"{module.name}:{getattr(owner, 'lineno', 1)}"
             problems += [
-                f"{location}: `Args:` names {name}, which is no parameter" for name in wrong_parameters(node, text)
+                f"{location}: `Args:` names {name}, which is no parameter" for name in wrong_parameters(owner, text)
             ]
             problems += [
                 f"{location}: `{name}` does not exist" for name in _REFERENCE.findall(text) if name not in names
             ]
     if problems:
-        print("\n".join(problems), file=sys.stderr)
-        print("Name what exists. Names of others' software belong in EXCEPTIONS.", file=sys.stderr)
-    return 1 if problems else 0
+        problems.append("Name what exists. Names of others' software belong in EXCEPTIONS.")
+    return problems
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+def main() -> int:
+    """Print every wrong name, and return the exit status."""
+    problems = check(sources())
+    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

@@ -2,21 +2,22 @@
 
 Two figures are kept in `lint/language.json`: the bound names (variables, parameters, functions, classes, attributes)
 that say nothing, and the words that only this project's authors used. `python lint/language.py` fails when a count
-has grown; `--update` records smaller ones. `--show WORD` lists where a word stands.
+has grown, and warns where it has grown in tests. `--update` records the counts. `--show WORD` lists where a word
+stands.
 """
 
 import argparse
 import ast
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-BASELINE = REPOSITORY / "lint" / "language.json"
+from lint.sources import Source, sources
+
+BASELINE = Path(__file__).with_name("language.json")
 FILLER_NAMES = frozenset(
     [
         "one",
@@ -108,32 +109,35 @@ EXCEPTIONS: tuple[tuple[str, str], ...] = (
     (r"gc\.(freeze|unfreeze)\(\)", "functions of Python's garbage collector"),
     (r"\bnpm [a-z ]*--frozen|frozenset|frozendict", "Python's and npm's own words"),
 )
-TEXT_SUFFIXES = {".py", ".md", ".ts", ".tsx", ".css", ".html", ".yaml", ".yml", ".toml", ".sh", ".mako", ".j2"}
+SUFFIXES = (".py", ".md", ".ts", ".tsx", ".css", ".html", ".yaml", ".yml", ".toml", ".sh", ".mako", ".j2")
 SKIPPED = ("lint/language", "CHANGELOG.md", "docs/decisions/archive/", "tests/golden/recorded/")
 FORMER_NAMES = ("tests/golden/renamed.yaml",)
 """Tables of former names, whose words do not count."""
 
 
-def tracked_files() -> list[Path]:
-    """Files that git tracks, without generated and archived ones."""
-    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout  # noqa: S607
-    return [REPOSITORY / name for name in listed.splitlines() if not name.startswith((*SKIPPED, *FORMER_NAMES))]
+Counts = dict[str, dict[str, int]]
 
 
-def bound_names(tree: ast.AST) -> Iterator[str]:
+def counted(files: Iterable[Source]) -> list[Source]:
+    """The texts that people wrote, without generated and archived ones."""
+    return [
+        file for file in files if file.name.endswith(SUFFIXES) and not file.name.startswith((*SKIPPED, *FORMER_NAMES))
+    ]
+
+
+def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Every name that a module binds, once for each time that it does."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name
-            case ast.arg():
-                yield node.arg
-            case ast.Name(ctx=ast.Store()):
-                yield node.id
-            case ast.Attribute(ctx=ast.Store()):
-                yield node.attr
-            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
-                yield name
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.alias) and node.asname:
+            yield node.asname
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
 
 
 def words_of(text: str) -> Iterator[str]:
@@ -145,6 +149,8 @@ def words_of(text: str) -> Iterator[str]:
 
 def coined_words(text: str) -> Counter[str]:
     """How often each coined word and phrase stands in a text, exceptions left out."""
+    if not _MAY_BE_COINED.search(text):
+        return Counter()
     for pattern, _ in EXCEPTIONS:
         text = re.sub(pattern, " ", text)
     counts = Counter(word for word in words_of(text) if word in COINED_WORDS)
@@ -152,16 +158,16 @@ def coined_words(text: str) -> Counter[str]:
     return counts + Counter({phrase: lower.count(phrase) for phrase in PHRASES})
 
 
-def measure(files: list[Path]) -> dict[str, dict[str, int]]:
+_MAY_BE_COINED = re.compile("|".join(map(re.escape, sorted({*COINED_WORDS, *PHRASES}))), re.IGNORECASE)
+
+
+def measure(files: Iterable[Source]) -> Counts:
     """Counts by name of the figure: bound names, filler, swaps and coined words."""
     names: Counter[str] = Counter()
     coined: Counter[str] = Counter()
-    for path in files:
-        if path.suffix in TEXT_SUFFIXES and path.exists():
-            text = path.read_text()
-            coined += coined_words(text)
-            if path.suffix == ".py":
-                names.update(bound_names(ast.parse(text)))
+    for file in files:
+        coined += coined_words(file.text)
+        names.update(bound_names(file.nodes))
     filler: Counter[str] = Counter()
     for name, count in names.items():
         for word in FILLER_NAMES.intersection(name.lower().split("_")) if name not in FIELD_NAMES else ():
@@ -174,7 +180,7 @@ def measure(files: list[Path]) -> dict[str, dict[str, int]]:
     }
 
 
-def grown(counts: dict[str, dict[str, int]], baseline: dict[str, dict[str, int]]) -> list[str]:
+def grown(counts: Counts, baseline: Counts) -> list[str]:
     """A sentence for each figure that is larger than the recorded one."""
     sentences = []
     for figure in ("filler_names", "swaps", "coined_words"):
@@ -188,38 +194,49 @@ def grown(counts: dict[str, dict[str, int]], baseline: dict[str, dict[str, int]]
     return sentences
 
 
-def show(word: str, files: list[Path]) -> None:
+def show(word: str, files: Iterable[Source]) -> None:
     """Print the lines in which a word stands, as a word of text or as part of a name."""
-    for path in files:
-        if path.suffix in TEXT_SUFFIXES and path.exists():
-            for number, line in enumerate(path.read_text().splitlines(), start=1):
-                if (word in coined_words(line) and coined_words(line)[word]) or word in words_of(line):
-                    print(f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}")
+    for file in files:
+        for number, line in enumerate(file.text.splitlines(), start=1):
+            if coined_words(line)[word] or word in words_of(line):
+                print(f"{file.name}:{number}: {line.strip()}")
+
+
+def measure_all(files: Sequence[Source]) -> dict[str, Counts]:
+    """The counts of tests, and of everything else."""
+    return {
+        "product": measure(file for file in files if not file.name.startswith("tests/")),
+        "tests": measure(file for file in files if file.name.startswith("tests/")),
+    }
+
+
+def check(files: Iterable[Source]) -> list[str]:
+    """A sentence for each count that has grown. Prints those of tests, which are only warnings."""
+    counts, baseline = measure_all(counted(files)), json.loads(BASELINE.read_text())
+    filler, total = (
+        sum(sum(part[key].values()) for part in counts.values()) for key in ("filler_names", "bound_names")
+    )
+    print(f"names that say nothing: {filler} of {total} ({filler / max(total, 1):.1%})")
+    for sentence in grown(counts["tests"], baseline["tests"]):
+        print(f"warning: in tests, {sentence}", file=sys.stderr)
+    return grown(counts["product"], baseline["product"])
 
 
 def main() -> int:
     """Compare with the baseline, or record a new one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="record the counts, none of which may have grown")
+    parser.add_argument("--update", action="store_true", help="record the counts; those of tests may have grown")
     parser.add_argument("--show", metavar="WORD", help="list where a word stands")
     options = parser.parse_args()
-    files = tracked_files()
+    files = sources()
     if options.show:
-        show(options.show, files)
+        show(options.show, counted(files))
         return 0
-    counts = measure(files)
-    baseline = json.loads(BASELINE.read_text()) if BASELINE.exists() else counts
-    filler, total = sum(counts["filler_names"].values()), counts["bound_names"]["all"]
-    print(
-        f"names that say nothing: {filler} of {total} ({filler / total:.1%}); "
-        f"coined words: {sum(counts['coined_words'].values())}"
-    )
-    if sentences := grown(counts, baseline):
-        print("\n".join(sentences), file=sys.stderr)
-        return 1
-    if options.update or not BASELINE.exists():
-        BASELINE.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
-    return 0
+    problems = check(files)
+    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+    if options.update and not problems:
+        BASELINE.write_text(json.dumps(measure_all(counted(files)), indent=1, sort_keys=True) + "\n")
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

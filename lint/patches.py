@@ -6,21 +6,24 @@ standard library and third parties are not checked.
 
 import ast
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGES = frozenset(["authoring", "benchmarks", "functions", "gpucost", "gpucost_cli", "gpucost_devstack", "scripts", "tests"])
+from lint.sources import Source, sources
+
+FOLDERS = ("benchmarks/", "tests/")
+PACKAGES = frozenset(
+    ["authoring", "benchmarks", "functions", "gpucost", "gpucost_cli", "gpucost_devstack", "scripts", "tests"]
+)
 SETTERS = frozenset(["setattr", "delattr", "setitem", "delitem", "patch"])
 """Functions that change their first argument: Python's, those of `monkeypatch`, and `mock.patch`."""
 PATCHERS = frozenset(["object", "multiple", "dict"])
 """Further functions of `mock.patch`."""
 
 
-def patched_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def patched_names(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and name of each module, class or attribute of this repository that a module changes."""
-    imported = dict(_imported_names(tree))
-    for node in ast.walk(tree):
+    imported = dict(_imported_names(nodes))
+    for node in nodes:
         for target in _targets(node):
             name = _name_of(target, imported)
             if name.partition(".")[0] in PACKAGES:
@@ -45,9 +48,9 @@ def _targets(node: ast.AST) -> list[ast.expr]:
     return [part.value for part in parts if isinstance(part, ast.Attribute | ast.Subscript)]
 
 
-def _imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """The names that a module imports, each with the full name that it stands for."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.ImportFrom(module=str(module), names=aliases):
                 yield from ((alias.asname or alias.name, f"{module}.{alias.name}") for alias in aliases)
@@ -72,18 +75,24 @@ def _name_of(target: ast.expr, imported: dict[str, str]) -> str:
     return ""
 
 
-def main() -> int:
-    """Print every patch, and return the exit status."""
+def check(files: Iterable[Source]) -> list[str]:
+    """A line for each patch."""
     patches = [
-        f"{path.relative_to(REPOSITORY)}:{line}: {name} is patched"
-        for folder in ("benchmarks", "tests")
-        for path in sorted((REPOSITORY / folder).rglob("*.py"))
-        for line, name in patched_names(ast.parse(path.read_text(encoding="utf-8")))
+        f"{file.name}:{line}: {name} is patched"
+        for file in files
+        if file.name.startswith(FOLDERS)
+        for line, name in patched_names(file.nodes)
     ]
     if patches:
-        print("\n".join(patches), file=sys.stderr)
-        print("Hand the part in instead: as an argument, or as a part of the Container.", file=sys.stderr)
-    return 1 if patches else 0
+        patches.append("Hand the part in instead: as an argument, or as a part of the Container.")
+    return patches
+
+
+def main() -> int:
+    """Print every patch, and return the exit status."""
+    problems = check(sources())
+    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 PARTS: dict[str, tuple[str, ...]] = {
-    "marked": (*PYTEST, "-m", "nightly"),
+    "marked": (*PYTEST, "--ring", "nightly"),
     "golden": ("tests.golden", "check"),
     "faults": ("tests.faults",),
     "mutants": ("tests.mutation",),

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the missing tools of a target. Returns quickly if everything is installed. It runs on Debian, Fedora and macOS
 # with any POSIX shell that has `local`, such as dash and bash 3.2.
+#   setup.sh unit    Python packages
 #   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the IAM simulator, the dashboard page
 #   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium, and the tools of `release`
 #   setup.sh page    the dashboard page

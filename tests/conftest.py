@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpucost_devstack.artefacts import sam_build
-from gpucost_devstack.aws import local_client
+from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost_devstack.prometheus import refusing_url, running_prometheus
 from tests.enforced_permissions import EnforcedAws, enforcing
@@ -21,6 +21,8 @@ from tests.system.running_demo import Demo, running_demo
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
+
+pytest_plugins = ("tests.rings",)
 
 FILES_WITH_DEMO = ("tests/browser/test_page.py", "tests/system/test_demo.py")
 """They share a demo, so one worker runs them, in this order: the last one changes the demo's settings and hours."""
@@ -66,9 +68,9 @@ class DynamoTable(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def dynamodb_url() -> Iterator[str]:
+def dynamodb_url(pytestconfig: pytest.Config) -> Iterator[str]:
     """Amazon's DynamoDB Local, shared by all tests."""
-    with running_dynamodb() as url:
+    with running_aws() if pytestconfig.getoption("ring") == "unit" else running_dynamodb() as url:
         yield url
 
 

@@ -1,11 +1,11 @@
 """The check that no test changes a module or class of this repository finds every way to do so."""
 
-import ast
 from textwrap import dedent
 
 import pytest
 
 from lint.patches import patched_names
+from lint.sources import parse
 
 IMPORTS = """
 import os
@@ -21,7 +21,7 @@ from gpucost_cli import deployment
 
 
 def patched(text: str) -> list[str]:
-    return [name for _, name in patched_names(ast.parse(IMPORTS + dedent(text)))]
+    return [name for _, name in patched_names(parse(IMPORTS + dedent(text)).nodes)]
 
 
 @pytest.mark.parametrize(
