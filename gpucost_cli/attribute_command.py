@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -56,6 +57,7 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
     from gpucost_cli import rendering
 
     settings = parse_settings(read_settings_file(path))
+    shown_path = quote(str(path))
     now = datetime.now(UTC)
     first = hour or floor_hour(now) - HOUR * hours
     starts = [first + HOUR * i for i in range(hours)]
@@ -82,15 +84,15 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
             rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
         )
     if absences := list(_absent_labels(settings, records)):
-        _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor --settings {path}")
+        _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor --settings {shown_path}")
     if absent_units := _absent_units(settings, records):
         _warn(
             f"no pod with GPUs is in the namespaces of the business units {', '.join(absent_units)}. If there are such "
-            f"pods, correct the shell patterns; gpucost settings check {path} notes some mistakes"
+            f"pods, correct the shell patterns; gpucost settings check {shown_path} notes some mistakes"
         )
     if problems:
         sys.stdout.flush()
-        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor --settings {path}"
+        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor --settings {shown_path}"
         if not all_clusters_read or all(record.totals is None for record in records):
             raise GpuCostError(message)
         click.echo(f"gpucost: {message}", err=True)

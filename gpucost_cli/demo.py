@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 
 from rich.console import Console
@@ -116,7 +117,7 @@ def run_demo(options: DemoOptions) -> None:
             f"settings show --stack {name} > demo.yaml",
             f"attribute --settings demo.yaml --hour {format_timestamp(end - HOUR)}",
         ):
-            console.print(f"  {sys.argv[0]} {arguments}", soft_wrap=True)
+            console.print(f"  {quote(sys.argv[0])} {arguments}", soft_wrap=True)
         with closing(History(demo, f"{STACK}:{port}", options.history_days)) as history:
             try:
                 _serve(demo, history, console)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -170,12 +171,13 @@ def init(
     )
     _check_settings(text)
     _write_both(settings_path, text, samconfig_path, with_environment(samconfig_path, environment, stack))
+    path = quote(str(settings_path))
     click.echo(
         f"wrote {settings_path} and {samconfig_path}. Next:\n"
-        f"  gpucost doctor --settings {settings_path}\n"
-        f"  gpucost attribute --settings {settings_path}\n"
-        f"  make deploy ENV={environment}            # in a clone of gpucost, with {FILE_NAME} in its folder\n"
-        f"  gpucost settings push {settings_path} --stack {stack.stack_name} --region {region}"
+        f"  gpucost doctor --settings {path}\n"
+        f"  gpucost attribute --settings {path}\n"
+        f"  make deploy ENV={quote(environment)}            # in a clone of gpucost, with {FILE_NAME} in its folder\n"
+        f"  gpucost settings push {path} --stack {quote(stack.stack_name)} --region {quote(region)}"
     )
     if not _is_reachable_from_lambda(prometheus["url"]):
         click.echo(

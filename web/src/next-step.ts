@@ -51,5 +51,6 @@ function instanceOf({ provider_id }: Pick<NodeRow, "provider_id">): string | nul
 
 /** A name for a shell. Names of Kubernetes need no quotes; others get them. */
 function quoted(name: string): string {
+  if (name.startsWith("-")) return "NAME"; // kubectl would take it for an option, such as --all
   return /^[\w.:-]+$/.test(name) ? name : `'${name.replace(/'/g, "'\\''")}'`;
 }

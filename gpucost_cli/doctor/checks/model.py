@@ -77,7 +77,8 @@ class CheckContext:
         key = chart.replace("-", "_")
         versions = yaml.safe_load((REPOSITORY / "cluster" / "versions.yaml").read_text(encoding="utf-8"))
         repository = versions["charts"][key]["repository"]
-        cluster = f" --params <(echo 'cluster: {self.cluster.name}')" if len(self.settings.clusters) > 1 else ""
+        parameters = shlex.quote(f"cluster: {self.cluster.name}")
+        cluster = f" --params <(echo {parameters})" if len(self.settings.clusters) > 1 else ""
         settings = shlex.quote(self.settings_file)
         return (
             f"gpucost manifests render --for prometheus --settings {settings}{cluster} --out manifests && "

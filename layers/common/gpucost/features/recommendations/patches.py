@@ -5,6 +5,7 @@ changed with `kubectl set resources`, which covers all of them.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from shlex import quote
@@ -32,8 +33,8 @@ def fewer_gpus_patch(subject: RecommendationSubject, units: int, replicas: int =
         return ""
     name = quote(f"{subject.workload_kind.lower()}/{subject.workload}")
     lines = [
-        f"# the container that has {subject.resource}: add -c NAME if there are several",
-        f"kubectl -n {quote(subject.namespace)} set resources {name} --limits={subject.resource}={units}",
+        f"# the container that has {_line(subject.resource)}: add -c NAME if there are several",
+        f"kubectl -n {quote(subject.namespace)} set resources {name} " + quote(f"--limits={subject.resource}={units}"),
     ]
     if replicas:
         lines.append(f"kubectl -n {quote(subject.namespace)} scale {name} --replicas={replicas}")
@@ -45,16 +46,31 @@ def slice_patch(subject: RecommendationSubject, profile: str) -> str:
     if subject.workload_kind not in _API_VERSION_OF_SCALABLE_KIND:
         return ""
     name = quote(f"{subject.workload_kind.lower()}/{subject.workload}")
-    limits = f"{subject.resource}=0,nvidia.com/mig-{profile}=1"
+    limits = quote(f"--limits={subject.resource}=0,nvidia.com/mig-{profile}=1")
     return (
-        f"# the container that has {subject.resource}: add -c NAME if there are several\n"
-        f"kubectl -n {quote(subject.namespace)} set resources {name} --limits={limits}\n"
+        f"# the container that has {_line(subject.resource)}: add -c NAME if there are several\n"
+        f"kubectl -n {quote(subject.namespace)} set resources {name} {limits}\n"
     )
 
 
 def _text(text: str) -> str:
     """Quote a text as a YAML string."""
     return json.dumps(text)
+
+
+def _word(text: str) -> str:
+    """Write a text in a YAML list, quoted if it is more than a name."""
+    return text if re.fullmatch(r"[a-z][a-z0-9.-]*", text) else _text(text)
+
+
+def _line(text: str) -> str:
+    """Write a text so that a comment does not end within it."""
+    return " ".join(text.split())
+
+
+def karpenter_settings_command(node_pool: str) -> str:
+    """The command that prints how Karpenter may disrupt a node pool."""
+    return f"kubectl get nodepool {quote(_line(node_pool))} -o jsonpath='{{.spec.disruption}}'"
 
 
 def consolidation_patch(node_pool: str, *, blocks_disruption: bool = False) -> str:
@@ -68,7 +84,7 @@ def consolidation_patch(node_pool: str, *, blocks_disruption: bool = False) -> s
         return ""
     return (
         f"# if Karpenter manages the pool; its current settings:\n"
-        f"#   kubectl get nodepool {quote(node_pool)} -o jsonpath='{{.spec.disruption}}'\n"
+        f"#   {karpenter_settings_command(node_pool)}\n"
         "# pods that forbid disruption (kube-state-metrics exposes annotations only from its allow-list):\n"
         "#   kubectl get pods -A -o jsonpath='{range .items[?(@.metadata.annotations."
         'karpenter\\.sh/do-not-disrupt=="true")]}{.metadata.namespace}/{.metadata.name} {end}\'\n'
@@ -98,8 +114,9 @@ def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -
                 mig_setting = f"true, mig-devices: {{{devices}}}" if gpu else "false"
                 lines.append(f"    - {{devices: [{number}], mig-enabled: {mig_setting}}}")
         counts[names[gpu_layouts]] += 1
+    pool = _line(node_pool)
     lines += [
-        f"# {count} node(s) of pool {node_pool}: kubectl label node NAME nvidia.com/mig.config={name} --overwrite"
+        f"# {count} node(s) of pool {pool}: kubectl label node NAME nvidia.com/mig.config={name} --overwrite"
         for name, count in counts.items()
     ]
     return "\n".join(lines) + "\n"
@@ -107,12 +124,13 @@ def geometry_patch(node_pool: str, layouts: Sequence[Sequence[Sequence[str]]]) -
 
 def sharing_patch(node_pool: str, replicas: int) -> str:
     """A configuration of NVIDIA's device plugin that lets several pods share each GPU of a pool's nodes."""
+    pool = _line(node_pool)
     return (
         "# a configuration of NVIDIA's device plugin (config map named in devicePlugin.config)\n"
         "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: false\n    failRequestsGreaterThanOne: true\n"
         f"    resources:\n      - {{name: nvidia.com/gpu, replicas: {replicas}}}\n"
         "# or mps: instead of timeSlicing:, without failRequestsGreaterThanOne: pods run at once, with equal memory\n"
-        f"# each node of pool {node_pool}: kubectl label node NAME nvidia.com/device-plugin.config=shared --overwrite\n"
+        f"# each node of pool {pool}: kubectl label node NAME nvidia.com/device-plugin.config=shared --overwrite\n"
         "# which pods share a GPU: podAffinity within a group, podAntiAffinity between groups\n"
     )
 
@@ -173,11 +191,12 @@ def spot_patch(subject: RecommendationSubject) -> str:
 
 def instance_types_patch(subject: RecommendationSubject, instance_types: Sequence[str]) -> str:
     """A requirement of nodes of some instance types; empty for kinds without a pod template."""
+    names = ", ".join(map(_word, instance_types))
     terms = [
         "requiredDuringSchedulingIgnoredDuringExecution:",
         "  nodeSelectorTerms:",
         "    - matchExpressions:",
-        f"        - {{key: node.kubernetes.io/instance-type, operator: In, values: [{', '.join(instance_types)}]}}",
+        f"        - {{key: node.kubernetes.io/instance-type, operator: In, values: [{names}]}}",
     ]
     return _affinity_patch(subject, terms, "# add the expression to each of the terms that the workload has already\n")
 

@@ -12,7 +12,7 @@ from typing import Final
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, NEWEST_HOURS, estimate_saving
 from gpucost.features.recommendations.model import HOURS_PER_MONTH, RecommendationContent, format_count, round_cents
-from gpucost.features.recommendations.patches import consolidation_patch
+from gpucost.features.recommendations.patches import consolidation_patch, karpenter_settings_command
 from gpucost.features.recommendations.pools import (
     gpus_per_node,
     has_enough_prices,
@@ -193,5 +193,5 @@ def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[s
     else:
         budgets = "" if allowed is None else f"; the pool's disruption budgets allow {allowed or 'none'} at once"
         eligibility = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
-    command = f"kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'"
+    command = karpenter_settings_command(node_pool)
     return {"Karpenter": eligibility, "Karpenter's settings": f"not in its metrics; to print them: {command}"}
