@@ -146,18 +146,20 @@ def test_second_tick_for_the_same_time_sends_the_same_hours(fleet: Fleet) -> Non
     assert sorted(fleet.taken("hours")) == sorted(first)
 
 
-def test_failing_cluster_delays_only_itself(fleet: Fleet) -> None:
+@pytest.mark.parametrize("error", [SourceError("the table is away"), TypeError("unhashable type: 'list'")])
+def test_failing_cluster_delays_only_itself(fleet: Fleet, error: Exception) -> None:
     class FailingLedger(Ledger):
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
             if cluster == "blue":
-                raise SourceError("the table is away")
+                raise error
             return super().manifests(cluster, start, end)
 
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     troubled = FailingLedger(fleet.ledger._table)
     result = DispatchService(fleet.store, troubled, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
-    assert result.failures == ("blue: the table is away",)
+    assert [failure.partition(": ")[0] for failure in result.failures] == ["blue"]
+    assert str(error) in result.failures[0]
     assert fleet.work() == [("green", NEWEST, 1)]
 
 

@@ -292,6 +292,24 @@ def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pyte
     assert {kind for _, kind, _ in system.amounts(NOON)} == set(types)
 
 
+def test_hour_that_cannot_be_read_leaves_other_clusters_refreshed(system: System, table: DynamoTable) -> None:
+    system.push(("broken", "demo"))
+    system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), cluster="broken")
+    items = table.client.scan(TableName=table.name)["Items"]
+    (item,) = (item for item in items if item["pk"] == {"S": "C#broken#hours"})
+    table.client.put_item(TableName=table.name, Item={name: item[name] for name in item if name != "s"})
+    result = system.refresh()
+    assert [failure.split(":")[0] for failure in result.failures] == ["instance types of broken"]
+    assert ("on-demand", P5, "55.04") in system.amounts(NOON)
+
+
+def test_names_that_ec2_cannot_have_are_not_requested(system: System) -> None:
+    system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), ("x" * 300, "us-east-1a"), ("a,b.large", "us-east-1a"))
+    result = system.refresh()
+    assert result.failures == []
+    assert {name for source in result.refreshed for name in source.unlisted_types} == set()
+
+
 def test_failing_source_leaves_others_refreshed(system: System) -> None:
     system.aws.failing = {"DescribeSpotPriceHistory"}
     result = system.refresh()

@@ -128,6 +128,25 @@ def test_failing_cluster_does_not_delay_the_others() -> None:
     assert reviews.by_cluster.keys() == {"a", "c"}
 
 
+class BrokenLedger(SmallLedger):
+    """Has hours of one cluster that nothing can read."""
+
+    def newest_published_hour(self, cluster: str) -> Any:
+        if cluster == "b":
+            raise TypeError("unhashable type: 'list'")
+        return super().newest_published_hour(cluster)
+
+
+def test_fault_that_a_cluster_triggers_does_not_stop_the_others() -> None:
+    reviews = InMemoryReviews()
+    result = service(BrokenLedger(failing=""), reviews).review_clusters(
+        RecommendationsDue(scheduled_time=NOW), lambda: 900
+    )
+    assert result is not None
+    assert result.failures == ["b: TypeError: unhashable type: 'list'"]
+    assert reviews.by_cluster.keys() == {"a", "c"}
+
+
 def test_next_run_starts_with_clusters_left_for_lack_of_time() -> None:
     ledger, reviews = SmallLedger(""), InMemoryReviews()
     first = service(ledger, reviews).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 10)

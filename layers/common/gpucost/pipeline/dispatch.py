@@ -17,6 +17,7 @@ from gpucost.runtime.messages import (
     ScheduledTick,
 )
 from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.observability import logger
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore, StoredSettings
@@ -99,6 +100,10 @@ class DispatchService:
                     ])  # fmt: skip
             except SourceError as error:  # a failing cluster delays only itself
                 failures.append(f"{cluster.name}: {error}")
+                continue
+            except Exception as error:  # and so does a bug that its data triggers
+                logger.exception("a cluster's hours were not sent", cluster=cluster.name)
+                failures.append(f"{cluster.name}: {type(error).__name__}: {error}")
                 continue
             sent += sum(map(len, due.by_origin.values()))
             if cluster.has_left:

@@ -60,3 +60,5 @@ class LimitsRecorder:
                         self._store.put(limits, expires_at)
         except SourceError as error:
             logger.warning("limits were not recorded", cluster=cluster.name, reason=str(error))
+        except Exception:  # the hours are published already, and their rollups must still be updated
+            logger.exception("limits were not recorded", cluster=cluster.name)

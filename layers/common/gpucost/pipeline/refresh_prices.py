@@ -3,6 +3,7 @@
 Refreshing twice changes nothing. If a source or region fails, the others are still refreshed.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
@@ -36,6 +37,8 @@ IN_USE_PERIOD = timedelta(days=7)
 """How old a cluster's newest hour may be to show which instance types are in use."""
 RATING_DELAY = timedelta(minutes=4)
 """After the hour: a minute before dispatch sends the hour that has ended."""
+_INSTANCE_TYPE = re.compile(r"[a-z0-9-]{1,40}\.[a-z0-9-]{1,40}")
+"""Names that EC2 could have. It refuses requests with others, for all clusters of a region."""
 TypesByRegion = Mapping[str, Collection[str]]
 """Instance types by region."""
 
@@ -118,13 +121,13 @@ class PriceRefreshService:
             settings = self._settings_store.current().settings
         except SettingsMissingError:
             return None
-        seen, newest_hour = self._types_in_use(settings)
+        result = PricesRefresh()
+        seen, newest_hour = self._types_in_use(settings, result)
         priced = {source: _by_region(self._book.newest(source)) for source in ("spot", "on-demand")}
         in_use = {
             region: {*seen.get(region, ()), *priced["spot"].get(region, ()), *priced["on-demand"].get(region, ())}
             for region in {*seen, *priced["spot"], *priced["on-demand"]}
         }
-        result = PricesRefresh()
         for source in FETCHED_SOURCES:
             if source not in self._fetched or due.source not in (None, source):
                 continue
@@ -219,24 +222,36 @@ class PriceRefreshService:
             unknown += [f"{region} {name}" for name in sorted(set(types) - listed)]
         result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
-    def _types_in_use(self, settings: CoreSettings) -> tuple[dict[str, set[str]], datetime | None]:
+    def _types_in_use(
+        self, settings: CoreSettings, result: PricesRefresh
+    ) -> tuple[dict[str, set[str]], datetime | None]:
         """Return the instance types in use, by region, in each cluster's newest hour, and the newest of these hours."""
-        now = self._clock()
         in_use: dict[str, set[str]] = {}
         newest = None
         for cluster in settings.clusters:
-            manifests = self._ledger.manifests(cluster.name, floor_hour(now - IN_USE_PERIOD), floor_hour(now) + HOUR)
-            rated = [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
-            if not rated:
+            try:
+                newest_hour, names = self._newest_types(cluster.name)
+            except SourceError as error:  # a failing cluster delays only itself
+                result.failures.append(f"instance types of {cluster.name}: {error}")
                 continue
-            newest = max(rated[-1], newest or rated[-1])
-            nodes, _ = self._ledger.nodes_and_charges(cluster.name, rated[-1])
-            # If no metrics describe the nodes, the lines name the instance types that pods ran on.
-            for node in nodes or self._ledger.lines(cluster.name, rated[-1]):
-                region = region_of(node.zone)
-                if region and node.instance_type:
-                    in_use.setdefault(region, set()).add(node.instance_type)
+            if newest_hour is not None:
+                newest = max(newest_hour, newest or newest_hour)
+            for region, name in names:
+                in_use.setdefault(region, set()).add(name)
         return in_use, newest
+
+    def _newest_types(self, cluster: str) -> tuple[datetime | None, set[tuple[str, str]]]:
+        """Return a cluster's newest hour with figures, and the regions and instance types of its nodes."""
+        now = self._clock()
+        manifests = self._ledger.manifests(cluster, floor_hour(now - IN_USE_PERIOD), floor_hour(now) + HOUR)
+        rated = [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
+        if not rated:
+            return None, set()
+        nodes, _ = self._ledger.nodes_and_charges(cluster, rated[-1])
+        # If no metrics describe the nodes, the lines name the instance types that pods ran on.
+        described = nodes or self._ledger.lines(cluster, rated[-1])
+        types = {(region_of(node.zone), node.instance_type) for node in described}
+        return rated[-1], {(region, name) for region, name in types if region and _INSTANCE_TYPE.fullmatch(name)}
 
 
 def _spot_requests(

@@ -116,6 +116,9 @@ class ExportService:
                 days_to_export += [(day, name) for day in self._days_to_export(name, message, look_back)]
             except SourceError as error:
                 result.failures.append(f"{name}: {error}")
+            except Exception as error:  # other clusters must still be exported
+                logger.exception("a cluster could not be exported", cluster=name)
+                result.failures.append(f"{name}: {type(error).__name__}: {error}")
         newest_first = sorted(days_to_export, key=lambda cluster_day: (-cluster_day[0].timestamp(), cluster_day[1]))
         for index, (day, name) in enumerate(newest_first):
             if seconds_left() < MIN_SECONDS_PER_DAY:

@@ -144,6 +144,9 @@ class ReviewService:
                 self._review(settings, by_name[name], end, prices(), result, seconds_left)
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name}: {error}")
+            except Exception as error:  # other clusters must still be reviewed
+                logger.exception("a cluster could not be reviewed", cluster=name)
+                result.failures.append(f"{name}: {type(error).__name__}: {error}")
         return result
 
     def _oldest_first(self, names: Sequence[str]) -> list[str]:

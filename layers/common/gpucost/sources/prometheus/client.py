@@ -7,7 +7,9 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from operator import lt
 from typing import Any, NamedTuple
 
 import requests
@@ -45,6 +47,7 @@ INFORMATION_TIMEOUT_SECONDS = 10.0
 _RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
 _MAX_REDIRECTS = 3
 _MAX_MESSAGE_TEXT = 300
+_MAX_TIME_MS = to_epoch_ms(datetime.max.replace(tzinfo=UTC))
 _MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """Errors of parsing a response that does not have Prometheus' format."""
 
@@ -311,9 +314,10 @@ def _response_data(document: Any, response: HttpResponse) -> Any:
 def _samples_processed(data: Any) -> float:
     """The samples that the server processed, which AMP bills; 0 if it does not say."""
     try:
-        return float(data["stats"]["samples"]["totalQueryableSamples"])
-    except (KeyError, TypeError, ValueError):
+        samples = float(data["stats"]["samples"]["totalQueryableSamples"])
+    except (KeyError, TypeError, ValueError, OverflowError):
         return 0.0
+    return samples if 0 <= samples < math.inf else 0.0
 
 
 def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
@@ -337,12 +341,26 @@ def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
 
 
 def _parse_series(row: Any) -> Series:
-    """Convert one row. Refuse labels and values that are not text, which is how Prometheus writes them."""
+    """Convert one row.
+
+    Refuse labels and values that are not text, and samples that are not in the order of their times: Prometheus and
+    VictoriaMetrics return neither.
+    """
     labels = row["metric"]
     pairs = row["values"] if "values" in row else [row["value"]]
-    samples = tuple([(round(seconds * 1000), value) for seconds, value in pairs if type(value) is str])
-    if type(labels) is not dict or len(samples) != len(pairs):
-        raise ValueError("labels or values have another type")
+    samples = tuple(
+        [
+            (round(seconds * 1000), value)
+            for seconds, value in pairs
+            if type(value) is str and (type(seconds) is float or type(seconds) is int)
+        ]
+    )
+    if type(labels) is not dict or not samples or len(samples) != len(pairs):
+        raise ValueError("labels or values have another type, or there are no samples")
+    "".join(labels.values())  # raises TypeError unless all are text
+    times = [time for time, _ in samples]
+    if not 0 <= times[0] <= times[-1] <= _MAX_TIME_MS or not all(map(lt, times, islice(times, 1, None))):
+        raise ValueError("samples are not in the order of their times")
     return Series(labels, samples)
 
 

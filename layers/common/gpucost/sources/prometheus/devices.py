@@ -248,7 +248,7 @@ class DeviceTable:
             self.rank,
             row.sample_count,
             row.sample_sum,
-            row.raw_samples,
+            row.raw_samples if row.raw_samples is not None or row.sample_count else (),  # a sum of how many is unknown
             claimed_name=row.labels.get("dra_device_name", "") if claim else "",
             dra_driver=row.labels.get("dra_driver_name", "") if claim else "",
             vendor=row.vendor,

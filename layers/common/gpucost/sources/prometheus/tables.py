@@ -41,12 +41,12 @@ def parse_number(text: str) -> Decimal:
 
 @lru_cache(maxsize=1024)
 def to_sample_count(value: Decimal) -> int:
-    """Convert a value to a number of samples.
+    """Convert a value to a number of samples. Nothing counts the samples of a series that has none.
 
     Raises:
-        ValueError: it is not a whole number between 0 and 1,000,000,000.
+        ValueError: it is not a whole number between 1 and 1,000,000,000.
     """
-    if not is_count(value, _MAX_SAMPLE_COUNT):
+    if not value or not is_count(value, _MAX_SAMPLE_COUNT):
         raise ValueError(f"{value} is not a number of samples")
     return int(value)
 
