@@ -38,8 +38,8 @@ from gpucost_devstack.template import TEMPLATE
 
 DAYS = 3
 """The days that are ready when the summary is printed."""
-SCHEDULED_HOURS = 24
-"""The last hours run through the schedule, one by one, and may alert. The older hours are backfilled."""
+SCHEDULED_HOURS_PER_DAY = 8
+"""The last third of the hours runs through the schedule, one by one, and may alert. Older hours are backfilled."""
 WORKERS = 2
 TABLE = "local-Table-demo"
 """Name of the table that is kept. Without a cache, the stack chooses a name."""
@@ -64,6 +64,8 @@ class DemoOptions:
     """Days before the last three that follow in the background. With 0, nothing is kept either."""
     verbose: bool = False
     fresh: bool = False
+    days: int = DAYS
+    """Days that are ready when the summary is printed. Tests that need only some hours take one day."""
 
 
 def run_demo(options: DemoOptions) -> None:
@@ -85,7 +87,7 @@ def run_demo(options: DemoOptions) -> None:
         demo = running.enter_context(_started(options, cache, end, listener, steps))
         demo.push_settings()
         demo.add_spot_prices(demo.start - timedelta(days=options.history_days))
-        _attribute_hours(demo, steps)
+        _attribute_hours(demo, options.days * SCHEDULED_HOURS_PER_DAY, steps)
         steps.stop()
         api = demo.stack.outputs["ApiUrl"]
         summary = demo_summary.read_summary(api, demo.start, end)
@@ -133,7 +135,7 @@ def _opened_cache(options: DemoOptions, end: datetime, console: Console) -> Iter
         return
     settings = fleet.settings_document(dict.fromkeys(fleet.CLUSTERS, ""), scale=options.scale)
     key = cache_key(settings, options.scale, options.template)
-    with open_cache(key, end - timedelta(days=DAYS), is_fresh=options.fresh) as cache:
+    with open_cache(key, end - timedelta(days=options.days), is_fresh=options.fresh) as cache:
         if cache is None:
             console.print("Another demo uses the cache. This one simulates its history again and keeps nothing.")
         yield cache
@@ -144,7 +146,7 @@ def _started(
     options: DemoOptions, cache: DemoCache | None, end: datetime, listener: socket.socket, steps: Progress
 ) -> Iterator[RunningDemo]:
     """Simulate the last days while AWS and the functions start. Then start Prometheus."""
-    start = end - timedelta(days=DAYS)
+    start = end - timedelta(days=options.days)
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-")))
         work, storage = folder / "segments", folder / "prometheus"
@@ -199,9 +201,9 @@ def _remove_abandoned_databases() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _attribute_hours(demo: RunningDemo, steps: Progress) -> None:
+def _attribute_hours(demo: RunningDemo, scheduled_hours: int, steps: Progress) -> None:
     """Backfill the older hours, then run the schedule for each of the last hours. Earlier demos' hours are kept."""
-    recent = max(demo.end - SCHEDULED_HOURS * HOUR, demo.scheduled_until)
+    recent = max(demo.end - scheduled_hours * HOUR, demo.scheduled_until)
     task = steps.add_task("backfilling the first hours", total=1.0)
     demo.backfill(demo.start, recent)
     demo.stack.deliver_all()

@@ -19,7 +19,7 @@ from gpucost_devstack.metrics_segment import segments_of
 from tests.listening_addresses import process_tree
 from tests.system.running_demo import Demo, running_demo, true_hours
 
-FLAGS = ("--history", "1")
+FLAGS = ("--history", "1", "--days", "1")
 COMPLETE = " is there; the next start reuses it "
 
 
@@ -45,7 +45,7 @@ def index_of(folder: Path) -> dict[str, Any]:
 
 
 def history(demo: Demo) -> tuple[datetime, datetime]:
-    end = demo.end - timedelta(days=3)
+    end = demo.end - timedelta(days=1)
     return (end - timedelta(days=1)).replace(hour=0), end
 
 
