@@ -35,6 +35,12 @@ kube-prometheus-stack writes to it if the settings query it; otherwise they quer
 ONLY_FOR_EXISTING_CLUSTERS = frozenset(("helm/kube-prometheus-stack.yaml", OPERATOR_VALUES_FILE, *_COLLECTOR_ROLE))
 """Files that a new cluster does not need: eksctl creates the role, and `gpu-operator.yaml` has the same block."""
 
+_OPERATOR_LIMITS = {
+    "sample_limit": "sampleLimit", "label_limit": "labelLimit", "label_name_length_limit": "labelNameLengthLimit",
+    "label_value_length_limit": "labelValueLengthLimit",
+}  # fmt: skip
+"""The limits of a scrape that the chart passes on to a PodMonitor. It has none of the response's size."""
+
 
 def pod_monitors(scrape_configs: Sequence[Mapping[str, Any]], interval_seconds: int) -> list[dict[str, Any]]:
     """Return the PodMonitors of kube-prometheus-stack that scrape the same pods as a scrape configuration.
@@ -61,8 +67,10 @@ def _pod_monitor(scrape_config: Mapping[str, Any], interval_seconds: int) -> dic
         relabelings.append({"regex": "namespace|pod|container", "action": "labeldrop"})
     else:  # pods of any kind, which the stack scraped for its dashboards already if they need it
         endpoint["metricRelabelings"] = [_operator_rule(rule) for rule in scrape_config["metric_relabel_configs"]]
+    limits = {name: scrape_config[limit] for limit, name in _OPERATOR_LIMITS.items() if limit in scrape_config}
     return {
         "name": f"gpucost-{scrape_config['job_name']}",
+        **limits,
         "namespaceSelector": {"matchNames": namespaces} if namespaces else {"any": True},
         "selector": {},
         "podMetricsEndpoints": [{**endpoint, "relabelings": relabelings}],

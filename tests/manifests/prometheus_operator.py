@@ -78,6 +78,7 @@ def _pod_monitor(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "job_name": f"podMonitor/monitoring/{values['name']}/0",
         "honor_labels": endpoint["honorLabels"],
+        **_snake_case({key: limit for key, limit in values.items() if key.endswith("Limit")}),
         "relabel_configs": [
             _RUNNING,
             _keep(["__meta_kubernetes_namespace"], ".*" if "any" in namespaces else "|".join(namespaces["matchNames"])),

@@ -131,6 +131,43 @@ def test_counters_have_the_namespace_and_pod_of_the_scraped_server(target: str) 
         assert written.fullmatch("inference-servers;up;;;")
 
 
+HOSTILE = {
+    "/many": b"".join(b'vllm:prompt_tokens_total{model_name="m%d"} 1\n' % number for number in range(5001)),
+    "/long": b'vllm:prompt_tokens_total{model_name="%s"} 1\n' % (b"x" * 5_000_000),
+    "/labels": b"vllm:prompt_tokens_total{%s} 1\n" % b",".join(b'a%d="b"' % number for number in range(50)),
+    "/label": b'vllm:prompt_tokens_total{%s="b"} 1\n' % (b"x" * 200),
+}
+
+
+@pytest.mark.parametrize("target", ["prometheus", STACK])
+def test_pod_beyond_a_limit_is_not_scraped_and_others_are(target: str) -> None:
+    pages = {**HOSTILE, "/metrics": VLLM, "/big": b"#" * 21_000_000 + b"\n" + VLLM}
+    if target == STACK:
+        del pages["/big"]  # the chart passes on no limit of the size
+    with ExitStack() as running:
+        port = running.enter_context(running_server(lambda path: pages[path]))
+        pods = [
+            Pod(f"pod{path.replace('/', '-')}", "n1", {}, [("http", port)], namespace="ml", annotations={
+                "prometheus.io/scrape": "true", "prometheus.io/port": str(port), "prometheus.io/path": path,
+            })
+            for path in pages
+        ]  # fmt: skip
+        body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
+        discovery = f"http://127.0.0.1:{running.enter_context(running_server(lambda _: body, 'application/json'))}"
+        if target == STACK:
+            values = yaml.safe_load(files(STACK)["helm/kube-prometheus-stack.yaml"])
+            changed = prometheus_operator.configuration(values, discovery, "http://127.0.0.1:9", seconds=2)
+            del changed["remote_write"]
+        else:
+            changed = local_configuration({"scrape_configs": scrape_configs(target)}, discovery, seconds=2)
+        with running_prometheus(changed) as url:
+            job = '{job="inference-servers"}'
+            wait_until(lambda: query_instant(url, f"count(up{job}) == {len(pages)}"), "every pod to be tried")
+            scraped = {labels["pod"] for labels, up in query_instant(url, f"up{job}") if up == 1}
+            counted = {labels["pod"] for labels, _ in query_instant(url, "vllm:prompt_tokens_total")}
+    assert scraped == counted == {"pod-metrics"}
+
+
 def test_every_counter_of_vllm_is_kept_from_its_exposition() -> None:
     """The text is what prometheus_client 0.26 writes for the definitions in vLLM's `v1/metrics/loggers.py`, 2026."""
     (vllm,) = [server for server in INFERENCE_SERVERS if server.name == "vllm"]

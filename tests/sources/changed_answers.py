@@ -22,6 +22,8 @@ CLUSTERS = (
 """Recorded clusters with few series, which together need every reader."""
 NOW = BASE + 5 * HOUR
 Document = dict[str, Any]
+TOO_LARGE = "response larger than 50 MB"
+"""What AMP answers with status 413."""
 _WORD = re.compile(r"\w{4,}")
 _CLUSTER = re.compile(r'cluster=\\*"([^"\\]+)')
 WRONG_TYPES: tuple[Any, ...] = (None, True, 0, -1, 1e300, 10**30, 1795086000.123, [], [1], {}, {"a": 1})
@@ -83,7 +85,9 @@ class AnsweredClient(PrometheusClient):
     ) -> HttpResponse:
         if form is None:
             return HttpResponse(404, "", {}, b"")
-        return HttpResponse(200, "OK", {}, self._answer(path, form).encode())
+        text = self._answer(path, form)
+        is_refused = text == TOO_LARGE
+        return HttpResponse(413 if is_refused else 200, "Payload Too Large" if is_refused else "OK", {}, text.encode())
 
 
 class Changes:

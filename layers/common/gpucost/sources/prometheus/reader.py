@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from gpucost.core.errors import MetricsResponseError
+from msgspec.structs import replace
+
+from gpucost.core.errors import HoursTooLargeError, MetricsResponseError, MetricsTooLargeError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
@@ -42,7 +44,14 @@ from gpucost.sources.prometheus.memory_budget import (
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
-from gpucost.sources.prometheus.queries import HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries, Window
+from gpucost.sources.prometheus.queries import (
+    HOUR_WINDOW,
+    NO_STATISTIC_LABEL,
+    InferenceLabels,
+    PodMatcher,
+    Queries,
+    Window,
+)
 from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods_with_claims, unreported_claims
 from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
@@ -59,6 +68,12 @@ SERVERS_PER_QUERY = 50
 """Pods of inference servers, each with about ten counters."""
 SAMPLES_PER_QUERY = 400_000
 """About 10 MB of response: far below AMP's limit of 50 MB, and little memory."""
+
+_OPTIONAL = {
+    "labels": "labels of pods and namespaces are unknown, so no cost has a unit or label by them",
+    "sharers": "fractions of reserved GPUs are unknown",
+}
+"""What is unknown without a query's answer, which may be too large because of what tenants write."""
 
 RowsByStatistic = Mapping[str, tables.Rows]
 QueryBuilders = dict[str, Callable[[Queries], str]]
@@ -145,12 +160,10 @@ class PrometheusReader:
             "running": lambda queries: queries.running(),
             "nodes": lambda queries: queries.nodes(),
         }
-        if self._pod_labels or self._namespace_labels:
-            builders["labels"] = self._labels_query
-        inference = self._queries.inference
-        if inference is not None:
-            builders["counters"] = lambda queries: queries.counters(inference)
         results = self._client.query_hours(builders, hours)
+        notes: list[str] = []
+        if self._pod_labels or self._namespace_labels:
+            results |= self._optional("labels", self._labels_query, hours, notes)
         scrapes = self._scrape_times.allocation_scrapes(
             [*results["requests"], *results["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
@@ -158,26 +171,48 @@ class PrometheusReader:
         with_gaps = {to_epoch_ms(around.hour + HOUR) for around in allocation if self._wider_window(around)}
         further_builders = self._phases_query(results, with_gaps)
         further_builders |= self._device_counts_query(0, results["devices"], "device counts")
-        if has_reservations(results["requests"]):
-            further_builders["sharers"] = lambda queries: queries.sharers()
         if has_fractions(results["requests"]):
             further_builders["vgpus"] = lambda queries: queries.vgpus()
             further_builders["containers"] = lambda queries: queries.of_containers().devices(0)
             further_builders["container counts"] = lambda queries: queries.of_containers().device_counts(0)
         results |= self._client.query_hours(further_builders, hours)
+        if has_reservations(results["requests"]):
+            results |= self._optional("sharers", lambda queries: queries.sharers(), hours, notes)
         devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
-        return [
+        observations = [
             self._build_observation(
                 {name: tables.rows_at(series, to_epoch_ms(around.hour + HOUR)) for name, series in results.items()},
                 around,
                 exporters,
+                notes,
             )
             for around in allocation
         ]
+        results.clear()
+        return self._with_counters(observations, hours)
+
+    def _optional(
+        self, name: str, build: Callable[[Queries], str], hours: Sequence[datetime], notes: list[str]
+    ) -> dict[str, list[Series]]:
+        """Evaluate a query that allocation, utilization and costs do not need.
+
+        If its answer for an hour is too large, a note says what is unknown.
+        """
+        try:
+            return self._client.query_hours({name: build}, hours)
+        except (MetricsTooLargeError, HoursTooLargeError) as error:
+            if isinstance(error, HoursTooLargeError) and len(hours) > 1:
+                raise
+            notes.append(f"{_OPTIONAL[name]}: {_without_query(error)}")
+            return {name: []}
 
     def _build_observation(
-        self, rows: dict[str, RowsByStatistic], allocation: HourScrapes, exporters: ExporterScrapes
+        self,
+        rows: dict[str, RowsByStatistic],
+        allocation: HourScrapes,
+        exporters: ExporterScrapes,
+        query_notes: Sequence[str],
     ) -> Observation:
         hour = allocation.hour
         with_gpus = _nodes_with_gpus(rows["devices"], rows["requests"])
@@ -216,7 +251,6 @@ class PrometheusReader:
             dict(exporters.around_hour(hour)),
         )
         energy = self._energy(rows["devices"], devices, nodes.by_instance_id(), hour)
-        counters, counter_notes = self._counters(rows.get("counters"), hour)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
         claiming = [
             pods.with_owner_and_labels(pod)
@@ -236,7 +270,7 @@ class PrometheusReader:
             scrapes |= collected.scrapes
         unexplained = unknown_resources(rows["nodes"], self._cluster)
         unexplained += unreported_claims(rows["owners"].get("claim", []), claiming)
-        notes = [*pods.labels.notes, *counter_notes]
+        notes = [*query_notes, *pods.labels.notes]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
@@ -255,8 +289,31 @@ class PrometheusReader:
             unexplained=tuple(unexplained),
             offered_devices=collected.offered_devices() if collected else (),
             energy=energy,
-            counters=counters,
         )
+
+    def _with_counters(self, observations: list[Observation], hours: Sequence[datetime]) -> list[Observation]:
+        """Add the counters of inference servers.
+
+        Any pod may expose counters, so they are read last, with the memory that is left. If they cannot be read, tokens
+        are unknown, and costs are complete.
+        """
+        inference = self._queries.inference
+        if inference is None:
+            return observations
+        try:
+            builders: QueryBuilders = {"counters": lambda queries: queries.counters(inference)}
+            (series,) = self._client.query_hours(builders, hours).values()
+            counters = [
+                self._counters(tables.rows_at(series, to_epoch_ms(hour + HOUR)), inference, hour) for hour in hours
+            ]
+        except (MetricsResponseError, ValueError, ArithmeticError, KeyError) as error:
+            if isinstance(error, HoursTooLargeError) and len(hours) > 1:
+                raise
+            counters = [(ServerCounters(), [f"tokens of all models are unknown: {_without_query(error)}"])] * len(hours)
+        return [
+            replace(observation, counters=of_hour, notes=(*observation.notes, *notes))
+            for observation, (of_hour, notes) in zip(observations, counters, strict=True)
+        ]
 
     def _extend_across_gaps(
         self, allocation: HourScrapes, rows: dict[str, RowsByStatistic]
@@ -529,11 +586,10 @@ class PrometheusReader:
                     table.add_raw_samples(series)
         return tuple(table.series())
 
-    def _counters(self, rows: RowsByStatistic | None, hour: datetime) -> tuple[ServerCounters, list[str]]:
+    def _counters(
+        self, rows: RowsByStatistic, inference: InferenceLabels, hour: datetime
+    ) -> tuple[ServerCounters, list[str]]:
         """The counters of inference servers, with raw samples of pods whose increases are not enough; and notes."""
-        inference = self._queries.inference
-        if rows is None or inference is None:
-            return ServerCounters(), []
         table = CounterTable(rows, inference)
         for names in _chunks(sorted({pod for _, pod in table.partial}), SERVERS_PER_QUERY):
             with self._raw_samples_around(self._queries.counters_of_pods(inference, names), hour) as series:
@@ -554,6 +610,11 @@ class PrometheusReader:
 
     def _look_end(self, hour: datetime) -> datetime:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
+
+
+def _without_query(error: Exception) -> str:
+    """An error's sentence without its query, which is long."""
+    return str(error).partition(" (query: ")[0]
 
 
 def _nodes_with_gpus(devices: RowsByStatistic, requests: RowsByStatistic) -> set[str]:
