@@ -20,17 +20,26 @@ from gpucost_devstack.demo_records import is_demo
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 for any free port.",
 )
-def dashboard(stack: str, port: int) -> None:
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests with this name in the Host header, for a reverse proxy in front; repeatable.",
+)
+def dashboard(stack: str, port: int, allowed_hosts: tuple[str, ...]) -> None:
     """Serve a deployment's page and API on this machine, and sign each request with your credentials.
 
-    Browsers and OpenCost's tools cannot sign requests themselves. Only GET and HEAD from 127.0.0.1 are forwarded.
+    Browsers and OpenCost's tools cannot sign requests themselves. Only GET and HEAD from 127.0.0.1 are forwarded, and
+    only with this machine's names in the Host header, so that no website can read the API through your browser.
 
     \b
     Example:
       gpucost dashboard --stack gpucost
     """
     url = deployment.find_deployment(stack).api_url
-    with serve_proxy(url, None if is_demo(stack) else caller_signer(url), port) as address:
+    sign = None if is_demo(stack) else caller_signer(url)
+    with serve_proxy(url, sign, port, allowed_hosts=allowed_hosts) as address:
         click.echo(f"Forwarding {address} to {url}. Open it in a browser. Press Ctrl-C to stop.", err=True)
         threading.Event().wait()
 

@@ -4,11 +4,11 @@ It is for browsers and OpenCost's tools, which cannot sign requests. It listens 
 GET and HEAD, and checks the Host header to prevent DNS rebinding.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import requests
 from botocore.auth import SigV4Auth
@@ -54,6 +54,19 @@ def signer(credentials: Any, region: str) -> SignRequest:
     return sign
 
 
+def encoded_target(target: str) -> str:
+    """Encode a path and query as AWS does (RFC 3986: all but unreserved characters).
+
+    AWS verifies the signature of what it encodes again from the request that arrived, whereas botocore signs a URL's
+    query as it is: a comma, colon, asterisk, quote or `+` that a browser or curl leaves as it is would be refused.
+    """
+    path, mark, query = target.partition("?")
+    segments = [quote(unquote(segment, errors="surrogateescape"), safe="", errors="surrogateescape")
+                for segment in path.split("/")]  # fmt: skip
+    parameters = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
+    return "/".join(segments) + mark + urlencode(parameters, quote_via=quote, safe="", errors="surrogateescape")
+
+
 def region_of(url: str, default: str | None) -> str:
     """Return the region in an API's URL, or the default for custom domains.
 
@@ -76,6 +89,7 @@ def _keep_authorization(request: requests.PreparedRequest) -> requests.PreparedR
 class _Server(LoopbackServer):
     upstream: str
     sign: SignRequest | None
+    allowed_hosts: Collection[str]
     session: requests.Session
 
 
@@ -105,8 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _rejection(self) -> str | None:
         port = self.server.server_address[1]
         hosts = self.headers.get_all("Host") or []
-        if hosts not in ([f"127.0.0.1:{port}"], [f"localhost:{port}"]):
-            return f"wrong Host header. Use http://127.0.0.1:{port}"
+        if hosts not in ([f"127.0.0.1:{port}"], [f"localhost:{port}"]) and not self._is_allowed_by_option(hosts):
+            return f"wrong Host header. Use http://127.0.0.1:{port}, or allow the name with --allow-host"
         if self.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return "cross-site requests are not allowed"
         if self.headers.get("Content-Length", "0") != "0" or self.headers.get("Transfer-Encoding"):
@@ -114,9 +128,12 @@ class _Handler(BaseHTTPRequestHandler):
             return "request bodies are not allowed"
         return None
 
+    def _is_allowed_by_option(self, hosts: list[str]) -> bool:
+        return len(hosts) == 1 and hosts[0].partition(":")[0].lower() in self.server.allowed_hosts
+
     def _forward(self) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() in _FORWARDED_HEADERS}
-        request = requests.Request("GET", self.server.upstream + self.path, headers=headers)
+        request = requests.Request("GET", self.server.upstream + encoded_target(self.path), headers=headers)
         prepared = self.server.session.prepare_request(request)
         if self.server.sign is not None:
             prepared.headers.update(self.server.sign(str(prepared.url)))
@@ -165,19 +182,23 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve_proxy(upstream: str, sign: SignRequest | None, port: int) -> Iterator[str]:
+def serve_proxy(
+    upstream: str, sign: SignRequest | None, port: int, *, allowed_hosts: Collection[str] = ()
+) -> Iterator[str]:
     """Run the proxy and yield its local URL.
 
     Args:
         upstream: the API's URL.
         sign: signs requests; None for APIs without signatures, such as the demo's.
         port: port to listen on; 0 for any free port.
+        allowed_hosts: further names of this proxy, for proxies in front of it that send one in the Host header.
 
     Raises:
         GpuCostError: the port is in use.
     """
     server = _Server(port, _Handler)
     server.upstream, server.sign, server.session = upstream.rstrip("/"), sign, requests.Session()
+    server.allowed_hosts = {name.lower() for name in allowed_hosts}
     server.session.auth = _keep_authorization
     with server.session, serving_in_background(server):
         yield server.url

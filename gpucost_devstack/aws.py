@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpucost_devstack.iam.authorizer import ADMINISTRATOR
+from gpucost_devstack.iam.authorizer import ADMINISTRATOR, SECRET_KEY
 from gpucost_devstack.iam.intrinsics import Resolver
 from gpucost_devstack.template import REGION, TEMPLATE, transformed_template
 
@@ -24,7 +24,7 @@ def client_environment(endpoint: str, dynamodb: str = "", access_key: str = ADMI
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb or endpoint,
         "AWS_ACCESS_KEY_ID": access_key,
-        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
     }
@@ -64,7 +64,7 @@ def local_client(service: str, endpoint: str, access_key: str = ADMINISTRATOR) -
     """A boto3 client of the embedded AWS."""
     import boto3
 
-    names = {"aws_access_key_id": access_key, "aws_secret_access_key": "local", "region_name": REGION}
+    names = {"aws_access_key_id": access_key, "aws_secret_access_key": SECRET_KEY, "region_name": REGION}
     return boto3.client(service, endpoint_url=endpoint, **names)  # type: ignore[call-overload]  # any service
 
 

@@ -14,10 +14,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from gpucost.core.errors import GpuCostError
 from gpucost_devstack.identity import authorizer_of
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
+from gpucost_devstack.signatures import HttpRequest, SignatureError
 
 Invoke = Callable[[Mapping[str, Any]], Any]
-Identify = Callable[[str, Mapping[str, str]], dict[str, Any]]
-"""Returns the authorizer context of a request, from its target and its headers (names in lower case)."""
+Identify = Callable[[HttpRequest], dict[str, Any]]
+"""Returns the authorizer context of a request, or raises a `SignatureError`."""
 
 
 class _Server(LoopbackServer):
@@ -52,7 +53,12 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in self.headers.items():  # API Gateway joins repeated headers with commas
             lower = name.lower()
             headers[lower] = f"{headers[lower]},{value}" if lower in headers else value
-        event = _api_gateway_event(self.command, self.path, headers, body, self.server.identify(self.path, headers))
+        try:
+            authorizer = self.server.identify(HttpRequest(self.command, self.path, headers, body))
+        except SignatureError:  # an HTTP API does not say why
+            self._send(403, {"content-type": "application/json"}, b'{"message":"Forbidden"}')
+            return
+        event = _api_gateway_event(self.command, self.path, headers, body, authorizer)
         try:
             answer = self.server.invoke(event)
         except GpuCostError:
@@ -97,8 +103,12 @@ def serving_api(
 
 
 def _route_pattern(route: str) -> re.Pattern[str]:
-    """A pattern for the requests that API Gateway sends to a route. `{name}` is one path segment."""
-    return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route)))
+    """A pattern for the requests that API Gateway sends to a route.
+
+    `{name}` is one path segment, and `{name+}` the rest of the path.
+    """
+    pattern = re.sub(r"\\{[^}]*\\\+\\}", ".+", re.escape(route))
+    return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", pattern))
 
 
 def _api_gateway_event(

@@ -1,7 +1,9 @@
 """The caller of a request to the local stack, as API Gateway's authorizers pass it to the function.
 
-Nothing is verified here, because the stack only listens on the loopback address. By default the caller is the IAM user
-`local`. Headers select another caller, for example to try the roles of a settings document:
+The stack only listens on the loopback address, so requests need no signature. A signature that a request carries is
+verified, with the access key of the embedded AWS (`local`), as API Gateway verifies it; bearer tokens are not verified.
+By default the caller is the IAM user `local`. Headers select another caller, for example to try the roles of a settings
+document:
 
     curl -H 'X-Act-As: arn:aws:sts::000000000000:assumed-role/research/me' http://127.0.0.1:8080/v1/costs?…
     curl -H 'Authorization: Bearer <header>.<claims>.<signature>' …
@@ -9,15 +11,28 @@ Nothing is verified here, because the stack only listens on the loopback address
 
 import json
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from gpucost_devstack.iam.authorizer import ADMINISTRATOR, LOCAL_KEY
+from gpucost_devstack.signatures import HttpRequest, is_signed, verify
+from gpucost_devstack.template import REGION
+
+API_SERVICE = "execute-api"
 LOCAL_USER = "arn:aws:iam::000000000000:user/local"
 ACT_AS_HEADER = "x-act-as"
 
 
-def authorizer_of(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """`requestContext.authorizer` of a request. Header names are in lower case."""
+def authorizer_of(request: HttpRequest) -> dict[str, Any]:
+    """`requestContext.authorizer` of a request.
+
+    Raises:
+        SignatureError: the request is signed, and API Gateway would refuse it.
+    """
+    headers = request.headers
+    if is_signed(request):
+        keys = {ADMINISTRATOR: LOCAL_KEY}
+        verify(request, keys.get, datetime.now(UTC), service=API_SERVICE, region=REGION)
     authorization = headers.get("authorization", "")
     if ACT_AS_HEADER not in headers and authorization.lower().startswith("bearer "):
         return {"jwt": {"claims": _claims(authorization), "scopes": None}}

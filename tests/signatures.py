@@ -1,26 +1,21 @@
-"""Verifies signatures like API Gateway, with botocore."""
+"""Credentials of tests that sign requests to the API, and the check that API Gateway does."""
 
-from collections.abc import Mapping
+from datetime import UTC, datetime
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
+from gpucost_devstack.identity import API_SERVICE
+from gpucost_devstack.signatures import HttpRequest, SigningKey, verify
 
 CREDENTIALS = Credentials("AKIDEXAMPLE", "secret", "session-token")
 REGION = "eu-central-1"
 
 
-def is_signed(method: str, url: str, headers: Mapping[str, str]) -> bool:
-    """Recompute a request's signature with the caller's secret, and compare it."""
-    scheme, _, rest = headers.get("authorization", "").partition(" ")
-    if scheme != "AWS4-HMAC-SHA256":
-        return False
-    parts = dict(part.strip().split("=", 1) for part in rest.split(","))
-    signed = parts["SignedHeaders"].split(";")
-    if not {"host", "x-amz-date", "x-amz-security-token"} <= set(signed):
-        return False
-    request = AWSRequest(method, url, headers={name: headers[name] for name in signed})
-    request.context["timestamp"] = headers["x-amz-date"]
-    check = SigV4Auth(CREDENTIALS, "execute-api", REGION)
-    text = check.string_to_sign(request, check.canonical_request(request))
-    return bool(check.signature(text, request) == parts["Signature"])
+def check_signature(request: HttpRequest, now: datetime | None = None) -> None:
+    """Verify a request that is signed with `CREDENTIALS`.
+
+    Raises:
+        SignatureError: API Gateway would refuse the request.
+    """
+    keys = {"AKIDEXAMPLE": SigningKey("secret", "session-token")}
+    verify(request, keys.get, now or datetime.now(UTC), service=API_SERVICE, region=REGION)

@@ -10,9 +10,13 @@ from gpucost_devstack.iam.calls import AthenaState, PermissionNeeded
 from gpucost_devstack.iam.encryption import key_calls
 from gpucost_devstack.iam.policies import Policies
 from gpucost_devstack.iam.simulator import simulator
+from gpucost_devstack.signatures import SigningKey
 
 ADMINISTRATOR = "local"
 """Access key of the embedded AWS's user and of its own parts. It has all permissions."""
+SECRET_KEY = "local"
+"""The secret of `ADMINISTRATOR` and of the functions' access keys."""
+LOCAL_KEY = SigningKey(SECRET_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Authorizer:
         self.denials: list[PermissionUse] = []
         self.names: dict[str, str] = {}
         self._roles: dict[str, str] = {}
+        self._signing_keys = {ADMINISTRATOR: LOCAL_KEY}
         self._decisions: dict[PermissionUse, bool] = {}
         self._lock = Lock()
 
@@ -90,9 +95,14 @@ class Authorizer:
         self.register(key, role_arn)
         return key
 
-    def register(self, access_key: str, role_arn: str) -> None:
+    def register(self, access_key: str, role_arn: str, key: SigningKey = LOCAL_KEY) -> None:
         """Assign an access key to a role, as STS does when a role is assumed."""
         self._roles[access_key] = role_arn
+        self._signing_keys[access_key] = key
+
+    def signing_key(self, access_key: str) -> SigningKey | None:
+        """The secret of an access key, or None if the key is unknown."""
+        return self._signing_keys.get(access_key)
 
     def role(self, access_key: str) -> str | None:
         """The role of an access key, or None if the key is unknown."""

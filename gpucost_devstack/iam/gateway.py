@@ -1,24 +1,26 @@
-"""An HTTP proxy in front of the embedded AWS. It forwards requests that the sender's policies allow."""
+"""An HTTP proxy in front of the embedded AWS. It verifies signatures, and forwards what the sender's policies allow."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import parse_qs, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from gpucost.core.errors import GpuCostError
 from gpucost_devstack.iam.authorizer import ADMINISTRATOR, Authorizer, PermissionDeniedError
 from gpucost_devstack.iam.calls import AwsRequest, PermissionNeeded, calls_of
+from gpucost_devstack.signatures import HttpRequest, SignatureError, SigningKey, verify
 
 UPSTREAM_TIMEOUT_SECONDS = 120
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d{8}/([^/]+)/([^/]+)/aws4_request")
 _NOT_PASSED_ON = {"connection", "expect", "host", "keep-alive", "transfer-encoding"}
 _AMP_WORKSPACE = re.compile(r"^/workspaces/[^/]+")
-_ASSUMED_KEY = re.compile(rb"<AccessKeyId>(\w+)</AccessKeyId>")
+_ASSUMED_KEY = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken)>([^<]+)</")
 PROTOCOL_HEADER = "x-forwarded-proto"
 """The header of load balancers. With `http`, a request counts as unencrypted. All requests are local HTTP."""
 
@@ -83,15 +85,21 @@ class _Handler(BaseHTTPRequestHandler):
         if credential is None:
             return _error("", self.command, 403, "MissingAuthenticationToken", "the request is not signed")
         access_key, region, service = credential.groups()
-        self._connect(self.server.others.get(service, self.server.upstream))
-        if access_key == ADMINISTRATOR:
-            return self._forward(body, headers)
-        role = self.server.authorizer.role(access_key)
-        if role is None:
+        authorizer = self.server.authorizer
+        if authorizer.signing_key(access_key) is None:
             return _error(service, self.command, 403, "InvalidClientTokenId", f"the access key {access_key} is unknown")
+        try:
+            verify(HttpRequest(self.command, self.path, headers, body), authorizer.signing_key, datetime.now(UTC))
+        except SignatureError as error:
+            code = error.code if service in JSON_SERVICES or service in ("aps", "lambda") else "SignatureDoesNotMatch"
+            return _error(service, self.command, 0, code, str(error))
+        self._connect(self.server.others.get(service, self.server.upstream))
+        role = authorizer.role(access_key)
+        if role is None:
+            return self._forward(body, headers)  # the administrator
         request = AwsRequest(
             service, region, role.split(":")[4], self.command, address.path, address.query, headers, body,
-            self.server.authorizer.athena,
+            authorizer.athena,
         )  # fmt: skip
         return self._is_authorized(role, request)
 
@@ -129,8 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         if status != 200:
             return
         if request.service == "sts" and request.operation == "AssumeRole":
-            (key,) = _ASSUMED_KEY.findall(answer)
-            self.server.authorizer.register(key.decode(), request.parameters["RoleArn"])
+            keys = dict(_ASSUMED_KEY.findall(answer.decode()))
+            key = SigningKey(unescape(keys["SecretAccessKey"]), unescape(keys["SessionToken"]))
+            self.server.authorizer.register(keys["AccessKeyId"], request.parameters["RoleArn"], key)
         elif request.service == "athena" and request.operation == "StartQueryExecution":
             query_id = json.loads(answer)["QueryExecutionId"]
             request.athena.workgroups[query_id] = request.parameters.get("WorkGroup", "primary")

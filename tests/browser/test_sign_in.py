@@ -34,6 +34,7 @@ from gpucost_devstack.aws import client_environment, create_stack, local_client,
 from gpucost_devstack.functions import LocalFunction
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.prometheus import free_port
+from gpucost_devstack.signatures import HttpRequest
 from gpucost_devstack.stack import LAYER
 from gpucost_devstack.template import REPOSITORY
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
@@ -90,8 +91,8 @@ def site() -> Iterator[Site]:
                 return {"statusCode": 401, "headers": {}, "body": '{"message":"Unauthorized"}'}
             return function.invoke(event)
 
-        def authorizer(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
-            claims = issuer.claims(headers.get("authorization", ""))
+        def authorizer(request: HttpRequest) -> dict[str, Any]:
+            claims = issuer.claims(request.headers.get("authorization", ""))
             if claims is None:
                 return {}
             return {"jwt": {"claims": {name: as_gateway_writes(value) for name, value in claims.items()}}}

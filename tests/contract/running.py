@@ -27,6 +27,7 @@ from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table
 from gpucost_devstack.http import Identify, serving_api
 from gpucost_devstack.prometheus import free_port
+from gpucost_devstack.signatures import HttpRequest
 from gpucost_devstack.template import transformed_template
 from tests.enforced_permissions import enforcing
 from tests.functions.api_requests import APP, Context
@@ -112,9 +113,9 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     PriceStore(DynamoDBTable(client, table)).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
-def identify(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+def identify(request: HttpRequest) -> dict[str, Any]:
     """An authorizer for two tokens, in place of API Gateway's check of signatures."""
-    token = headers.get("authorization", "").removeprefix("Bearer ")
+    token = request.headers.get("authorization", "").removeprefix("Bearer ")
     if token in (ADMIN, RESEARCH):
         return {"iam": {"userArn": f"arn:aws:iam::000000000000:user/{token}"}}
     return {}

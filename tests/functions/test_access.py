@@ -23,6 +23,7 @@ from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost_devstack.identity import authorizer_of
+from gpucost_devstack.signatures import HttpRequest
 from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
@@ -367,5 +368,8 @@ def test_invalid_access_section_is_rejected(access: str, says: str) -> None:
     ],
 )
 def test_local_stack_identifies_callers_as_api_gateway_does(headers: dict[str, str], caller: object) -> None:
-    event = {"headers": headers, "requestContext": {"authorizer": authorizer_of("/v1/costs", headers)}}
+    event = {
+        "headers": headers,
+        "requestContext": {"authorizer": authorizer_of(HttpRequest("GET", "/v1/costs", headers))},
+    }
     assert caller_of(event) == caller

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from gpucost_devstack.aws import ACCOUNT, local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table
-from gpucost_devstack.iam.authorizer import Authorizer, PermissionDeniedError
+from gpucost_devstack.iam.authorizer import SECRET_KEY, Authorizer, PermissionDeniedError
 from gpucost_devstack.iam.gateway import running_authorizing_proxy
 from gpucost_devstack.iam.policies import Policies, Statement
 from gpucost_devstack.template import REGION
@@ -52,7 +52,7 @@ class Front:
 
     def client(self, service: str, access_key: str = KEY, **more: str) -> Any:
         address = self.dynamodb if service == "dynamodb" else self.aws
-        keys = {"aws_access_key_id": access_key, "aws_secret_access_key": "x", "region_name": REGION, **more}
+        keys = {"aws_access_key_id": access_key, "aws_secret_access_key": SECRET_KEY, "region_name": REGION, **more}
         return boto3.client(service, endpoint_url=address, **keys)  # type: ignore[call-overload]  # any service
 
     def is_allowed(self, call: Callable[[], Any]) -> bool:
@@ -121,7 +121,7 @@ def test_denials_have_the_format_of_each_service(
 def test_queries_of_a_workspace_are_signed_and_denied(front: Front, path: str) -> None:
     url = f"{front.aws}/workspaces/ws-1/api/v1/{path}"
     request = AWSRequest("POST", url, data="query=up")
-    SigV4Auth(Credentials(KEY, "x"), "aps", REGION).add_auth(request)
+    SigV4Auth(Credentials(KEY, SECRET_KEY), "aps", REGION).add_auth(request)
     answer = requests.post(url, data="query=up", headers=dict(request.headers), timeout=10)
     workspace = f"arn:aws:aps:{REGION}:{ACCOUNT}:workspace/ws-1"
     assert answer.status_code == 403
@@ -213,7 +213,12 @@ def test_assumed_role_has_its_permissions(front: Front) -> None:
     assert not front.is_allowed(lambda: sts.assume_role(**request))
     assert not front.is_allowed(lambda: sts.assume_role(**request, ExternalId="e-2"))
     keys = sts.assume_role(**request, ExternalId="e-1")["Credentials"]
-    assumed = front.client("sqs", keys["AccessKeyId"], aws_session_token=keys["SessionToken"])
+    assumed = front.client(
+        "sqs",
+        keys["AccessKeyId"],
+        aws_secret_access_key=keys["SecretAccessKey"],
+        aws_session_token=keys["SessionToken"],
+    )
     with pytest.raises(ClientError, match=f"User: {OTHER_ROLE} is not authorized to perform: sqs:ListQueues"):
         assumed.list_queues()
 
@@ -258,6 +263,22 @@ def test_action_without_declared_key_permissions_is_refused(front: Front) -> Non
         front.client("sqs").purge_queue(QueueUrl=QUEUE)
 
 
+@pytest.mark.parametrize(
+    ("service", "operation", "code"),
+    [
+        ("sqs", "list_queues", "InvalidSignatureException"),
+        ("sts", "get_caller_identity", "SignatureDoesNotMatch"),
+        ("s3", "list_buckets", "SignatureDoesNotMatch"),
+    ],
+)
+def test_wrong_signatures_are_refused(front: Front, service: str, operation: str, code: str) -> None:
+    front.allow(f"{service}:*")
+    client = front.client(service, aws_secret_access_key="another")
+    with pytest.raises(ClientError, match="request signature we calculated does not match") as refused:
+        getattr(client, operation)()
+    assert refused.value.response["Error"]["Code"] == code
+
+
 def test_unknown_access_keys_are_refused(front: Front) -> None:
     with pytest.raises(ClientError, match="the access key AKIASTRANGER1234 is unknown"):
         front.client("sqs", "AKIASTRANGER1234").list_queues()
@@ -275,7 +296,7 @@ def test_unknown_action_is_an_error_and_not_a_denial(front: Front) -> None:
     body = json.dumps({"QueueUrl": f"http://x/{ACCOUNT}/q"})
     headers = {"X-Amz-Target": "AmazonSQS.MakeCoffee", "Content-Type": "application/x-amz-json-1.0"}
     request = AWSRequest("POST", front.aws, data=body, headers=headers)
-    SigV4Auth(Credentials(KEY, "x"), "sqs", REGION).add_auth(request)
+    SigV4Auth(Credentials(KEY, SECRET_KEY), "sqs", REGION).add_auth(request)
     answer = requests.post(front.aws, data=body, headers=dict(request.headers), timeout=10)
     assert answer.status_code == 501
     assert "sqs:MakeCoffee" in answer.text

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import pytest
 from botocore.credentials import Credentials
 
 from gpucost.core.errors import GpuCostError
 from gpucost_cli.signing_proxy import region_of, serve_proxy, signer
-from tests.signatures import CREDENTIALS, is_signed
+from gpucost_devstack.signatures import HttpRequest, SignatureError
+from tests.signatures import CREDENTIALS, check_signature
 
 
 @dataclass
@@ -41,9 +42,12 @@ def upstream_api() -> Iterator[Upstream]:
         def do_GET(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
             api.requests.append((self.command, self.path, headers))
-            if not is_signed(self.command, f"http://{headers['host']}{self.path}", headers):
+            try:
+                check_signature(HttpRequest(self.command, self.path, headers))
+            except SignatureError:
                 self.answer(403, b'{"message":"Forbidden"}')
-            elif self.path.startswith("/slow"):
+                return
+            if self.path.startswith("/slow"):
                 self.send_response(200)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
@@ -112,6 +116,8 @@ def ask(proxy: str, path: str, method: str = "GET", **headers: str) -> tuple[int
         "/v1/costs?start=2026-11-18T00:00:00Z&end=2026-11-19T00%3A00%3A00Z",
         "/allocation/compute?window=7d&aggregate=namespace,label:team&filter=namespace:%22a%22%2Bpod!:%22b%22",
         "/v1/business-units/my%20unit/workloads?a=&b=%E7%A0%94&b=2",
+        "/v1/costs?group_by=namespace,workload&label=team:search,env:!dev&namespace=bu-*&business_unit=my+unit",
+        '/allocation?filter=label[team]:"x"',
         "/",
     ],
 )
@@ -121,7 +127,7 @@ def test_requests_arrive_signed_and_unchanged(proxy: str, upstream: Upstream, pa
     assert body.decode() == upstream.requests[-1][1]
     sent = upstream.requests[-1]
     assert sent[0] == "GET"
-    assert sent[1].partition("?")[0] == path.partition("?")[0]
+    assert unquote(sent[1].partition("?")[0]) == unquote(path.partition("?")[0])
     assert parse_qsl(sent[1].partition("?")[2], True) == parse_qsl(path.partition("?")[2], True)
 
 
@@ -179,6 +185,18 @@ def test_other_hosts_and_origins_are_refused(proxy: str, upstream: Upstream, hea
     status, _, _ = ask(proxy, "/v1/costs", **{name: value.format(port=port) for name, value in headers.items()})
     assert status == 403
     assert len(upstream.requests) == before
+
+
+@pytest.mark.parametrize("host", ["model", "Model:80", "gpucost.example.com:8443"])
+def test_allowed_host_names_are_accepted(upstream: Upstream, host: str) -> None:
+    allowed = ("model", "gpucost.example.com")
+    with serve_proxy(upstream.url, signer(CREDENTIALS, "eu-central-1"), 0, allowed_hosts=allowed) as address:
+        proxy = address.removeprefix("http://")
+        assert ask(proxy, "/v1/costs", Host=host)[0] == 200
+        assert ask(proxy, "/v1/costs", Host=host, Sec_Fetch_Site="cross-site")[0] == 403
+        for other in ("evil.example", "model.evil.example", "evil.example:80"):
+            status, _, body = ask(proxy, "/v1/costs", Host=other)
+            assert (status, "allow the name with --allow-host" in json.loads(body)["detail"]) == (403, True)
 
 
 @pytest.mark.parametrize("headers", [{"Host": "localhost:{port}"}, {"Sec_Fetch_Site": "same-origin"}])
