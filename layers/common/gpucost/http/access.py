@@ -91,17 +91,17 @@ def caller_of(event: Mapping[str, Any]) -> Caller | None:
 
 
 def _claim_values(gateway_text: str, token_claim: object) -> tuple[str, ...]:
-    """Return a claim's values.
+    """Return the values of a claim that is a text or a list of texts.
 
-    API Gateway passes the list `["a b", "c"]` as `[a b c]`, which does not show whether there are two groups or three.
-    The values are therefore taken from the token, if API Gateway's text matches them. Otherwise there are none.
+    API Gateway passes the list `["a b", "c"]` as `[a b c]`, which does not show whether there are two groups or three,
+    and it passes the number 7 and `true` as texts. The values are therefore taken from the token, if API Gateway's text
+    matches them. Otherwise there are none.
     """
-    if not gateway_text.startswith("["):
-        return (gateway_text,)
-    is_list = isinstance(token_claim, list) and all(isinstance(group, str) for group in token_claim)
-    if isinstance(token_claim, list) and is_list and f"[{' '.join(token_claim)}]" == gateway_text:
-        return tuple(token_claim)
-    return (gateway_text,) if token_claim == gateway_text else ()
+    if isinstance(token_claim, str):
+        return (token_claim,) if token_claim == gateway_text else ()
+    if not isinstance(token_claim, list) or not all(isinstance(group, str) for group in token_claim):
+        return ()
+    return tuple(token_claim) if f"[{' '.join(token_claim)}]" == gateway_text else ()
 
 
 def _token_claims(authorization: str) -> dict[str, Any]:
