@@ -11,6 +11,7 @@ from pathlib import Path
 import requests
 
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.child_process import running_program
 from gpucost_devstack.installation import missing_program
 from gpucost_devstack.prometheus import free_port
 
@@ -47,13 +48,10 @@ def running_alertmanager(
             f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address=",
         ]  # fmt: skip
         with (home / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-            try:
+            options = {"stdout": log, "stderr": subprocess.STDOUT, "env": environment}
+            with running_program(command, **options) as process:
                 _wait(url, process, home / "log")
                 yield url
-            finally:
-                process.terminate()
-                process.wait()
 
 
 def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from gpucost.core.errors import GpuCostError
 from gpucost.core.hours import HOUR, consecutive_runs, floor_day, format_timestamp
+from gpucost_devstack.child_process import terminating_with_this_process
 from gpucost_devstack.fleet import demo, openmetrics
 from gpucost_devstack.prometheus import create_blocks
 
@@ -73,6 +74,8 @@ class SegmentProcess:
             text=True,
             start_new_session=True,  # Ctrl-C ends the demo, which ends this process
         )
+        self._watch = ExitStack()
+        self._watch.enter_context(terminating_with_this_process(-self._process.pid))
 
     @property
     def pid(self) -> int:
@@ -103,7 +106,9 @@ class SegmentProcess:
     def _end(self) -> str:
         """Wait for the end of the process, and return what it wrote to its standard error."""
         is_closed = self._process.stderr is None or self._process.stderr.closed
-        return "" if is_closed else self._process.communicate()[1]
+        errors = "" if is_closed else self._process.communicate()[1]
+        self._watch.close()
+        return errors
 
 
 def write_segment(folder: Path, segment: Segment, scale: int) -> None:

@@ -17,6 +17,7 @@ from uuid import uuid4
 import requests
 
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.child_process import running_program
 from gpucost_devstack.installation import find_program
 
 RETENTION = "400d"
@@ -62,24 +63,17 @@ def running_prometheus(
         port = port or free_port()
         url = f"http://127.0.0.1:{port}"
         with (home / "prometheus.log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    find_program("prometheus"),
-                    f"--config.file={config}",
-                    f"--storage.tsdb.path={storage}",
-                    f"--storage.tsdb.retention.time={RETENTION}",
-                    f"--web.listen-address=127.0.0.1:{port}",
-                    *flags,
-                ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            try:
+            command = [
+                find_program("prometheus"),
+                f"--config.file={config}",
+                f"--storage.tsdb.path={storage}",
+                f"--storage.tsdb.retention.time={RETENTION}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                *flags,
+            ]
+            with running_program(command, stdout=log, stderr=subprocess.STDOUT) as process:
                 wait_until_ready(f"{url}/-/ready", "Prometheus", process, home / "prometheus.log")
                 yield url
-            finally:
-                process.terminate()
-                process.wait()
 
 
 def create_blocks(openmetrics: Path, folder: Path) -> None:

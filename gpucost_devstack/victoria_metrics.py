@@ -9,6 +9,7 @@ from pathlib import Path
 import requests
 
 from gpucost.core.errors import GpuCostError
+from gpucost_devstack.child_process import running_program
 from gpucost_devstack.prometheus import RETENTION, free_port, wait_until_ready
 
 FLAGS = (
@@ -32,16 +33,14 @@ def running_victoria_metrics(executable: str, openmetrics: Iterable[Path]) -> It
         url = f"http://127.0.0.1:{free_port()}"
         address = url.removeprefix("http://")
         command = [executable, f"-httpListenAddr={address}", f"-storageDataPath={folder}/data", *FLAGS]
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-            try:
-                wait_until_ready(f"{url}/health", "VictoriaMetrics", process, log_path)
-                for path in openmetrics:
-                    _import(url, path)
-                yield url
-            finally:
-                process.terminate()
-                process.wait()
+        with (
+            log_path.open("wb") as log,
+            running_program(command, stdout=log, stderr=subprocess.STDOUT) as process,
+        ):
+            wait_until_ready(f"{url}/health", "VictoriaMetrics", process, log_path)
+            for path in openmetrics:
+                _import(url, path)
+            yield url
 
 
 def _import(url: str, openmetrics: Path) -> None:
