@@ -20,6 +20,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
+from gpucost.core.rollups import DAY
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.pipeline.reprice import PENDING_PERIOD, restate_messages
 from gpucost.runtime.messages import AttributionOrigin
@@ -239,8 +240,8 @@ def _push(stack: LocalStack, document: dict[str, Any]) -> None:
 
 
 def _fire(stack: LocalStack, hour: int) -> None:
-    """Fire the schedules of an hour of today."""
-    stack.fire_schedule(floor_day(NOW) + HOUR * hour + timedelta(minutes=5))
+    """Fire the schedules of an hour of yesterday, which is over."""
+    stack.fire_schedule(floor_day(NOW) - DAY + HOUR * hour + timedelta(minutes=5))
     stack.deliver_all()
 
 
@@ -269,7 +270,7 @@ def _send(stack: LocalStack, output: str, body: str) -> None:
 def _change_prices(stack: LocalStack) -> None:
     """Record a manual price and a read bill, long enough ago to be settled."""
     table, dynamodb = stack.outputs["TableName"], local_client("dynamodb", stack.dynamodb)
-    before = floor_day(NOW) - 2 * PENDING_PERIOD
+    before = floor_day(NOW) - DAY - 2 * PENDING_PERIOD
     applies_to = {"cluster": CLUSTERS[0]}
     price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
     PriceStore(DynamoDBTable(dynamodb, table)).set_override(price, now=before)
@@ -281,8 +282,7 @@ def _change_prices(stack: LocalStack) -> None:
 def _dispatch(stack: LocalStack) -> None:
     """Run dispatch: queue due hours, settle price changes, and send a tick, without processing the queue."""
     stack.unavailable.clear()
-    # Tomorrow: today at this time, the newest hour might be the one that is attributed already, and none due.
-    stack.fire_schedule(floor_day(NOW) + HOUR * (24 + 5) + timedelta(minutes=5))
+    stack.fire_schedule(floor_day(NOW) - DAY + HOUR * 5 + timedelta(minutes=5))  # its newest hour is not attributed
     for queue in ("HoursQueueUrl", "BackfillQueueUrl"):
         local_client("sqs", stack.endpoint).purge_queue(QueueUrl=stack.outputs[queue])
     stack.deliver_all()
