@@ -29,8 +29,7 @@ def running_program(command: list[str], **options: Any) -> Iterator["subprocess.
 def terminating_with_this_process(pid: int) -> Iterator[None]:
     """Terminate a process, or the group of processes `-pid`, if this process ends within the `with` block.
 
-    Linux can signal the death of a parent itself (`PR_SET_PDEATHSIG`), but means the thread that started the child, and
-    other systems cannot. So a process waits for the end of this one.
+    A process waits for the end of this one. Linux could signal it, but means the thread that started the child.
     """
     command = [sys.executable, "-I", "-S", "-c", _WATCHER, str(pid)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as watcher:
