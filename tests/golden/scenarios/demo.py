@@ -81,7 +81,7 @@ def inputs() -> dict[str, Any]:
         script.ask(path, query, pages=pages)
     for path, refused in REFUSED:
         script.ask(path, refused, fails=True)
-    script.invoke("export", scheduled_time=text(END + timedelta(hours=20)))
+    script.invoke("export", scheduled_time=text(script.now), first_day="2026-11-17T00:00:00Z", days=4)
     script.add("exported files of a day", "export", prefix="focus/billing_period=2026-11/cluster=demo/date=2026-11-19/")
     script.add("exported table of a day", "export", prefix="csv/billing_period=2026-11/cluster=demo/date=2026-11-17/")
     script.ask("/v1/exports", {"start": "2026-11-01", "end": "2026-12-01"})
