@@ -28,6 +28,7 @@ from tests.recording_server import recording_server
 
 NOW = datetime.now(UTC)
 LAST = floor_hour(NOW) - HOUR
+UNPRINTABLE = "\x01\x02\a\v\x7f\x80\xad\u202e\ue000\ufffd\U000e0001\U0010ffff"
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +128,9 @@ def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Pa
             labels = {
                 "alertname": "GPUNodePoolNearLimit",
                 "gpucost": "true",
-                "nodepool": 'the "big" <one>',
-                "cluster": "c",
+                "nodepool": 'the "big" <pool>',
+                "cluster": "\U0001f600 \\x41 'c' \t{{ 1 }}",
+                "odd": UNPRINTABLE,
             }
             started_at = NOW - timedelta(minutes=7)
             alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": started_at.isoformat()}
@@ -137,6 +139,7 @@ def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Pa
     received = read_alert_input(json.loads(message["Body"])["Message"], datetime.now(UTC))
     assert isinstance(received, UncheckedAlerts)
     (amp_alert,) = received.check(datetime.now(UTC)).valid.alerts
+    labels["odd"] = " " * len(UNPRINTABLE)  # Go's %q escapes these characters in ways that JSON does not have
     assert (amp_alert.status, amp_alert.labels, amp_alert.annotations) == ("firing", labels, alert["annotations"])
     assert abs(amp_alert.starts_at - started_at) < timedelta(seconds=1)
 
