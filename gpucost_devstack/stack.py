@@ -147,10 +147,12 @@ class LocalStack:
         local_client("sns", self.endpoint).publish(TopicArn=self.outputs["EventsTopicArn"], Message=message)
 
     def publish_alarm(self, name: str) -> None:
-        """Publish that a CloudWatch alarm of the deployment fires."""
-        region = self._deployed.resolver.ref("AWS::Region")
+        """Publish that a CloudWatch alarm fires, with the name that CloudFormation makes of its logical id."""
+        region, stack = (self._deployed.resolver.ref(f"AWS::{parameter}") for parameter in ("Region", "StackName"))
         self.services.publish(
-            "cloudwatch.amazonaws.com", "OperationsTopic", f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{name}"
+            "cloudwatch.amazonaws.com",
+            "OperationsTopic",
+            f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{stack}-{name}-1A2B3C",
         )
         local_client("sns", self.endpoint).publish(TopicArn=self.outputs["OperationsTopicArn"], Message=name)
 

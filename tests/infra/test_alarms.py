@@ -72,6 +72,12 @@ def test_alarms_reach_operations_and_treat_missing_data_as_documented(template: 
     assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2
     (policy,) = template["Resources"]["OperationsTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
     assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    stack_alarms = "arn:${AWS::Partition}:cloudwatch:${AWS::Region}:${AWS::AccountId}:alarm:${AWS::StackName}-*"
+    assert policy["Condition"] == {
+        "ArnLike": {"aws:SourceArn": {"Fn::Sub": stack_alarms}},
+        "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}},
+    }
+    assert not any("AlarmName" in alarm for alarm in alarms.values()), "names begin with the stack's"
 
 
 def test_every_alarm_has_a_runbook_section(template: Template) -> None:
