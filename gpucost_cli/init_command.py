@@ -393,13 +393,14 @@ class GpuMetrics:
 
     def _required_selector(self) -> dict[str, str]:
         """Return the label that selects the cluster, if the metrics have several values of a cluster label."""
+        from gpucost.sources.prometheus.cluster_labels import values_of_cluster_labels
         from gpucost_cli.doctor.parsing import values_by_label
         from gpucost_cli.doctor.queries import DoctorQueries
 
         # Of the same days as the namespaces: units are proposed from these, whether or not their cluster still runs.
         query = DoctorQueries({}).cluster_labels()
         values = values_by_label(self._client.query_range(query, self._last - WINDOW, self._last, HOUR))
-        several = {label: names for label, names in values.items() if len(names) > 1}
+        several = values_of_cluster_labels(values)
         if not several:
             return {}
         for label, names in several.items():

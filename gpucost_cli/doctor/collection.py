@@ -11,6 +11,7 @@ from statistics import median_low
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, floor_hour, to_epoch_ms
 from gpucost.sources.prometheus.client import PrometheusClient, Series
+from gpucost.sources.prometheus.cluster_labels import multiple_clusters
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import pod_name, rows_at
@@ -101,6 +102,7 @@ class FactsCollector:
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
         )
+        clusters = self._client.query(self._queries.cluster_labels(), evaluated_at)
         exporters = parsing.scrape_times_by_exporter(counts)
         scrapes = self._scrapes(exporters, devices, nodes, start, now)
         jobs = self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)
@@ -111,7 +113,10 @@ class FactsCollector:
             exporters=exporters,
             resources=parsing.max_counts(resources, "resource"),
             holders=holders,
-            unexplained=unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster),
+            unexplained=[
+                *unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster),
+                *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1],
+            ],
             nodes=parsing.parse_nodes(nodes, holders),
             nodes_with_vgpus=nodes_with_vgpus,
             devices=devices,
@@ -119,7 +124,7 @@ class FactsCollector:
                 self._client.query_range(self._queries.process_values(signals.process_signal_names()), first, now, STEP)
             ),
             max_values={signal.labels["__name__"]: parsing.max_value(signal) for signal in max_values},
-            cluster_labels=parsing.values_by_label(self._client.query(self._queries.cluster_labels(), evaluated_at)),
+            cluster_labels=parsing.values_by_label(clusters),
             label_counts=parsing.count_series_by_label(label_counts),
             owner_kinds=parsing.max_counts(self._client.query(self._queries.owners(), evaluated_at), "owner_kind"),
             finished_pods=parsing.max_counts(label_counts, STATISTIC_LABEL).get("finished", 0),

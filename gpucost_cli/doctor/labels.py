@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpucost.core.metering.kubernetes_labels import (
+    ADMIN_ACCESS_LABEL,
     GPU_CLIQUE_LABEL,
     NAMESPACE_LABELS_METRIC,
     POD_LABELS_METRIC,
@@ -40,7 +41,7 @@ def allow_lists(required: RequiredLabels, node_labels: Iterable[NodeLabel]) -> l
     """Return kube-state-metrics' allow-lists of labels, one for each kind of object."""
     keys = {
         "nodes": [key for label in node_labels for key in label.all_keys],
-        "namespaces": required.of_namespaces,
+        "namespaces": [*required.of_namespaces, ADMIN_ACCESS_LABEL],
         "pods": required.of_pods,
     }
     return [f"{kind}=[{','.join(names)}]" for kind, names in keys.items() if names]

@@ -149,16 +149,16 @@ def _parse_node(name: str, rows: Sequence[Series]) -> ObservedNode:
     stats: dict[str, list[Series]] = {}
     for row in rows:
         stats.setdefault(row.labels.get(STATISTIC_LABEL, ""), []).append(row)
-    info = stats.get("info", [])
+    info, capacity = stats.get("info", []), _units_by_resource(stats.get("capacity", []))
     return ObservedNode(
         name=name,
         instance_id=next((exported_label(row.labels, "provider_id").rsplit("/", 1)[-1] for row in info), ""),
         has_info=bool(info),
         labels={key: value for row in stats.get("labels", []) for key, value in object_labels(row.labels).items()},
-        capacity=_units_by_resource(stats.get("capacity", [])),
+        capacity=capacity,
         allocatable=_units_by_resource(stats.get("allocatable", [])),
         targets=frozenset(parse_target(row.labels) for row in info),
-        reports_capacity="reports" in stats,
+        reports_capacity="reports" in stats or bool(capacity),
     )
 
 

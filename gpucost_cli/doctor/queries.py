@@ -13,6 +13,7 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
+from gpucost.sources.prometheus.cluster_labels import CLUSTER_LABELS, NODE_INFO_LABELS
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import (
     GROUP_LABEL_MATCHER,
@@ -31,11 +32,6 @@ INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 PHASE, NODE_INFO = "kube_pod_status_phase", "kube_node_info"
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
 SCRAPE_LABELS = ("job", "instance", "prometheus_replica", "__replica__")
-CLUSTER_LABELS = (
-    "cluster", "cluster_name", "clusterName", "ClusterName", "cluster_id", "eks_cluster", "eks_cluster_name",
-    "k8s_cluster", "k8s_cluster_name", "kubernetes_cluster",
-)  # fmt: skip
-"""Labels that are commonly used to distinguish clusters in one workspace."""
 _POD_LABELS = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
 _DEVICE_LABELS = (
     "__name__", *SCRAPE_LABELS, "gpu", "device", "UUID", "uuid", "GPU_I_ID", "GPU_I_PROFILE", "modelName",
@@ -107,6 +103,7 @@ class DoctorQueries:
     def nodes(self, additional_labels: Iterable[NodeLabel] = ()) -> str:
         """Nodes, the node labels that attribution reads, the nodes' GPU capacity, and resources that are not known."""
         gpus = f"resource=~{quote(self._gpu_resources)}"
+        processors = self.select(CAPACITY, 'resource="cpu"')
         labels = ",".join(name for label in (*all_node_labels(), *additional_labels) for name in label.exported_names)
         return union(
             {
@@ -114,7 +111,7 @@ class DoctorQueries:
                 "labels": f"max by (node,exported_node,{labels}) ({self.select(NODE_LABELS_METRIC)})",
                 "capacity": f"max by (node,exported_node,resource) ({self.select(CAPACITY, gpus)})",
                 "allocatable": f"max by (node,exported_node,resource) ({self.select(ALLOCATABLE, gpus)})",
-                "reports": f"group by (node,exported_node) ({self.select(CAPACITY)})",
+                "reports": f"group by (node,exported_node) ({processors})",
                 **unknown_resource_queries(
                     lambda metric, *matchers, **_: self.select(metric, *matchers), self.units, lambda series: series
                 ),
@@ -142,9 +139,10 @@ class DoctorQueries:
         )
 
     def cluster_labels(self) -> str:
-        """Values of labels that may name clusters."""
+        """Values of labels that may name clusters: the usual ones of several metrics, and all of kube_node_info."""
         series = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])
-        return f"count by ({','.join(CLUSTER_LABELS)}) ({series} or {self._requests(REQUESTS)})"
+        nodes = f"group without ({','.join(NODE_INFO_LABELS)}) ({self.select(NODE_INFO)})"
+        return f"count by ({','.join(CLUSTER_LABELS)}) ({series} or {self._requests(REQUESTS)}) or {nodes}"
 
     def labels_and_finished_pods(self, needed: Mapping[str, Iterable[str]]) -> str:
         """Number of finished pods, and of series with a Kubernetes label, as statistic `metric label`."""

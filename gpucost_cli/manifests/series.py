@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.accelerators import Accelerator
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
-from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
+from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
 from gpucost.core.metering.signals import SIGNALS, VGPU_SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
@@ -17,11 +17,12 @@ from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
-from gpucost_cli.doctor.queries import GPU_RESOURCES
 from gpucost_cli.manifests import dashboard_metrics
 
 _POD_METRICS = (queries.REQUESTS, queries.INIT_REQUESTS)
-_NODE_METRICS: Mapping[str, str] = {queries.ALLOCATABLE: GPU_RESOURCES, queries.CAPACITY: f"{GPU_RESOURCES}|cpu"}
+_RESOURCES = "[^_;]+_[^_;]+_[^;]+"
+"""All resources with a domain: of those that are not known, hours have a note."""
+_NODE_METRICS: Mapping[str, str] = {queries.ALLOCATABLE: _RESOURCES, queries.CAPACITY: f"{_RESOURCES}|cpu"}
 """Metrics of nodes and the resources to keep. `cpu` shows whether a node's capacity is collected at all."""
 _PHASES = "Pending|Running|Succeeded|Failed"
 """All phases but `Unknown`, which no query reads."""
@@ -65,7 +66,7 @@ def dcgm_counters(signal: str) -> list[tuple[str, str, str]]:
 def kube_state_metrics_pattern(required: RequiredLabels, *, dashboards: bool) -> str:
     """Return the regular expression over `__name__;resource;phase;node` that keeps kube-state-metrics' series."""
     # Pods without a node hold no GPU, but recommendations report how long they wait.
-    parts = [f"({'|'.join(_POD_METRICS)});({GPU_RESOURCES});;.*"]
+    parts = [f"({'|'.join(_POD_METRICS)});({_RESOURCES});;.*"]
     parts += [f"{name};({resources});;.*" for name, resources in _NODE_METRICS.items()]
     parts.append(f"{queries.PHASE};;({_PHASES});.*")
     parts.append(f"({'|'.join(_unfiltered_families(required))});;;.*")
@@ -160,7 +161,6 @@ def _unfiltered_families(required: RequiredLabels) -> list[str]:
         *_POD_METRICS,
         *_NODE_METRICS,
         queries.PHASE,
-        *([] if required.of_namespaces else [NAMESPACE_LABELS_METRIC]),
         *([] if required.of_pods else [POD_LABELS_METRIC]),
     }
     return [name for name in KUBE_METRICS if name not in unneeded]

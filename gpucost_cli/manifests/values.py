@@ -12,7 +12,7 @@ from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_l
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
-from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
+from gpucost_cli.doctor.labels import allow_lists, required_labels
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS, node_selector_terms
 from gpucost_cli.manifests.parameters import ExistingClusterParameters, MigSliceNamespaceParameters, Parameters
@@ -124,7 +124,7 @@ def existing_cluster_values(
         },
         "kube_state_metrics": {
             "labels": allow_lists(required, [*all_node_labels(), GPU_CLIQUE_LABEL]),
-            "objects": _watched_object_kinds(required, dashboards=dashboards),
+            "objects": _watched_object_kinds(dashboards=dashboards),
         },
         "inference": settings.inference.model_dump(include={"enabled", "namespace_label", "pod_label"}),
         "kube_prometheus_stack": parameters.kube_prometheus_stack.model_dump(),
@@ -242,10 +242,9 @@ def _query_role(cluster: ClusterSettings, parameters: ExistingClusterParameters)
     }
 
 
-def _watched_object_kinds(required: RequiredLabels, *, dashboards: bool) -> list[str]:
+def _watched_object_kinds(*, dashboards: bool) -> list[str]:
     """List the kinds of objects that kube-state-metrics watches."""
-    optional = [("namespaces", bool(required.of_namespaces)), ("resourcequotas", dashboards)]
-    return sorted(["jobs", "nodes", "pods", "replicasets", *(kind for kind, is_needed in optional if is_needed)])
+    return sorted(["jobs", "namespaces", "nodes", "pods", "replicasets", *(["resourcequotas"] if dashboards else [])])
 
 
 def _namespace_values(settings: CoreSettings, tenant: MigSliceNamespaceParameters) -> Mapping[str, Any]:

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, Scrapes, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus
-from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
+from gpucost.core.metering.claims import (
+    OfferedTime,
+    gpus_for_claims,
+    merge_pieces,
+    notes_on_claimed_devices,
+    share_claimed_devices,
+    without_admin_access,
+)
 from gpucost.core.metering.device_use import device_hours, group_by_device
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
 from gpucost.core.metering.nodes import NodeLifecycle
@@ -153,10 +160,11 @@ def test_partitions_that_exceed_their_gpu_are_scaled_down_only_meanwhile() -> No
     assert all(line.share.replicas == 1 for line in lines)
 
 
-def test_overlapping_partitions_remain_a_contradiction() -> None:
-    names = ("gpu-0-mig-4g40gb-5-0", "gpu-0-mig-3g40gb-9-0")
+def test_partitions_that_cannot_exist_together_hold_no_more_than_their_gpu() -> None:
+    names = ("gpu-0-mig-4g40gb-5-0", "gpu-0-mig-4g40gb-5-4")
     holdings = [partition_holding(f"p{number}", name, (0, 60)) for number, name in enumerate(names)]
-    assert share_claimed_devices(holdings) == holdings
+    assert held_at(holdings, "gpu-0", 30) > 1
+    assert held_at(share_claimed_devices(holdings), "gpu-0", 30) == 1
 
 
 def test_pod_has_a_line_for_each_claim() -> None:
@@ -229,3 +237,61 @@ def test_gpu_that_left_the_slices_while_held_is_not_taken_from_others() -> None:
     holdings = [replace(holding("p", device, held, held), node=NODE)]
     gpus = offered_gpus(holdings, offered=[OfferedTime("gpu-0", held), OfferedTime("gpu-1", IntervalMs(0, HOUR // 2))])
     assert [piece.gpus for piece in gpus] == [2, 2]
+
+
+def claim_of(pod: str, namespace: str, gpus: Sequence[int], minutes: tuple[int, int] = (0, 60)) -> list[PodUsage]:
+    """What a pod holds of some GPUs of a node with two through one claim, with a sample each minute."""
+    time = IntervalMs(minutes[0] * 60_000, minutes[1] * 60_000)
+    holdings = []
+    for gpu in gpus:
+        device = ClaimedDevice(f"claim-{pod}", "n1", f"GPU-{gpu}", "", f"gpu-{gpu}", DRA_GPU_DRIVER)
+        observed = PodObservation(namespace, pod, f"uid-{pod}", "n1", (), None, claimed_device=device)
+        samples = {"first_sample_ms": time.start, "last_sample_ms": time.end - 60_000}
+        holdings.append(replace(holding(pod, device, time, time), node=NODE, pod=observed, **samples))
+    return holdings
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["team", "admins"]), st.sampled_from([(0,), (1,), (0, 1)]), st.integers(0, 50)),
+        max_size=6,
+    ),
+    st.sampled_from([frozenset(), frozenset({"admins"})]),
+)
+def test_claims_hold_no_more_than_their_device(
+    claims: list[tuple[str, tuple[int, ...], int]], admin_namespaces: frozenset[str]
+) -> None:
+    """Whatever the claims: with admin access, with consumable capacity, or of a site that is not understood."""
+    holdings = [
+        part
+        for number, (namespace, gpus, start) in enumerate(claims)
+        for part in claim_of(f"p{number}", namespace, gpus, (start, 60))
+    ]
+    shared = share_claimed_devices(without_admin_access(holdings, admin_namespaces))
+    for gpu in ("gpu-0", "gpu-1"):
+        for minute in range(0, 60, 7):
+            assert held_at(shared, gpu, minute) == min(held_at(holdings, gpu, minute), 1) or admin_namespaces
+            assert held_at(shared, gpu, minute) <= 1
+    kept = {part.pod.pod for part in shared}
+    assert {part.pod.pod for part in holdings if part.pod.namespace not in admin_namespaces} <= kept
+
+
+def test_admin_claim_holds_nothing_where_another_claim_has_a_device() -> None:
+    monitor, trainer = claim_of("monitor", "admins", [0, 1]), claim_of("trainer", "team", [0])
+    assert without_admin_access([*monitor, *trainer], {"admins"}) == trainer
+    assert without_admin_access([*monitor, *trainer], set()) == [*monitor, *trainer]
+    assert without_admin_access(monitor, {"admins"}) == monitor  # nobody else has them
+    successor = claim_of("later", "team", [0], (30, 60))
+    earlier = claim_of("earlier", "admins", [0], (0, 30))
+    assert without_admin_access([*earlier, *successor], {"admins"}) == [*earlier, *successor]
+
+
+def test_claims_of_consumable_capacity_hold_equal_parts_with_a_note() -> None:
+    claims = [*claim_of("p", "team", [0]), *claim_of("q", "other", [0])]
+    assert [piece.gpus for piece in share_claimed_devices(claims)] == [Fraction(1, 2)] * 2
+    (note,) = notes_on_claimed_devices(claims, collects_admin_access=True)
+    assert note == "unknown: 1 devices of node 'n1' are each allocated to several claims, which hold equal parts"
+    (note,) = notes_on_claimed_devices(claims, collects_admin_access=False)
+    assert "--metric-labels-allowlist=namespaces=[resource.kubernetes.io/admin-access]" in note
+    assert notes_on_claimed_devices([*claim_of("p", "a", [0], (0, 30)), *claim_of("q", "a", [0], (30, 60))],
+                                    collects_admin_access=True) == []  # fmt: skip

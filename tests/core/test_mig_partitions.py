@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
-from gpucost.core.metering.mig_partitions import Partition, are_disjoint, claimable_share, partition_of
+from gpucost.core.metering.mig_partitions import Partition, claimable_share, partition_of
 from gpucost_devstack.fleet import hardware
 
 A100 = "NVIDIA A100-SXM4-40GB"
@@ -45,7 +45,6 @@ def test_only_partitions_in_slices_can_be_claimed() -> None:
 def test_partitions_of_unknown_profiles_or_models_leave_the_share_unknown() -> None:
     assert claimable_share("NVIDIA L4", set()) is None
     assert claimable_share(A100, {Partition("gpu-0", "5g.25gb", 0)}) is None
-    assert not are_disjoint({Partition("gpu-0", "5g.25gb", 0)}, A100)
 
 
 @pytest.mark.parametrize("model", ["a100-40", "a100-80", "h100", "h200", "b200"])
@@ -54,8 +53,8 @@ def test_partitions_lie_where_nvidia_smi_lists_them(model: str) -> None:
     dcgm, *_ = hardware.MODELS[model]
     slices_of = hardware.placements(model)
     for (first, first_slices), (second, second_slices) in combinations(slices_of.items(), 2):
-        both = {Partition("gpu-0", *first), Partition("gpu-0", *second)}
-        assert are_disjoint(both, dcgm) == (not first_slices & second_slices), both
+        share = claimable_share(dcgm, {Partition("gpu-0", *first)}, {Partition("gpu-0", *second)})
+        assert bool(share) == (not first_slices & second_slices), (first, second)
 
 
 def test_claims_hold_and_can_have_no_more_than_a_gpu() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from gpucost.core.amounts import to_decimal
 from gpucost.core.metering import kubernetes_labels
-from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels, exported_name
+from gpucost.core.metering.kubernetes_labels import ADMIN_ACCESS_LABEL, GPU_CLIQUE_LABEL, all_node_labels, exported_name
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation
 from gpucost.core.pricing.prices import attributes_of_node
@@ -118,7 +118,7 @@ def test_manifests_export_the_labels_of_the_settings() -> None:
     )
     parameters = re.sub(r", business_unit: bu-.", "", parameters_text())
     files = dict(render_files(template_values(parse_settings(text), parse_parameters(parameters))))
-    assert allowed_labels(files, "namespaces") == {"org/team"}
+    assert allowed_labels(files, "namespaces") == {"org/team", ADMIN_ACCESS_LABEL}
     assert allowed_labels(files, "pods") == {"squad", "project", "gpucost/interruptible"}
 
 

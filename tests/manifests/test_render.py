@@ -240,7 +240,7 @@ def test_files_agree_with_the_settings() -> None:
         added = {rule["target_label"]: rule["replacement"] for rule in job["relabel_configs"] if "replacement" in rule}
         assert added == {"cluster": "fra", "stage": "prod"}, "the selector of the settings matches the written labels"
     lists = yaml.safe_load(files["helm/kube-state-metrics.yaml"])["metricLabelsAllowlist"]
-    assert lists[1:] == ["namespaces=[org/unit]", "pods=[project,squad]"]
+    assert lists[1:] == ["namespaces=[org/unit,resource.kubernetes.io/admin-access]", "pods=[project,squad]"]
     (namespace,) = [
         document
         for _, document in objects(files)

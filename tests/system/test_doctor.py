@@ -121,7 +121,7 @@ def test_missing_labels_of_the_settings_are_findings(examined: Examine) -> None:
     cluster = healthy()
     cluster.add("kube_pod_labels", namespace="team", pod="n1-a0", uid="uid-n1-a0", label_cost_center="7", **KSM)
     report = examined(cluster, more)
-    allow_list = "namespaces=[team],pods=[app.kubernetes.io/part-of,costCenter]"
+    allow_list = "namespaces=[team,resource.kubernetes.io/admin-access],pods=[app.kubernetes.io/part-of,costCenter]"
     findings = faults(report)
     assert set(findings) == {"kube_namespace_labels", "pod label app.kubernetes.io/part-of"}
     assert NODES in (findings["kube_namespace_labels"].change or "")
@@ -147,9 +147,9 @@ def test_units_without_pods_are_noted(examined: Examine) -> None:
 def test_allow_list_contains_only_required_kinds_of_objects() -> None:
     flag = allow_list_flag(RequiredLabels((), ()), NODE_LABELS)
     assert flag.startswith(NODES)
-    assert "namespaces=" not in flag
+    assert flag.endswith(",namespaces=[resource.kubernetes.io/admin-access]")
     assert "pods=" not in flag
-    assert flag.count("[") == 1
+    assert flag.count("[") == 2
 
 
 def test_missing_node_labels_are_findings(examined: Examine) -> None:
@@ -312,6 +312,25 @@ def test_several_clusters_without_selector_are_a_finding(examined: Examine) -> N
     assert faults(chosen) == {}
     assert named(chosen, "selector").status == "found"
     assert sources(chosen) == [(GR, "pod", Decimal(2))]
+
+
+@pytest.mark.parametrize("label", ["k8s_cluster_name", "clusterName", "fleetCluster"])
+def test_clusters_under_another_label_are_a_finding(examined: Examine, label: str) -> None:
+    """Both have a node of the same name."""
+    both = healthy(cluster="east")
+    for metric, lines in healthy(cluster="west").families.items():
+        both.families[metric] += lines
+    for metric in both.families:
+        both.edited(metric, lambda line: line.replace("{cluster=", f"{{{label}="))
+    only(examined(both), "one cluster", says=f"{label} is east, west", change=f"selector: {{{label}: …}}")
+
+
+def test_label_that_divides_nodes_like_clusters_is_a_finding(examined: Examine) -> None:
+    cluster = healthy(2)
+    cluster.edited("kube_node_info", lambda line: re.sub('node="n(.)"', r'node="n\1",env="env-\1"', line))
+    check = faults(examined(cluster))["unknown env"]
+    assert "2 values of a label that divides the nodes like clusters: env" in (check.finding or "")
+    assert "set selector to one of them (env-1, env-2)" in (check.change or "")
 
 
 def test_selector_without_series_is_a_finding(examined: Examine) -> None:

@@ -7,6 +7,7 @@ from itertools import combinations
 
 from gpucost.core.hours import format_timestamp, to_epoch_ms
 from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
+from gpucost.sources.prometheus.cluster_labels import values_of_cluster_labels
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
@@ -57,7 +58,7 @@ def check_selector(context: CheckContext) -> Iterable[Check]:
 
 def check_single_cluster(context: CheckContext) -> Iterable[Check]:
     """Check for metrics of several clusters, which would be counted as one cluster."""
-    mixed = {name: values for name, values in context.facts.cluster_labels.items() if name and len(values) > 1}
+    mixed = values_of_cluster_labels(context.facts.cluster_labels)
     if not mixed:
         return
     name, values = next(iter(mixed.items()))

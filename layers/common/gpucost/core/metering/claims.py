@@ -1,7 +1,7 @@
 """GPUs that a DRA driver offers: those that claims can have, and how the pods that use one claim share it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -14,9 +14,11 @@ from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_models import profile_share
 from gpucost.core.metering.gpu_shares import FRACTION, GpuNode, GpuShare
 from gpucost.core.metering.holdings import NodeKey
-from gpucost.core.metering.mig_partitions import Partition, are_disjoint, claimable_share, partition_of
+from gpucost.core.metering.kubernetes_labels import ADMIN_ACCESS_LABEL
+from gpucost.core.metering.mig_partitions import Partition, claimable_share, partition_of
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries
+from gpucost.core.metering.unexplained import UNKNOWN_PREFIX
 from gpucost.core.metering.usage import PodUsage
 
 _MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "process", "shared", "node", "cluster")
@@ -205,6 +207,78 @@ def share_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
     return [piece for holding in holdings for piece in pieces.get(id(holding), [holding])] if pieces else holdings
 
 
+def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[str]) -> list[PodUsage]:
+    """Drop claims with admin access: they look at devices that other claims hold, and hold none.
+
+    A claim has it if its namespace may have such claims, and another claim had one of its devices at the same scrape.
+    """
+    of_admins = [holding for holding in holdings if _is_claim(holding) and holding.pod.namespace in admin_namespaces]
+    if not of_admins:
+        return holdings
+    of_others: dict[tuple[str, str, str], list[PodUsage]] = {}
+    for holding in holdings:
+        if _is_claim(holding) and holding.pod.namespace not in admin_namespaces:
+            of_others.setdefault(_device_key(holding), []).append(holding)
+    looks = {
+        _claim_key(holding)
+        for holding in of_admins
+        if any(_are_simultaneous(holding, other) for other in of_others.get(_device_key(holding), ()))
+    }
+    return [holding for holding in holdings if not _is_claim(holding) or _claim_key(holding) not in looks]
+
+
+def notes_on_claimed_devices(holdings: Iterable[PodUsage], *, collects_admin_access: bool) -> list[str]:
+    """Return a note for each node with devices that several claims hold at a time."""
+    by_device: dict[tuple[str, str, str], list[PodUsage]] = {}
+    for holding in holdings:
+        if _is_claim(holding):
+            by_device.setdefault(_device_key(holding), []).append(holding)
+    devices = Counter(node for (node, _, _), holders in by_device.items() if _have_simultaneous_claims(holders))
+    change = (
+        ""
+        if collects_admin_access
+        else f". If one of them has adminAccess, set --metric-labels-allowlist=namespaces=[{ADMIN_ACCESS_LABEL}] in "
+        "kube-state-metrics, which shows that it holds none"
+    )
+    return [
+        f"{UNKNOWN_PREFIX}{count} devices of node {node!r} are each allocated to several claims, which hold equal parts"
+        f"{change}"
+        for node, count in sorted(devices.items())
+    ]
+
+
+def _have_simultaneous_claims(holders: Iterable[PodUsage]) -> bool:
+    latest: PodUsage | None = None
+    for holder in sorted(holders, key=lambda holder: holder.first_sample_ms):
+        if latest and _claim_key(holder) != _claim_key(latest) and _are_simultaneous(holder, latest):
+            return True
+        if latest is None or holder.last_sample_ms > latest.last_sample_ms:
+            latest = holder
+    return False
+
+
+def _is_claim(holding: PodUsage) -> bool:
+    return holding.pod.claimed_device is not None
+
+
+def _device_key(holding: PodUsage) -> tuple[str, str, str]:
+    """Identify the device of a claim: a whole GPU, or a partition."""
+    device = holding.pod.claimed_device
+    name = (device.name or f"{device.uuid}/{device.mig_instance}") if device else ""
+    return holding.node.name, holding.node.provider_id, name
+
+
+def _claim_key(holding: PodUsage) -> tuple[str, str]:
+    device = holding.pod.claimed_device
+    return holding.pod.namespace, device.claim if device else ""
+
+
+def _are_simultaneous(holding: PodUsage, other: PodUsage) -> bool:
+    """Whether both have samples of the same time. One that follows the other has later samples."""
+    first = max(holding.first_sample_ms, other.first_sample_ms)
+    return first <= min(holding.last_sample_ms, other.last_sample_ms) and holding.held.overlap(other.held).length > 0
+
+
 def _gpu_of(device: ClaimedDevice) -> str:
     partition = partition_of(device.name)
     return partition.gpu if partition else device.name or device.uuid
@@ -252,15 +326,10 @@ def _claim_of(holding: PodUsage) -> tuple[str, ClaimedDevice | None]:
 
 
 def _scale(holders: Sequence[PodUsage]) -> Fraction:
-    """Return the factor for the shares of a GPU's partitions at a time; 1 if its holders contradict each other."""
+    """Return the factor for the shares of a GPU's claims at a time, so that they hold no more than the GPU."""
     shares = {_claim_of(holder): holder.share.gpus_per_unit for holder in holders}
     total, gpu = sum(shares.values(), Fraction(0)), holders[0].node.gpu_fraction
-    if total <= gpu:
-        return Fraction(1)
-    partitions = [partition_of(device.name) for _, device in shares if device is not None]
-    of_gpu = [partition for partition in partitions if partition is not None]
-    is_possible = len(of_gpu) == len(partitions) and are_disjoint(of_gpu, holders[0].node.gpu_model)
-    return gpu / total if is_possible else Fraction(1)
+    return Fraction(1) if total <= gpu else gpu / total
 
 
 def merge_pieces(holdings: list[PodUsage]) -> list[PodUsage]:

@@ -17,6 +17,9 @@ NODE_LABELS_METRIC = "kube_node_labels"
 NAMESPACE_LABELS_METRIC = "kube_namespace_labels"
 POD_LABELS_METRIC = "kube_pod_labels"
 
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
+"""The label `true` of namespaces whose ResourceClaims may have access to devices that other claims hold."""
+
 INTERRUPTIBLE_LABEL = "gpucost/interruptible"
 """The pod label that says whether a workload may be interrupted. It reaches the ledger if `cost_labels` lists it."""
 
@@ -33,6 +36,10 @@ def exported_name(key: str) -> str:
 
 GPU_GROUP_LABEL = exported_name("runai-gpu-group")
 """The label of pods on one GPU that KAI Scheduler divides; of several GPUs, the prefix of a label for each."""
+
+
+ADMIN_NAMESPACE_LABEL = exported_name(ADMIN_ACCESS_LABEL)
+"""The same label as kube-state-metrics exports it."""
 
 
 def parse_whole_number(text: str) -> int:

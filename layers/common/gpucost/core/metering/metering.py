@@ -12,7 +12,14 @@ from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
-from gpucost.core.metering.claims import OfferedTime, gpus_for_claims, merge_pieces, share_claimed_devices
+from gpucost.core.metering.claims import (
+    OfferedTime,
+    gpus_for_claims,
+    merge_pieces,
+    notes_on_claimed_devices,
+    share_claimed_devices,
+    without_admin_access,
+)
 from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
 from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours, group_by_device
@@ -93,7 +100,11 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
         vgpu_nodes, observation.vgpus.limits,
     )  # fmt: skip
-    holdings = share_claimed_devices(reader.read(observation.pods))
+    holdings = reader.read(observation.pods)
+    if observation.admin_namespaces is not None:
+        holdings = without_admin_access(holdings, observation.admin_namespaces)
+        notes += notes_on_claimed_devices(holdings, collects_admin_access=bool(observation.admin_namespaces))
+    holdings = share_claimed_devices(holdings)
     gpus_of_pod = gpus_of_groups(observation.pods, devices, observation.vgpus.gpus_of_pod)
     if vgpu_nodes or gpus_of_pod:
         holdings = limit_to_gpus(holdings, gpus_of_pod)

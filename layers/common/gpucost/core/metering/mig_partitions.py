@@ -35,13 +35,6 @@ def partition_of(name: str) -> Partition | None:
     return Partition(match[1], f"{match[2]}g.{match[3]}gb", int(match[4])) if match else None
 
 
-def are_disjoint(partitions: Collection[Partition], model: str) -> bool:
-    """Whether partitions of one GPU can exist together; also False if the model's profiles are unknown."""
-    placements = [_placements(model).get((partition.profile, partition.start)) for partition in partitions]
-    slices = [placement.slices for placement in placements if placement is not None]
-    return len(slices) == len(placements) and sum(map(len, slices)) == len(frozenset().union(*slices))
-
-
 def claimable_share(
     model: str, held: Collection[Partition], offered: Collection[Partition] | None = None
 ) -> Fraction | None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import AMD, NVIDIA, accelerator_of_vendor, vendor_of
-from gpucost.core.metering.gpu_shares import MIG_PREFIX, GpuNode, is_neuron
+from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, GpuNode, is_neuron
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
     AMD_PARTITION_LABEL,
@@ -27,6 +27,8 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 
+MAX_GPUS_OF_NODE = 16
+"""No EC2 instance has more GPUs."""
 CAPACITY_TYPES = ("on-demand", "spot", "reserved", "capacity-block")
 """The capacity types of nodes of EKS and Karpenter. Labels of other tools may have others."""
 _NO_UNITS: Mapping[str, Fraction] = {}
@@ -64,6 +66,7 @@ def describe_node(
     The number of physical GPUs is that of the instance type in the catalog. Otherwise it is the number of DCGM UUIDs
     at one time. Otherwise it is the label `nvidia.com/gpu.count`, unless slices are advertised as GPUs, which it would
     count. Exporters sometimes omit idle GPUs. So UUIDs count only if GPUs are sliced or shared, or capacity is unknown.
+    Without labels, GPUs are shared if the exporter reports their replicas, or if there are more than a node can have.
     """
     product = GPU_PRODUCT_LABEL.value_in(labels)
     is_shared = product.endswith("-SHARED")
@@ -74,9 +77,13 @@ def describe_node(
     sharing = GPU_SHARING_LABEL.value_in(labels) or ("time-slicing" if is_shared else "")
     gpu_count = GPU_COUNT_LABEL.value_in(labels)
     is_sliced = (
-        has_vgpus or bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
+        has_vgpus
+        or bool(profile)
+        or replicas not in {"", "0", "1"}
+        or any(device.mig_instance or device.slot for device in devices)
     )
     is_sliced = is_sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
+    is_sliced = is_sliced or capacity.get(GPU, 0) > MAX_GPUS_OF_NODE
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))

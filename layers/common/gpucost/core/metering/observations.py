@@ -276,6 +276,8 @@ class Observation(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     unexplained: tuple[Unexplained, ...] = ()
     """What the reader does not understand."""
+    admin_namespaces: frozenset[str] | None = None
+    """Namespaces whose claims may have admin access; None if no device is in several claims."""
     offered_devices: tuple[OfferedDevice, ...] = ()
     """The devices in ResourceSlices; empty if no collector reports them."""
     energy: tuple[EnergySeries, ...] = ()

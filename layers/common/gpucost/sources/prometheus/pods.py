@@ -12,7 +12,14 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
-from gpucost.core.metering.observations import ContainerRequest, GpuFraction, PodObservation, SampleTimes, ScrapeTarget
+from gpucost.core.metering.observations import (
+    ContainerRequest,
+    GpuFraction,
+    PodObservation,
+    SampleTimes,
+    ScrapeTarget,
+    Unexplained,
+)
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.gpu_reservations import is_reservation
 from gpucost.sources.prometheus.owners import OwnerTable
@@ -108,9 +115,16 @@ class PodTable:
         requests: results of `Queries.requests`, by statistic.
         running: labels of the result of `Queries.running`.
         phases: results of `Queries.phases` for pods that are not in `running`, by statistic.
+        completed: labels of the result of `Queries.completed`, where no phases are collected.
     """
 
-    def __init__(self, requests: Mapping[str, Rows], running: Iterable[Labels], phases: Mapping[str, Rows]) -> None:
+    def __init__(
+        self,
+        requests: Mapping[str, Rows],
+        running: Iterable[Labels],
+        phases: Mapping[str, Rows],
+        completed: Iterable[Labels] = (),
+    ) -> None:
         self._pods: dict[str, _Pod] = {}
         self._owners = OwnerTable()
         self.labels = LabelTable()
@@ -122,6 +136,7 @@ class PodTable:
         all_hour = {labels.get("uid", ""): "Running" for labels in running}
         self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
         self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
+        self._completed = {pod_identity(labels) for labels in completed}
         all_labels = [labels for rows in requests.values() for labels, _ in rows]
         # Whether labels are renamed to `exported_…` depends on the target's scrape configuration.
         self._renaming = {labels.get("instance", "") for labels in all_labels if "exported_node" in labels}
@@ -211,6 +226,7 @@ class PodTable:
         self.labels.add_samples(by_metric[POD_LABELS])
         for uid, raw in raw_by_uid.items():
             _drop_phases_without_requests(raw)
+            _add_end_without_phases(raw)
             self._pods[uid].sampled = _summarize(raw)
 
     def add_owners(self, rows: Mapping[str, Rows]) -> None:
@@ -268,8 +284,23 @@ class PodTable:
         if not covers_hour(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
             return False  # only raw samples show whether an init container is a sidecar
         start, end = self._at_start.get(pod.uid), self._at_end.get(pod.uid)
-        has_phases = bool(self._at_start or self._at_end)
-        return start == end == "Running" or not has_phases
+        return start == end == "Running" or (not self._has_phases and pod.uid not in self._completed)
+
+    @property
+    def _has_phases(self) -> bool:
+        """Whether the phase of any pod is known."""
+        return bool(self._at_start or self._at_end)
+
+    def unknown_phases(self) -> list[Unexplained]:
+        """Pods whose phases are unknown because none are collected."""
+        if self._has_phases or not self._pods:
+            return []
+        change = (
+            "kube-state-metrics: keep kube_pod_status_phase. Without it, pods that pull their image count as running, "
+            "and pods hold their GPUs until kube_pod_completion_time, or until they are deleted"
+        )
+        count = Decimal(len(self._pods))
+        return [Unexplained("pods without samples of", PHASE, count, change=change, may_be_gpus=False)]
 
     def _node_of(self, labels: Labels) -> str:
         return labels.get("exported_node" if labels.get("instance", "") in self._renaming else "node", "")
@@ -409,6 +440,16 @@ def _drop_phases_without_requests(raw: _RawPodSamples) -> None:
                 del times[target]
 
 
+def _add_end_without_phases(raw: _RawPodSamples) -> None:
+    """Count the samples of a pod without phases as finished from its completion on."""
+    if raw.has_phases or raw.completed_at is None:
+        return
+    for target, times in raw.requested.items():
+        finished = {time for time in times if time >= raw.completed_at}
+        if finished:
+            raw.finished[target] = finished
+
+
 def _summarize(raw: _RawPodSamples) -> _SampledPod:
     held = {target: times - raw.finished.get(target, set()) for target, times in raw.requested.items()}
     return _SampledPod(
@@ -418,7 +459,7 @@ def _summarize(raw: _RawPodSamples) -> _SampledPod:
         _bounds(raw.finished),
         raw.scheduled_at,
         raw.completed_at,
-        frozenset(container for container, times in raw.init_running.items() if _have_common_times(times, raw.running)),
+        _sidecars(raw),
         _sample_contradiction(raw),
     )
 
@@ -426,6 +467,14 @@ def _summarize(raw: _RawPodSamples) -> _SampledPod:
 def _bounds(times: _TimesByTarget) -> _BoundsByTarget:
     """The first and the last time by target, without targets that have none."""
     return {target: (min(run), max(run)) for target, run in times.items() if run}
+
+
+def _sidecars(raw: _RawPodSamples) -> frozenset[str]:
+    """The init containers that ran while the pod did; without phases, those that ran at its last sample."""
+    running = raw.running
+    if not raw.has_phases:
+        running = {target: {max(times)} for target, times in raw.requested.items() if times}
+    return frozenset(container for container, times in raw.init_running.items() if _have_common_times(times, running))
 
 
 def _have_common_times(times: _TimesByTarget, other_times: _TimesByTarget) -> bool:

@@ -24,6 +24,7 @@ from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.inference_servers import InferenceServer, metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import (
+    ADMIN_NAMESPACE_LABEL,
     GPU_GROUP_LABEL,
     NAMESPACE_LABELS_METRIC,
     NODE_LABELS_METRIC,
@@ -220,6 +221,10 @@ class Queries(Struct, frozen=True):
             }
         )
 
+    def completed(self) -> str:
+        """Completion times of GPU pods, which say when they finished if no phases are collected."""
+        return f"{self.series_selector(COMPLETED, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
+
     def nodes(self) -> str:
         """Nodes, their labels at the hour's end, their labels at its start if they differ, and their GPU capacity.
 
@@ -261,6 +266,11 @@ class Queries(Struct, frozen=True):
                 ),
             }
         )
+
+    def admin_namespaces(self) -> str:
+        """Namespaces whose claims may have admin access."""
+        labels = self.series_selector(NAMESPACE_LABELS_METRIC, f'{ADMIN_NAMESPACE_LABEL}="true"')
+        return f"last_over_time({labels}{_HOUR_RANGE})"
 
     def claim_objects(self) -> str:
         """Devices of ResourceSlices, devices of claims, and pods of claims: samples in the window, by metric."""

@@ -25,6 +25,7 @@ from gpucost.core.metering.observations import (
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, VGPU_SIGNALS
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
+from gpucost.sources.prometheus.cluster_labels import multiple_clusters
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
 from gpucost.sources.prometheus.energy import EnergyTable
@@ -52,7 +53,12 @@ from gpucost.sources.prometheus.queries import (
     Queries,
     Window,
 )
-from gpucost.sources.prometheus.resource_claims import claiming_pods, ended_pods_with_claims, unreported_claims
+from gpucost.sources.prometheus.resource_claims import (
+    claiming_pods,
+    ended_pods_with_claims,
+    has_devices_of_several_claims,
+    unreported_claims,
+)
 from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
@@ -178,6 +184,8 @@ class PrometheusReader:
         results |= self._client.query_hours(further_builders, hours)
         if has_reservations(results["requests"]):
             results |= self._optional("sharers", lambda queries: queries.sharers(), hours, notes)
+        if results["requests"] and not (results["running"] or results.get("phases")):
+            results |= self._client.query_hours({"completed": Queries.completed}, hours)
         devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
         observations = [
@@ -224,6 +232,7 @@ class PrometheusReader:
             rows["requests"],
             (labels for labels, _ in rows["running"].get(NO_STATISTIC_LABEL, [])),
             rows.get("phases", {}),
+            (labels for labels, _ in rows.get("completed", {}).get(NO_STATISTIC_LABEL, ())),
         )
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))
@@ -268,7 +277,15 @@ class PrometheusReader:
                 for pod in collected.claiming_pods(of_claims, claiming, pod_observations)
             ]
             scrapes |= collected.scrapes
-        unexplained = unknown_resources(rows["nodes"], self._cluster)
+        admin_namespaces: frozenset[str] | None = None
+        if has_devices_of_several_claims(claiming):
+            (series,) = self._client.query_hours({"namespaces": Queries.admin_namespaces}, [hour]).values()
+            admin_namespaces = frozenset(tables.exported_label(labels, "namespace") for labels, _ in series)
+        cluster_notes, unexplained = multiple_clusters(
+            labels for labels, _ in rows["nodes"].get("info") or rows["nodes"].get("capacity") or []
+        )
+        unexplained += unknown_resources(rows["nodes"], self._cluster)
+        unexplained += pods.unknown_phases()
         unexplained += unreported_claims(rows["owners"].get("claim", []), claiming)
         notes = [*query_notes, *pods.labels.notes]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
@@ -285,8 +302,9 @@ class PrometheusReader:
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
             process_devices=process_devices,
-            notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
+            notes=tuple(dict.fromkeys([*notes, *nodes.notes, *cluster_notes, *device_notes])),
             unexplained=tuple(unexplained),
+            admin_namespaces=admin_namespaces,
             offered_devices=collected.offered_devices() if collected else (),
             energy=energy,
         )
@@ -631,18 +649,6 @@ def _silent_nodes(nodes: Iterable[NodeObservation], devices: Iterable[DeviceSeri
 
 def _all_rows(rows: RowsByStatistic) -> Iterable[tuple[tables.Labels, object]]:
     return chain.from_iterable(rows.values())
-
-
-def _multiple_clusters(rows: RowsByStatistic) -> list[str]:
-    """A warning if the result has series of several clusters."""
-    for label in ("cluster", "cluster_name", "k8s_cluster", "eks_cluster"):
-        names = sorted({labels[label] for labels, _ in _all_rows(rows) if labels.get(label)})
-        if len(names) > 1:
-            shown = ", ".join(names[:3])
-            return [
-                f"series of several clusters ({label}: {shown}) are counted as one cluster: set selector to one of them"
-            ]
-    return []
 
 
 def _pods_per_query(allocation: HourScrapes) -> int:

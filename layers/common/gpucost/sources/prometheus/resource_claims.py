@@ -90,6 +90,18 @@ def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
     return claim.startswith(base) and len(claim) > len(base)
 
 
+def has_devices_of_several_claims(pods: Iterable[PodObservation]) -> bool:
+    """Whether any device, or a GPU with partitions, is in several claims."""
+    claim_of_device: dict[tuple[str, str], tuple[str, str]] = {}
+    for pod in pods:
+        device = pod.claimed_device
+        if device is not None:
+            claim = pod.namespace, device.claim
+            if claim_of_device.setdefault((device.node, device.name or device.uuid), claim) != claim:
+                return True
+    return False
+
+
 def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[Unexplained]:
     """Pods with claims of which no metric says what they allocate; on nodes without free GPUs, they are no GPUs."""
     reported = {(pod.namespace, pod.pod) for pod in pods}
