@@ -144,6 +144,9 @@ class FactsCollector:
         if several:  # a replaced exporter's series may last for five minutes
             before = parsing.parse_devices(self._client.query(device_query, evaluated_at - STEP))
             several &= _nodes_with_several_exporters(replace(facts, devices=before))
+        if facts.devices_of_several_claims:
+            admins = self._client.query(self._queries.admin_namespaces(), evaluated_at)
+            series |= parsing.max_counts(admins, STATISTIC_LABEL)
         claiming: Sequence[Series] = ()
         if series.get(CLAIM_INFO) and any(not node.capacity for node in facts.gpu_nodes.values()):
             claiming = self._client.query(self._queries.claiming_pods(), evaluated_at)

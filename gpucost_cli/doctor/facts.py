@@ -18,6 +18,8 @@ CLAIM_INFO = "kube_pod_resourceclaim_info"
 GPU, GPU_SHARED, MIG = "nvidia_com_gpu", "nvidia_com_gpu_shared", "nvidia_com_mig_"
 SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
 """Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
+ADMIN_NAMESPACES = "kube_namespace_labels admin-access"
+"""Namespaces whose claims may have admin access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,15 @@ class Facts:
         """Nodes with NVIDIA GPUs: by capacity, instance type, pods that hold GPUs, or devices of exporters."""
         names = {holder.node for holder in self.gpu_holders} | {self.node_of(device) for device in self.gpu_devices}
         return {name: node for name, node in self.nodes.items() if node.has_gpus or name in names}
+
+    @cached_property
+    def devices_of_several_claims(self) -> Sequence[ObservedDevice]:
+        """Devices that several ResourceClaims have at a time."""
+        claims: dict[object, set[tuple[str, str]]] = {}
+        for device in self.gpu_devices:
+            if device.claim:
+                claims.setdefault(device.key, set()).add((device.workload[0], device.claim))
+        return [device for device in self.gpu_devices if len(claims.get(device.key, ())) > 1]
 
     @cached_property
     def uses_gpus(self) -> bool:

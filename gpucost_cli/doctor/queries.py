@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.kubernetes_labels import (
+    ADMIN_NAMESPACE_LABEL,
     NAMESPACE_LABELS_METRIC,
     NODE_LABELS_METRIC,
     POD_LABELS_METRIC,
@@ -24,7 +25,7 @@ from gpucost.sources.prometheus.queries import (
     union,
     unknown_resource_queries,
 )
-from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
+from gpucost_cli.doctor.facts import ADMIN_NAMESPACES, CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 
 GPU_RESOURCES = "|".join(("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS)))
@@ -165,6 +166,11 @@ class DoctorQueries:
                 SHARER_ANNOTATIONS: f"count({annotations})",
             }
         )
+
+    def admin_namespaces(self) -> str:
+        """Number of namespaces whose claims may have admin access."""
+        labels = self.select(NAMESPACE_LABELS_METRIC, f'{ADMIN_NAMESPACE_LABEL}="true"')
+        return union({ADMIN_NAMESPACES: f"count({labels})"})
 
     def claiming_pods(self) -> str:
         """Running pods with ResourceClaims."""

@@ -12,13 +12,20 @@ from gpucost.core.attribution import BusinessUnit
 from gpucost.core.metering.accelerators import NEURON
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT_LABEL, INSTANCE_TYPE_LABEL, NODE_POOL_LABEL
+from gpucost.core.metering.kubernetes_labels import (
+    ADMIN_NAMESPACE_LABEL,
+    GPU_PRODUCT_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NAMESPACE_LABELS_METRIC,
+    NODE_POOL_LABEL,
+)
 from gpucost.core.metering.resource_names import GPU_RESOURCES
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.queries import (
     ALLOCATABLE,
     CAPACITY,
     INIT_REQUESTS,
+    INIT_RUNNING,
     NODE_INFO,
     NODE_LABELS,
     PHASE,
@@ -27,7 +34,7 @@ from gpucost.sources.prometheus.queries import (
     name_matcher,
 )
 from gpucost_cli.rules import shares
-from gpucost_cli.rules.devices import DEVICE_LABELS, device_utilization
+from gpucost_cli.rules.devices import DEVICE_LABELS, claimed_devices, device_utilization
 from gpucost_cli.rules.owners import BUSINESS_UNIT_LABEL, owner_labels, owner_vector
 from gpucost_cli.rules.promql import (
     Rule,
@@ -90,8 +97,10 @@ class RecordingRules:
             Rule("node:gpucost_capacity_gpus", self._capacity()),
             Rule("node_resource:gpucost_nominal_unit_gpus", self._nominal_gpus_per_unit()),
             Rule("node_resource:gpucost_unit_gpus", self._gpus_per_unit()),
-            Rule(self._owner_record, owner_vector(self.queries, self.units, self._requests)),
             Rule("pod:gpucost_units", self._units_held()),
+            Rule("pod_device:gpucost_claims_gpus", claimed_devices(self.queries, self.signals_by_rank)),
+            Rule("pod_device:gpucost_claimed_gpus", self._claimed()),
+            Rule(self._owner_record, owner_vector(self.queries, self.units, self._owned)),
             Rule("pod:gpucost_allocated_gpus", self._allocated()),
             Rule("pod_device:gpucost_observed_gpus", self._observed()),
             Rule("pod:gpucost_effective_gpus", self._effective()),
@@ -206,7 +215,10 @@ class RecordingRules:
             units = f"max by (node, resource) ({self.queries.series_selector(ALLOCATABLE, resources)})"
             return f"by (node) ({units} * on (node, resource) {unit})"
 
-        on_offer = f"(sum {offered(_SUMMED)} or max {offered(_NEURON)})"
+        claimed = self._recorded("pod_device:gpucost_claims_gpus")
+        devices = f"({self._recorded('device:gpucost_use:ratio')} and on (node) {claimed})"
+        to_claims = f"count by (node) (group by (node, UUID) ({devices}))"
+        on_offer = f"(sum {offered(_SUMMED)} or max {offered(_NEURON)} or {to_claims})"
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
         held = f"sum by (node) ({self._recorded('pod:gpucost_allocated_gpus')})"
         return f"clamp_min({minimum(on_offer, physical)} - ({held} or {physical} * 0), 0)"
@@ -232,15 +244,39 @@ class RecordingRules:
     def _owner_record(self) -> str:
         return f"{'pod' if 'pod' in owner_labels(self.units) else 'namespace'}:gpucost_{BUSINESS_UNIT_LABEL}"
 
+    def _owned(self, *matchers: str) -> str:
+        return f"({self._requests(*matchers)} or {self._recorded('pod_device:gpucost_claimed_gpus', *matchers)})"
+
+    def _claimed(self) -> str:
+        """GPUs that pods hold through claims; claims on one device hold equal parts of it.
+
+        A claim of a namespace that may have admin access looks at devices that other claims hold. A pod that requests
+        an extended resource holds what it requests.
+        """
+        claims = self._recorded("pod_device:gpucost_claims_gpus")
+        admin = self.queries.series_selector(NAMESPACE_LABELS_METRIC, equals(ADMIN_NAMESPACE_LABEL, "true"))
+        of_admins, of_others = (f"({claims} {operator} on (namespace) {admin})" for operator in ("and", "unless"))
+        looks = f"({of_admins} and on ({DEVICE_LABELS}) {of_others})"
+        requested = self._recorded("pod:gpucost_units")
+        held = f"({claims} unless on (namespace, pod) {looks} unless on (namespace, pod) {requested})"
+        return f"{held} / on ({DEVICE_LABELS}) group_left () count by ({DEVICE_LABELS}) ({held})"
+
     def _units_held(self) -> str:
-        """Effective requests of pods that are bound to an existing node and have not finished."""
+        """Effective requests of pods that are bound to an existing node and have not finished.
+
+        An init container that runs while its pod does is a sidecar, and counts with the other containers.
+        """
         by = f"{POD_LABELS}, node, resource"
 
         def each(metric: str) -> str:
             bound = self.queries.series_selector(metric, _RESOURCES, 'node!=""')
             return f"max by ({by}, container) ({bound})"
 
-        together, largest = f"sum by ({by}) ({each(REQUESTS)})", f"max by ({by}) ({each(INIT_REQUESTS)})"
+        running = f"({self.queries.series_selector(PHASE, equals('phase', 'Running'))} == 1)"
+        of_running = f"({self.queries.series_selector(INIT_RUNNING)} == 1 and on (namespace, pod) {running})"
+        sidecars = f"{each(INIT_REQUESTS)} and on (namespace, pod, container) {of_running}"
+        together = f"sum by ({by}) ({each(REQUESTS)} or {sidecars})"
+        largest = f"max by ({by}) ({each(INIT_REQUESTS)})"
         finished = f"({self.queries.series_selector(PHASE, matches('phase', 'Succeeded', 'Failed'))} == 1)"
         there = self.queries.series_selector(NODE_INFO)
         return f"({maximum(together, largest)} unless on ({POD_LABELS}) {finished}) and on (node) {there}"
@@ -254,7 +290,8 @@ class RecordingRules:
         pool = f"on (node) group_left (node_pool) {single_series(self._recorded('node:gpucost_info'), 'node')}"
         owner = single_series(self._recorded(self._owner_record), owner_labels(self.units))
         unit_of = f"on ({owner_labels(self.units)}) group_left ({BUSINESS_UNIT_LABEL}) {owner}"
-        return f"sum by ({POD_LABELS}, node) ({gpus}) * {pool} * {unit_of}"
+        claimed = f"sum by ({POD_LABELS}, node) ({self._recorded('pod_device:gpucost_claimed_gpus')})"
+        return f"(sum by ({POD_LABELS}, node) ({gpus}) or {claimed}) * {pool} * {unit_of}"
 
     def _pending(self) -> str:
         return f"({self.queries.series_selector(PHASE, equals('phase', 'Pending'))} == 1)"

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from gpucost.core.metering.accelerators import ACCELERATORS, AMD, NEURON
-from gpucost.core.metering.gpu_models import MIG_GPUS, USUAL_COMPUTE_DIES, MigGpu, partitions_per_gpu, profile_share
+from gpucost.core.metering.gpu_models import (
+    MIG_GPUS,
+    USUAL_COMPUTE_DIES,
+    MigGpu,
+    compute_share,
+    partitions_per_gpu,
+    profile_share,
+)
 from gpucost.core.metering.gpu_shares import AMD_GPU, GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, NEURON_DEVICES
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import AMD_PARTITION_LABEL, GPU_PRODUCT_LABEL
@@ -137,3 +144,13 @@ def _model_pattern(gpu: MigGpu) -> str:
 def _float_literal(share: Fraction) -> str:
     """Write a share as an exact PromQL float literal."""
     return repr(float(share))
+
+
+def profiles_by_share() -> dict[Fraction, str]:
+    """A regular expression of MIG profiles for each share of a GPU."""
+    profiles: dict[Fraction, list[str]] = {}
+    for profile in sorted({profile for gpu in MIG_GPUS for profile in gpu.memory_slices_by_name}):
+        share = profile_share(profile, "") or compute_share(profile)
+        if share is not None:
+            profiles.setdefault(share, []).append(re.escape(profile))
+    return {share: "|".join(names) for share, names in sorted(profiles.items())}

@@ -280,7 +280,7 @@ def test_admin_claim_holds_nothing_where_another_claim_has_a_device() -> None:
     monitor, trainer = claim_of("monitor", "admins", [0, 1]), claim_of("trainer", "team", [0])
     assert without_admin_access([*monitor, *trainer], {"admins"}) == trainer
     assert without_admin_access([*monitor, *trainer], set()) == [*monitor, *trainer]
-    assert without_admin_access(monitor, {"admins"}) == monitor  # nobody else has them
+    assert without_admin_access(monitor, {"admins"}) == monitor
     successor = claim_of("later", "team", [0], (30, 60))
     earlier = claim_of("earlier", "admins", [0], (0, 30))
     assert without_admin_access([*earlier, *successor], {"admins"}) == [*earlier, *successor]

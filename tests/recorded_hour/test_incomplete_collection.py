@@ -47,11 +47,11 @@ def without_labels(*names: str) -> Transform:
 
 def with_exported_labels(series: RecordedSeries) -> Iterable[RecordedSeries]:
     """As with `honorLabels: false`: the target's own labels take the names."""
-    own = {"namespace": "monitoring", "pod": "exporter-0", "node": "elsewhere", "container": "exporter"}
+    of_target = {"namespace": "monitoring", "pod": "exporter-0", "node": "elsewhere", "container": "exporter"}
     if series.name == "up":
-        return [series.relabeled(**own)]
-    exported = {f"exported_{name}": series.labels[name] for name in own if name in series.labels}
-    return [series.relabeled(**own, **exported)]
+        return [series.relabeled(**of_target)]
+    exported = {f"exported_{name}": series.labels[name] for name in of_target if name in series.labels}
+    return [series.relabeled(**of_target, **exported)]
 
 
 def with_other_jobs(series: RecordedSeries) -> Iterable[RecordedSeries]:

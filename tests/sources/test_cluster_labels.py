@@ -1,4 +1,4 @@
-"""Labels that tell clusters apart: the same list for attribution, `gpucost doctor` and `gpucost init`."""
+"""Labels that distinguish clusters: the same list for attribution, `gpucost doctor` and `gpucost init`."""
 
 import pytest
 

@@ -109,3 +109,17 @@ def test_doctor_finds_node_without_any_capacity(examined: Examine) -> None:
     metrics.exporter_up("n2")
     pod(metrics, "p")
     assert "nodes without kube_node_status_capacity (n1)" in (faults(examined(metrics))["nodes of pods"].finding or "")
+
+
+def test_doctor_names_the_label_of_admin_access_where_several_claims_have_a_device(examined: Examine) -> None:
+    cluster = healthy()
+    for namespace, name in (("team", "trainer"), ("infra", "monitor")):
+        held = {"namespace": namespace, "pod": name, "dra_claim_name": f"{name}-x", "dra_driver_name": "gpu.nvidia.com"}
+        cluster.device(0.5, gpu=3, **held)
+    check = faults(examined(cluster))["several claims on a device"]
+    assert "1 devices of node pool gpu (n1)" in (check.finding or "")
+    assert "infra/monitor-x, team/trainer-x" in (check.finding or "")
+    assert "namespaces=[resource.kubernetes.io/admin-access]" in (check.change or "")
+    label = {"label_resource_kubernetes_io_admin_access": "true"}
+    cluster.add("kube_namespace_labels", namespace="infra", **label, **KSM)
+    assert "several claims on a device" not in faults(examined(cluster))

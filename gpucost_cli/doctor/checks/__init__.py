@@ -47,6 +47,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     devices.check_resource_names,
     devices.check_mig_device_labels,
     devices.check_claim_labels,
+    devices.check_several_claims,
     gpu_fractions.check_vgpus,
     gpu_fractions.check_reservations,
     accelerators.check_accelerators,

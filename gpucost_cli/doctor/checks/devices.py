@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from gpucost.core.metering.accelerators import NVIDIA
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
+    ADMIN_ACCESS_LABEL,
     GPU_SHARING_LABEL,
     INSTANCE_TYPE_LABEL,
     NODE_POOL_LABEL,
@@ -12,6 +13,7 @@ from gpucost.core.metering.kubernetes_labels import (
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, first_few
 from gpucost_cli.doctor.facts import (
+    ADMIN_NAMESPACES,
     CLAIM_INFO,
     GPU,
     MIG,
@@ -271,6 +273,25 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
             "version 4.6.0-4.8.3 or later for Kubernetes 1.34, else 4.3.1 or later",
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
+
+
+def check_several_claims(context: CheckContext) -> Iterable[Check]:
+    """Check whether it is known which of several claims on a device hold it."""
+    facts = context.facts
+    devices = facts.devices_of_several_claims
+    if not devices:
+        return
+    fault = None
+    if not facts.has_series_of_any(ADMIN_NAMESPACES):
+        nodes = {facts.node_of(device) for device in devices}
+        claims = first_few(f"{device.workload[0]}/{device.claim}" for device in devices)
+        fault = Fault(
+            f"{len(_distinct_devices(devices))} devices of {_in_pools(facts, nodes - {''})} are each allocated to "
+            f"several claims ({claims}), which hold equal parts. No namespace has the label {ADMIN_ACCESS_LABEL}, by "
+            "which claims with admin access, which hold nothing, are known",
+            f"if one of the claims has adminAccess, kube-state-metrics: {context.allow_list}",
+        )
+    yield context.check("several claims on a device", _signal(facts), "recommended", fault)
 
 
 def _virtual_gpus_change(facts: Facts, names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Labels of series that tell clusters in one Prometheus apart."""
+"""Labels of series that distinguish clusters in one Prometheus."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ _OF_TARGETS = re.compile(
     r"__name__|job|instance|(exported_)?(namespace|pod|service|container|endpoint)|prometheus.*|__.*|.*"
     r"(replica|shard|hash|version|revision|chart|index|pod_name|instance|metrics_path|scheme|address|host|ip|uid|agent).*"
 )
-"""Labels that tell targets of one cluster apart."""
+"""Labels that distinguish targets of one cluster."""
 
 
 def values_of_cluster_labels(values_by_label: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
