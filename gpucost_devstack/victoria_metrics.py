@@ -10,10 +10,10 @@ import requests
 
 from gpucost.core.errors import GpuCostError
 from gpucost_devstack.child_process import running_program
-from gpucost_devstack.prometheus import RETENTION, free_port, wait_until_ready
+from gpucost_devstack.prometheus import free_port, wait_until_ready
 
 FLAGS = (
-    f"-retentionPeriod={RETENTION}",
+    "-retentionPeriod=100y",  # counted from the clock, while Prometheus counts from the newest sample
     "-search.latencyOffset=0s",  # by default the newest 30 seconds are not answered
     "-search.disableCache",  # samples are loaded after the fact
     "-search.maxQueryLen=1MB",  # the default of 16 KiB is too short for hours in which many pods come and go

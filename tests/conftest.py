@@ -26,9 +26,11 @@ pytest_plugins = ("tests.rings",)
 
 FILES_WITH_DEMO = ("tests/browser/test_page.py", "tests/system/test_demo.py")
 """They share a demo, so one worker runs them, in this order: the last one changes the demo's settings and hours."""
+FILES_WITH_FLEET = tuple(f"tests/system/test_{name}.py" for name in ("fleet", "fleet_racks", "fleet_units"))
+"""They share a Prometheus, so one worker runs them."""
 LONGEST_FILES = (
-    "tests/golden/test_golden_months.py", *FILES_WITH_DEMO, "tests/system/test_fleet.py",
-    "tests/system/test_demo_history.py",
+    *FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/system/test_demo_history.py",
+    "tests/golden/test_golden_hours.py",
 )  # fmt: skip
 """They begin first. Otherwise one worker would run one of them at the end, and the other would have nothing to do."""
 
@@ -41,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file on one worker, and those of the files that share a demo."""
+    """Run the tests of a file on one worker, and those of the files that share a server."""
     from xdist.scheduler import LoadFileScheduling
 
     if config.getoption("dist") != "loadfile":
@@ -53,7 +55,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _scope(nodeid: str) -> str:
     file = _file(nodeid)
-    return FILES_WITH_DEMO[0] if file in FILES_WITH_DEMO else file
+    return next((files[0] for files in (FILES_WITH_DEMO, FILES_WITH_FLEET) if file in files), file)
 
 
 def _file(nodeid: str) -> str:

@@ -1,6 +1,6 @@
 """Fixtures of the tests of metering and of `gpucost doctor`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,8 +14,16 @@ from gpucost_cli.doctor import ClusterReport, examine_cluster
 from tests.prometheus_clients import PrometheusClients
 from tests.system.doctor_cluster import Recent
 from tests.system.doctor_findings import Examine, document
+from tests.system.fleet_blocks import running_fleet
 from tests.system.metered_hours import Attribute, assert_identity
 from tests.system.timeline import HOUR, Timeline
+
+
+@pytest.fixture(scope="session")
+def fleet_url() -> Iterator[str]:
+    """A Prometheus with all clusters of `fleet_blocks`, for the files whose tests only read."""
+    with running_fleet() as url:
+        yield url
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from gpucost_devstack.victoria_metrics import flush
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """The NaN that marks the end of a series (Prometheus, `model/value`)."""
 SERIES_PER_REQUEST = 2000
+REQUEST_BYTES = 4_000_000
 _LITERAL = 60
 
 
@@ -43,15 +44,46 @@ def send(url: str, series: Sequence[SimulatedSeries], base_ms: int, scrapes: Map
     for at in sorted(by_time):
         samples = by_time[at]
         for first in range(0, len(samples), SERIES_PER_REQUEST):
-            _post(url, samples[first : first + SERIES_PER_REQUEST], base_ms + at)
+            request = samples[first : first + SERIES_PER_REQUEST]
+            _post(url, b"".join(_field(1, labels + _sample(value, base_ms + at)) for labels, value in request))
     if os.environ.get(VICTORIA_METRICS_VARIABLE):
         flush(url)
 
 
-def _post(url: str, samples: Iterable[tuple[bytes, bytes]], at_ms: int) -> None:
-    body = b"".join(
-        _field(1, labels + _field(2, b"\x09" + value + b"\x10" + _varint(at_ms))) for labels, value in samples
-    )
+def send_whole_series(url: str, labelled_series: Iterable[tuple[str, SimulatedSeries]], base_ms: int) -> None:
+    """Write series, each with the name of its cluster, series by series and without staleness markers.
+
+    promtool loads the same samples from a file in twice the processor time.
+
+    Args:
+        url: a Prometheus with the remote-write receiver, which accepts samples of the whole period.
+        labelled_series: clusters and their series, with times from the base.
+        base_ms: the base, milliseconds since the epoch.
+    """
+    encoded_samples: dict[tuple[int, str], bytes] = {}  # most series have the same samples at the same times
+    parts: list[bytes] = []
+    size = 0
+    for cluster, single_series in labelled_series:
+        for sample in single_series.samples:
+            if sample not in encoded_samples:
+                at, value = sample
+                encoded_samples[sample] = _sample(struct.pack("<d", float(_value(value, base_ms))), base_ms + at)
+        samples = b"".join([encoded_samples[sample] for sample in single_series.samples])
+        labels = _labels({"__name__": single_series.metric, "cluster": cluster, **single_series.labels})
+        parts.append(_field(1, labels + samples))
+        size += len(parts[-1])
+        if size > REQUEST_BYTES:
+            _post(url, b"".join(parts))
+            parts, size = [], 0
+    _post(url, b"".join(parts))
+
+
+def _sample(value: bytes, at_ms: int) -> bytes:
+    """A sample of a series."""
+    return _field(2, b"\x09" + value + b"\x10" + _varint(at_ms))
+
+
+def _post(url: str, body: bytes) -> None:
     answer = requests.post(
         f"{url}/api/v1/write",
         data=_snappy(body),

@@ -1,8 +1,6 @@
 """Every scenario of the simulated fleet through a real Prometheus and the real command, compared with the truth."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,31 +11,27 @@ from gpucost_devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system import remote_write
+from tests.system.fleet_blocks import BASE, clusters
 from tests.system.fleet_truth import Hours, ask, assert_energy, assert_identity, assert_lines, attribute
 
-BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
 CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenario.hours]
 
 
 @pytest.fixture(scope="module")
-def attributed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    """All hours of the scenarios that the selected tests name, from one Prometheus with all of these clusters."""
+def attributed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, fleet_url: str) -> Hours:
+    """All hours of the scenarios that the selected tests name."""
     names = {
         str(test.callspec.params.get("name"))
         for test in request.session.items
         if isinstance(test, pytest.Function) and hasattr(test, "callspec")
     }
     scenarios = [scenario for name, scenario in SCENARIOS.items() if name in names]
-    folder = tmp_path_factory.mktemp("fleet")
-    metrics = folder / "metrics.om"
-    openmetrics.write(scenarios, BASE, metrics)
-    with running_prometheus(metrics) as url:
-        yield ask(scenarios, url, BASE, folder)
+    return ask(scenarios, fleet_url, BASE, tmp_path_factory.mktemp("fleet"))
 
 
 def test_scenario_names_are_unique() -> None:
-    names = [scenario.name for scenario in all_scenarios()]
+    names = [scenario.name for scenario in clusters()]
     assert len(names) == len(set(names))
 
 

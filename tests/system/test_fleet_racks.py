@@ -1,17 +1,12 @@
 """Racks without room for a job, and parts of GPUs: amounts computed by hand, and notes."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios import all_scenarios
 from gpucost_devstack.fleet.scenarios.racks import CLUSTER_UUID
-from gpucost_devstack.prometheus import running_prometheus
+from tests.system.fleet_blocks import BASE
 from tests.system.fleet_truth import PRICE, Hours, ask
 
-BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 GPU_HOURS = [
     ("rack-half-used", 36, 0),  # a job of 36 fits
     ("rack-half-of-a-job-free", 0, 32),
@@ -29,11 +24,8 @@ RACKS = [
 
 
 @pytest.fixture(scope="module")
-def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    folder = tmp_path_factory.mktemp("racks")
-    openmetrics.write(RACKS, BASE, folder / "metrics.om")
-    with running_prometheus(folder / "metrics.om") as url:
-        yield ask(RACKS, url, BASE, folder)
+def attributed(tmp_path_factory: pytest.TempPathFactory, fleet_url: str) -> Hours:
+    return ask(RACKS, fleet_url, BASE, tmp_path_factory.mktemp("racks"))
 
 
 @pytest.mark.parametrize(("name", "unallocated", "stranded"), GPU_HOURS)

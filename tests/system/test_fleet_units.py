@@ -1,43 +1,29 @@
 """Shared business units and hours below their coverage threshold, through a real Prometheus."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from gpucost_devstack.fleet import openmetrics, truth
-from gpucost_devstack.fleet.scenarios.lifetimes import mixed_lifetimes
-from gpucost_devstack.fleet.scenarios.outages import with_scrape_gap
-from gpucost_devstack.fleet.scenarios.units import clusters_with_shared_units
-from gpucost_devstack.prometheus import running_prometheus
+from gpucost_devstack.fleet import truth
+from tests.system.fleet_blocks import BASE, SHARED_UNITS, UNSEEN
 from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
 
-BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
-SHARED = {shared.scenario.name: shared for shared in clusters_with_shared_units()}
-UNSEEN = {
-    "nothing-seen": with_scrape_gap(mixed_lifetimes("nothing-seen", hours=(0,)), "allocation", [(-10, 70)]),
-    "hardly-seen": with_scrape_gap(mixed_lifetimes("hardly-seen", hours=(0,)), "allocation", [(3, 70)]),
-}
 UNITS = {"gpu-operator": "platform", "monitoring": "platform", "research-nlp": "research"}
 AMOUNTS = ("allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours", "allocated_usd", "effective_usd",
            "waste_usd", "unmeasured_usd")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    folder = tmp_path_factory.mktemp("fleet-units")
-    scenarios = [*(shared.scenario for shared in SHARED.values()), *UNSEEN.values()]
-    openmetrics.write(scenarios, BASE, folder / "metrics.om")
-    with running_prometheus(folder / "metrics.om") as url:
-        yield ask(scenarios, url, BASE, folder)
+def attributed(tmp_path_factory: pytest.TempPathFactory, fleet_url: str) -> Hours:
+    scenarios = [*(shared.scenario for shared in SHARED_UNITS.values()), *UNSEEN.values()]
+    return ask(scenarios, fleet_url, BASE, tmp_path_factory.mktemp("fleet-units"))
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", SHARED_UNITS)
 def test_shared_unit_cost_is_distributed_to_the_others(attributed: Hours, name: str) -> None:
-    shared, hour = SHARED[name], attributed[name, 0]
+    shared, hour = SHARED_UNITS[name], attributed[name, 0]
     assert_identity(shared.scenario, 0, hour)
     for true in truth.true_hour(shared.scenario, 0).lines:
         pod_lines = [line for line in hour["lines"] if line["uid"] == true.pod.id]
@@ -68,7 +54,7 @@ def assert_part(line: Any, true: truth.TrueLine, part: Fraction) -> None:
         near(line[name], truth.ToleratedAmount(amount * price * part), f"{true.pod.name} {name}")
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", SHARED_UNITS)
 def test_business_units_add_up_to_the_total(attributed: Hours, name: str) -> None:
     hour = attributed[name, 0]
     for amount in AMOUNTS:
