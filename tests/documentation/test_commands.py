@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +17,9 @@ import click
 import pytest
 from botocore import xform_name
 
+from gpucost.core.hours import HOUR
 from gpucost_cli.main import cli
+from gpucost_devstack.prometheus import running_prometheus
 from gpucost_devstack.template import REPOSITORY
 from tests.documentation.shell_commands import PAGES, Call, claims, has_commands, run_page, script, tokens
 from tests.system.doctor_cluster import healthy
@@ -63,12 +65,18 @@ OPTIONS = {
 """Options that pages may use, by program: a typing error in another one is a fault."""
 
 
+@pytest.fixture(scope="module")
+def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus with a healthy cluster, of which there are samples for another hour."""
+    path = tmp_path_factory.mktemp("healthy") / "metrics.om"
+    path.write_text(healthy(cluster="prod-eu", lead=HOUR).text())
+    with running_prometheus(path) as url:
+        yield url
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if has_commands(page)])
-def test_commands_of_the_page_run_from_top_to_bottom(
-    page: str, tmp_path: Path, prometheus: Callable[[str], str]
-) -> None:
-    cluster = healthy(cluster="prod-eu")
-    run = run_page(page, tmp_path, prometheus(cluster.text()))
+def test_commands_of_the_page_run_from_top_to_bottom(page: str, tmp_path: Path, prometheus_url: str) -> None:
+    run = run_page(page, tmp_path, prometheus_url)
     assert run.calls
     for call in run.calls:
         assert call.missing == [], f"{page}: {call}"

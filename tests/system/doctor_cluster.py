@@ -1,7 +1,7 @@
 """Metrics of a small, healthy cluster in the last hours, from which tests remove series or to which they add some."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from gpucost.core.hours import HOUR, floor_hour
 from tests.system.timeline import Timeline
@@ -20,11 +20,17 @@ LABELS = {
 
 
 class Recent(Timeline):
-    """A timeline whose minutes count from the start of the last full hour before its creation (`now`)."""
+    """A timeline whose minutes count from the start of the last full hour before its creation (`now`).
 
-    def __init__(self, cluster: str = "", step: float = 60.0) -> None:
+    Args:
+        cluster: value of the label `cluster`.
+        step: seconds between samples.
+        lead: how much later all samples are. Tests that share them, and run for some minutes, need later samples.
+    """
+
+    def __init__(self, cluster: str = "", step: float = 60.0, lead: timedelta = timedelta()) -> None:
         self.now = datetime.now(UTC)
-        super().__init__(cluster, step, base=floor_hour(self.now) - HOUR)
+        super().__init__(cluster, step, base=floor_hour(self.now) - HOUR + lead)
 
     def exporter_up(self, *nodes: str) -> None:
         """Add `up` of GPU exporters."""
@@ -51,16 +57,23 @@ class Recent(Timeline):
         return self
 
 
-def bare(cluster: str = "") -> Recent:
+def bare(cluster: str = "", lead: timedelta = timedelta()) -> Recent:
     """A cluster with `up` of kube-state-metrics and nothing else."""
-    metrics = Recent(cluster=cluster)
+    metrics = Recent(cluster=cluster, lead=lead)
     metrics.up()
     return metrics
 
 
-def healthy(nodes: int = 1, *, labels: dict[str, str] | None = None, units: int = 4, cluster: str = "") -> Recent:
+def healthy(
+    nodes: int = 1,
+    *,
+    labels: dict[str, str] | None = None,
+    units: int = 4,
+    cluster: str = "",
+    lead: timedelta = timedelta(),
+) -> Recent:
     """Nodes of four GPUs: two pods on each, with labeled devices, and two idle devices."""
-    metrics = bare(cluster=cluster)
+    metrics = bare(cluster=cluster, lead=lead)
     metrics.exporter_up(*(f"n{i}" for i in range(1, nodes + 1)))
     for i in range(1, nodes + 1):
         node = f"n{i}"
