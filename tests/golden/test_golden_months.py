@@ -5,7 +5,7 @@ import pytest
 from tests.golden import recording
 
 
-@pytest.mark.parametrize("name", ["prices", "months"])
+@pytest.mark.parametrize("name", ["prices", pytest.param("months", marks=pytest.mark.nightly)])
 def test_answers_are_as_recorded(name: str, dynamodb_url: str) -> None:
     changes = recording.check(name, dynamodb_url)
     assert not changes, (

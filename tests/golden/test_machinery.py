@@ -95,7 +95,10 @@ def test_files_are_the_same_bytes_each_time_and_within_the_limit(tmp_path: Path)
     assert max(path.stat().st_size for path in fixtures.FOLDER.iterdir()) < 500_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.nightly) if name in {"fleet", "months"} else name for name in NAMES],
+)
 def test_scenarios_still_write_the_recorded_metrics(name: str, tmp_path: Path) -> None:
     """Otherwise nothing could be recorded again."""
     scenarios.module(name).write_metrics(tmp_path)

@@ -18,6 +18,7 @@ import requests
 import simplejson
 
 from gpucost.core.hours import HOUR, hours_between
+from gpucost_cli.demo import DAYS
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.prometheus import free_port
@@ -34,16 +35,17 @@ class Demo:
     printed: str
     environment: dict[str, str]
     process: subprocess.Popen[str]
+    days: int = DAYS
 
     @property
     def end(self) -> datetime:
-        """The end of the three days, as printed: the clock may have passed another hour since."""
+        """The end of the days of the summary, as printed: the clock may have passed another hour since."""
         (text,) = re.findall(r"^\S+ to (\S+),", self.printed, re.MULTILINE)
         return datetime.fromisoformat(text)
 
     @property
     def hours(self) -> list[datetime]:
-        return [self.end - timedelta(hours=72 - i) for i in range(72)]
+        return [self.end - timedelta(hours=i) for i in range(24 * self.days, 0, -1)]
 
     @property
     def period(self) -> str:
@@ -79,19 +81,30 @@ def _is_scraped(scenario: Scenario) -> bool:
 
 
 @contextmanager
-def running_demo(folder: Path, *flags: str) -> Iterator[Demo]:
+def running_demo(folder: Path, *flags: str, days: int = DAYS) -> Iterator[Demo]:
     """Start the demo and wait until it answers. Its state and output go to a folder.
 
     Args:
         folder: the folder.
-        flags: options; the default has the last three days only, and prints the messages to Slack.
+        flags: options; the default has the last days only, and prints the messages to Slack.
+        days: how many days the summary covers.
     """
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
     out = folder / "out"
     with out.open("w") as stdout, (folder / "err").open("w") as stderr:
         process = subprocess.Popen(
             # Background processes of a script ignore SIGINT, and so would the children of the tests.
-            ["env", "--default-signal=INT", GPUCOST, "demo", "--port", str(free_port()), *(flags or DEFAULT_FLAGS)],
+            [
+                "env",
+                "--default-signal=INT",
+                GPUCOST,
+                "demo",
+                "--port",
+                str(free_port()),
+                "--days",
+                str(days),
+                *(flags or DEFAULT_FLAGS),
+            ],
             stdout=stdout,
             stderr=stderr,
             env=environment,
@@ -105,7 +118,7 @@ def running_demo(folder: Path, *flags: str) -> Iterator[Demo]:
                 time.sleep(0.2)
             printed = out.read_text()
             (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)
-            yield Demo(url, printed, environment, process)
+            yield Demo(url, printed, environment, process, days)
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)

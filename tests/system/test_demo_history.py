@@ -19,7 +19,6 @@ from gpucost_devstack.metrics_segment import segments_of
 from tests.listening_addresses import process_tree
 from tests.system.running_demo import Demo, running_demo, true_hours
 
-FLAGS = ("--history", "1", "--days", "1")
 COMPLETE = " is there; the next start reuses it "
 
 
@@ -45,7 +44,7 @@ def index_of(folder: Path) -> dict[str, Any]:
 
 
 def history(demo: Demo) -> tuple[datetime, datetime]:
-    end = demo.end - timedelta(days=1)
+    end = demo.end - timedelta(days=demo.days)
     return (end - timedelta(days=1)).replace(hour=0), end
 
 
@@ -55,8 +54,10 @@ def attributed_hours(demo: Demo) -> int:
     return int(answer["coverage"]["hours_complete"])
 
 
-def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> None:
-    with running_demo(tmp_path, *FLAGS) as demo:
+@pytest.mark.parametrize("days", [1, pytest.param(3, marks=pytest.mark.nightly)])
+def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path, days: int) -> None:
+    flags = ("--history", "1")
+    with running_demo(tmp_path, *flags, days=days) as demo:
         first_end = demo.end
         start, end = history(demo)
         assert attributed_hours(demo) == 0
@@ -64,10 +65,10 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
         segments = len([*segments_of(hours_between(start, end)), *segments_of(hours_between(end, first_end))])
         wait_until(lambda: len(index_of(tmp_path)["segments"]) == segments, "the history is not simulated")
         kill(demo)
-    with running_demo(tmp_path, *FLAGS) as demo:
+    with running_demo(tmp_path, *flags, days=days) as demo:
         wait_until(lambda: attributed_hours(demo) > 0, "the history is not attributed")
         kill(demo)
-    with running_demo(tmp_path, *FLAGS) as demo:
+    with running_demo(tmp_path, *flags, days=days) as demo:
         wait_until(lambda: COMPLETE in (tmp_path / "out").read_text(), "the history is not complete")
         assert "notice" not in demo.ask("/config.json")
         check_against_scenario(demo, start, first_end)
@@ -83,7 +84,7 @@ def test_history_is_right_after_kills_and_not_computed_again(tmp_path: Path) -> 
         reviewed = {row["cluster"]: row["end"] for row in demo.ask("/v1/recommendations")["reviews"]}
         assert reviewed == dict.fromkeys(fleet.CLUSTERS, format_timestamp(demo.end)), "with the history"
     began = datetime.now(UTC)
-    with running_demo(tmp_path, *FLAGS) as demo:
+    with running_demo(tmp_path, *flags, days=days) as demo:
         wait_until(lambda: "from an earlier start" in (tmp_path / "out").read_text(), "the history is not reused")
         rows = demo.ask(f"/v1/hours?start={format_timestamp(start)}&end={format_timestamp(first_end)}")["rows"]
         assert len(rows) == len(fleet.CLUSTERS) * ((first_end - start) // HOUR)
