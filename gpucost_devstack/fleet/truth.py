@@ -373,15 +373,15 @@ class _TrueHourBuilder:
                     if at == allocation.start
                     else self._bounds.end_bound(allocation)
                 )
+                if not minutes:
+                    continue
+                reversed_states = [
+                    (state, self._state_at(nodes, allocated, side, toggled=allocation))
+                    for side, state in ((at - instant, before), (at, after))
+                ]
                 for part in _STATES:
-                    heights = (
-                        abs(
-                            getattr(self._state_at(nodes, allocated, side, toggled=allocation), part)
-                            - getattr(parts_then, part)
-                        )
-                        for side, parts_then in ((at - instant, before), (at, after))
-                    )
-                    bounds[part] += max(heights) * minutes
+                    height = max(abs(getattr(other, part) - getattr(state, part)) for state, other in reversed_states)
+                    bounds[part] += height * minutes
             if not changed or at in {
                 Fraction(edge) for node in nodes for edge in self._allocation_change_times(node, ())
             }:
