@@ -45,6 +45,7 @@ COMMANDS = {
         "List, show and dismiss recommendations, and analyze moves to MIG slices, APIs or other GPUs.",
     ),
     "report": ("report_command", "Report costs by business unit, or by other dimensions."),
+    "serve": ("serve_command", "Serve the page and the API of a Prometheus on this machine, without AWS."),
     "settings": ("settings_commands", "Check, push, show and roll back the settings document of a deployment."),
 }
 """The module and the summary of every command. A module is imported when its command is used, because imports are most

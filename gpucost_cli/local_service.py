@@ -1,0 +1,272 @@
+"""The service in one process, on a Prometheus and a folder: what the functions do on AWS, without AWS.
+
+| on AWS | here |
+| --- | --- |
+| DynamoDB | `SqliteTable` in the folder |
+| the queues and the topic | `LocalBus`, in memory: what is due follows from the ledger after a restart |
+| EventBridge Scheduler | `LocalService.run_schedule`, hourly |
+| API Gateway and the function `api` | an HTTP server on the loopback address |
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from gpucost.api.app import build_app
+from gpucost.api.events import handle_event
+from gpucost.container import Container
+from gpucost.core.errors import InvalidInputError, NotFoundError, SourceError
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.ledger import Manifest
+from gpucost.features.alerting.notifiers import make_notifiers
+from gpucost.features.alerting.ports import Notifier
+from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.runtime.deadline import Deadline
+from gpucost.runtime.environment import Environment
+from gpucost.runtime.messages import (
+    MAX_HOURS_PER_MESSAGE,
+    AlertTick,
+    AttributionOrigin,
+    ExternalAlerts,
+    HourPublished,
+    HoursDue,
+    HoursToRestate,
+    RecommendationsDue,
+    ScheduledTick,
+)
+from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.observability import logger
+from gpucost.settings_document import SettingsDocumentStore
+from gpucost.sources.prometheus.connection import connect
+from gpucost.storage.sqlite_table import SqliteTable
+from gpucost_cli.discovery import oldest_hour
+from gpucost_devstack.http import serving_api
+from gpucost_devstack.lambda_worker import LambdaContext
+from gpucost_devstack.loopback import listen
+from gpucost_devstack.template import REPOSITORY
+
+PAGE_FOLDER = REPOSITORY / "functions/api/page"
+FIRST_HOURS = 24
+"""The newest hours, which are attributed first."""
+QUERIES_SECONDS = 120.0
+"""Limit of the time that finding a cluster's oldest hour may take."""
+ANY_ROUTE = ("GET /{proxy+}", "GET /")
+REVIEW_HOUR = 2
+"""The UTC hour in which clusters are reviewed for recommendations, as the template schedules it."""
+
+
+class LocalBus(MessageBus):
+    """Queues and topic in memory. Messages that are lost with the process are due again at the next schedule."""
+
+    def __init__(self) -> None:
+        self.hours: dict[AttributionOrigin, deque[HoursDue | HoursToRestate]] = {
+            "schedule": deque(),
+            "backfill": deque(),
+        }
+        self.events: deque[HourPublished | AlertTick | ExternalAlerts] = deque()
+
+    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+        """Queue each message by its origin."""
+        for message in messages:
+            self.hours[message.origin].append(message)
+
+    def backlog(self, origin: AttributionOrigin) -> int:
+        """Return how many messages of an origin wait."""
+        return len(self.hours[origin])
+
+    def publish(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
+        """Queue an event for the alert rules."""
+        self.events.append(message)
+
+    def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
+        """Log a message that can never be handled."""
+        logger.error("message refused", reason=reason, body=body[:1_000])
+
+
+class LocalService:
+    """Attributes hours, evaluates alerts and answers requests, on one ledger.
+
+    Args:
+        table: the ledger's table.
+        settings_text: the settings document; it becomes the newest version if it differs from that.
+        author: who passes the document.
+        clock: returns the current time.
+        secret_value: reads a secret that the settings name.
+
+    Raises:
+        SettingsError: the document is invalid.
+    """
+
+    def __init__(
+        self,
+        table: SqliteTable,
+        settings_text: str,
+        *,
+        author: str,
+        clock: Callable[[], datetime],
+        secret_value: Callable[[str], str],
+    ) -> None:
+        self._clock = clock
+        self._bus = LocalBus()
+        self._container = Container(
+            Environment(table="local"),
+            clock=clock,
+            table=table,
+            bus=self._bus,
+            notifiers=_without_email(secret_value),
+            secrets=_Secrets(secret_value),
+        )
+        store: SettingsDocumentStore = self._container.settings_store
+        history = store.history()
+        if not history or history[0].text != settings_text:
+            store.push(settings_text, author=author, now=clock())
+        self.clusters = [cluster.name for cluster in store.current().settings.clusters]
+        self._app = build_app(self._container.api_services, PAGE_FOLDER)
+        self._app_lock = Lock()
+        self._reviewed: datetime | None = None
+
+    @property
+    def settings_version(self) -> int:
+        """The version of the settings in force."""
+        return self._container.settings_store.current().version
+
+    # ------------------------------------------------------------ hours
+
+    def attribute_newest(self, hours: int = FIRST_HOURS) -> Iterator[tuple[str, datetime]]:
+        """Attribute the newest hours that have no figures, the newest one first; yield cluster and hour of each."""
+        end = floor_hour(self._clock())
+        for first, count in ((end - HOUR, 1), (end - hours * HOUR, hours - 1)):
+            for cluster in self.clusters:
+                yield from self._attribute(cluster, first, count)
+
+    def attribute_earlier(self, oldest: Mapping[str, datetime]) -> Iterator[tuple[str, datetime]]:
+        """Attribute the hours before the newest ones, back to the oldest hour of each cluster, day by day."""
+        end = floor_hour(self._clock()) - FIRST_HOURS * HOUR
+        while any(start < end for start in oldest.values()):
+            for cluster, start in oldest.items():
+                first = max(start, end - MAX_HOURS_PER_MESSAGE * HOUR)
+                if first < end:
+                    yield from self._attribute(cluster, first, (end - first) // HOUR)
+            end -= MAX_HOURS_PER_MESSAGE * HOUR
+
+    def run_schedule(self) -> None:
+        """Do what the schedules do on AWS: send due hours, attribute them, evaluate alerts, review once a day."""
+        now = self._clock()
+        self._container.dispatch_service.dispatch(ScheduledTick(scheduled_time=now), f"tick-{now:%Y-%m-%dT%H:%M}")
+        self.deliver()
+        if self._reviewed is None or (now.hour >= REVIEW_HOUR and now.date() > self._reviewed.date()):
+            self._reviewed = now
+            self._container.review_service.review_clusters(RecommendationsDue(scheduled_time=now), lambda: 300.0)
+
+    def deliver(self) -> None:
+        """Handle all messages that wait."""
+        while True:
+            queue = next((queue for queue in self._bus.hours.values() if queue), None)
+            if queue is None:
+                break
+            self._handle(queue.popleft())
+        while self._bus.events:
+            self._alert(self._bus.events.popleft())
+
+    def oldest_hours(self, limit: datetime) -> dict[str, datetime]:
+        """Return the first hour since `limit` from which on each cluster has metrics.
+
+        Raises:
+            SourceError: a Prometheus did not answer.
+        """
+        secret_value = self._container.secrets.value
+        return {
+            cluster.name: oldest_hour(
+                cluster, connect(cluster, Deadline(QUERIES_SECONDS), secret_value=secret_value), self._clock(), limit
+            )
+            for cluster in self._container.settings_store.current().settings.clusters
+        }
+
+    def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
+        """Return the current version of an hour."""
+        return self._container.ledger.manifest(cluster, hour)
+
+    def _attribute(self, cluster: str, first: datetime, count: int) -> Iterator[tuple[str, datetime]]:
+        ledger = self._container.ledger
+        published = {manifest.hour for manifest in ledger.manifests(cluster, first, first + count * HOUR)}
+        due = [hour for hour in (first + number * HOUR for number in range(count)) if hour not in published]
+        if due:
+            self._handle(
+                HoursDue(
+                    cluster=cluster,
+                    first_hour=due[0],
+                    hours=(due[-1] - due[0]) // HOUR + 1,
+                    settings_version=self.settings_version,
+                    origin="backfill",
+                    correlation_id=f"serve-{cluster}-{due[0]:%Y-%m-%dT%H}",
+                )
+            )
+        yield from ((cluster, hour) for hour in reversed(due))
+
+    def _handle(self, message: HoursDue | HoursToRestate) -> None:
+        try:
+            if isinstance(message, HoursDue):
+                self._container.attribute_service.attribute(message)
+            else:
+                self._container.restate_service.restate(message)
+        except (InvalidInputError, NotFoundError) as error:
+            self._bus.send_to_dead_letter_queue(message.model_dump_json(), str(error))
+
+    def _alert(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
+        alerts = self._container.alert_service
+        try:
+            if isinstance(message, HourPublished):
+                alerts.handle_hour_published(message)
+            elif isinstance(message, AlertTick):
+                alerts.handle_tick(message)
+            else:
+                alerts.handle_amp_alerts(message)
+        except SourceError as error:  # the next hour tries again
+            logger.warning("alerts could not be delivered", reason=str(error))
+
+    # ------------------------------------------------------------ HTTP
+
+    @contextmanager
+    def serving(self, port: int) -> Iterator[str]:
+        """Answer HTTP on the loopback address in the background, and yield the address.
+
+        Raises:
+            GpuCostError: the port is taken.
+        """
+        listener = listen(port)
+        with serving_api(self._answer, ANY_ROUTE, listener):
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def _answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        with self._app_lock:  # Powertools keeps the current event in the app
+            return handle_event(self._app, event, LambdaContext("api"))  # type: ignore[arg-type]
+
+
+class _Secrets:
+    """Reads secrets with a function, in the role of `Secrets`."""
+
+    def __init__(self, read: Callable[[str], str]) -> None:
+        self.value = read
+
+
+def _without_email(secret_value: Callable[[str], str]) -> Callable[[SettingsWithAlerts], Mapping[str, Notifier]]:
+    """Make the notifiers of the settings' receivers. Email needs SNS: its receivers are reported as failed."""
+
+    def client(service: str) -> Any:
+        raise SourceError(f"{service} is only available on AWS: deploy gpucost to notify by email")
+
+    def notifiers(settings: SettingsWithAlerts) -> Mapping[str, Notifier]:
+        return make_notifiers(settings, email_topic_arn="", public_url="", client=client, secret_value=secret_value)
+
+    return notifiers
+
+
+def wait_for_schedule(clock: Callable[[], datetime], sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait until five minutes past the next hour, when the last hour's samples have arrived."""
+    due = floor_hour(clock()) + HOUR + timedelta(minutes=5)
+    while (remaining := (due - clock()).total_seconds()) > 0:
+        sleep(min(remaining, 60.0))

@@ -1,0 +1,144 @@
+"""Options of the commands that read a Prometheus: a settings file, or an address whose clusters are found."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpucost.core.errors import InvalidInputError
+from gpucost_cli.aws_session import aws_options
+from gpucost_cli.options import read_settings_file
+
+DEFAULT_SETTINGS = Path("settings.yaml")
+TOKEN_VARIABLE = "GPUCOST_PROMETHEUS_TOKEN"
+TOKEN_SECRET = "gpucost/prometheus-token"
+QUERIES_SECONDS = 120.0
+"""Limit of the time that finding the clusters may take."""
+
+
+@dataclass(frozen=True)
+class MetricsAccess:
+    """Where the metrics are: a settings file, or the address of a Prometheus."""
+
+    path: Path | None
+    prometheus: Mapping[str, Any] = field(default_factory=dict)
+    """Address and authentication, as `settings.clusters[].prometheus` has them; empty with a settings file."""
+    token: str = field(default="", repr=False)
+
+    @property
+    def arguments(self) -> str:
+        """The options that name the same metrics, for messages."""
+        return f"--settings {self.path}" if self.path else f"--prometheus {self.prometheus['url']}"
+
+    def settings_text(self) -> str:
+        """Return the settings file, or a document of the clusters that are found in the metrics.
+
+        Raises:
+            InvalidInputError: the file cannot be read, or the address has no metrics of Kubernetes.
+            SourceError: Prometheus did not answer.
+        """
+        if self.path is not None:
+            return read_settings_file(self.path)
+        from gpucost.runtime.deadline import Deadline
+        from gpucost.settings_document import parse_settings
+        from gpucost.sources.prometheus.connection import connect
+        from gpucost_cli.discovery import find_clusters
+
+        unnamed = parse_settings(json.dumps({"clusters": [{"name": "cluster", "prometheus": self.prometheus}]}))
+        client = connect(unnamed.clusters[0], Deadline(QUERIES_SECONDS), secret_value=self.secret_value)
+        return json.dumps({"clusters": find_clusters(self.prometheus, client, datetime.now(UTC))}, indent=2)
+
+    def secret_value(self, name: str) -> str:
+        """Read a secret: the token of the options, else from Secrets Manager.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        if name == TOKEN_SECRET and self.token:
+            return json.dumps({"url": self.prometheus["url"], "token": self.token})
+        from gpucost.runtime.aws import AwsClients
+        from gpucost.runtime.secrets import Secrets
+
+        return Secrets(AwsClients()).value(name)
+
+
+def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where the metrics are, as the parameter `access`."""
+
+    @wraps(command)
+    def wrapped(
+        *,
+        path: Path | None,
+        url: str | None,
+        token_file: Path | None,
+        headers: tuple[str, ...],
+        ca: Path | None,
+        **more: Any,
+    ) -> Any:
+        return command(access=_access(path, url, token_file, headers, ca), **more)
+
+    for option in (
+        click.option("--prometheus", "url", help="Base URL of the Prometheus; no settings file is needed."),
+        click.option(
+            "--settings", "path", type=click.Path(path_type=Path),
+            help="Settings file, YAML or JSON.  [default: settings.yaml, if it is there and there is no --prometheus]",
+        ),
+        click.option(
+            "--token-file", type=click.Path(path_type=Path),
+            help=f"File with the bearer token of --prometheus; or set {TOKEN_VARIABLE}.",
+        ),
+        click.option("--header", "headers", multiple=True, help="Header of each query, such as X-Scope-OrgID=gpu."),
+        click.option("--ca-file", "ca", type=click.Path(path_type=Path), help="Certificates of authorities."),
+    ):  # fmt: skip
+        wrapped = option(wrapped)
+    return aws_options(wrapped)
+
+
+def _access(
+    path: Path | None, url: str | None, token_file: Path | None, headers: tuple[str, ...], ca: Path | None
+) -> MetricsAccess:
+    if path and url:
+        raise InvalidInputError("--settings and --prometheus exclude each other. Pass one of them")
+    if url is None:
+        if token_file or headers or ca:
+            raise InvalidInputError("--token-file, --header and --ca-file go with --prometheus. Pass its address")
+        if path is None and not DEFAULT_SETTINGS.exists():
+            raise InvalidInputError(
+                "pass --prometheus URL, such as http://127.0.0.1:9090, or --settings FILE; "
+                "this folder has no settings.yaml"
+            )
+        return MetricsAccess(path or DEFAULT_SETTINGS)
+    if not re.fullmatch(r"https?://[^\s/]+\S*", url):
+        raise InvalidInputError(f"--prometheus: {url!r} is not an address that begins with http:// or https://")
+    token = _read(token_file, "--token-file") if token_file else os.environ.get(TOKEN_VARIABLE, "").strip()
+    prometheus: dict[str, Any] = {"url": url.rstrip("/")}
+    if token:
+        prometheus |= {"auth": "bearer", "secret": TOKEN_SECRET}
+    if headers:
+        prometheus["headers"] = dict(_pair(header) for header in headers)
+    if ca:
+        prometheus["ca_certificates"] = _read(ca, "--ca-file")
+    return MetricsAccess(None, prometheus, token)
+
+
+def _pair(header: str) -> tuple[str, str]:
+    name, separator, value = header.partition("=")
+    if not (name and separator and value):
+        raise InvalidInputError(f"--header: {header!r} is not NAME=VALUE, such as X-Scope-OrgID=gpu")
+    return name, value
+
+
+def _read(path: Path, option: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidInputError(f"{option}: {str(path)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{option}: {str(path)!r} is not UTF-8 text") from error

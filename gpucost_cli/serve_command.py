@@ -1,0 +1,167 @@
+"""`gpucost serve`: the page and the API of a Prometheus, on this machine, without AWS."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost_cli.metrics_options import MetricsAccess, metrics_options
+from gpucost_cli.options import current_user
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gpucost_cli.local_service import LocalService
+
+DEFAULT_PORT = 8080
+
+
+@click.command()
+@metrics_options
+@click.option(
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the ledger.  [default: a folder for this Prometheus in ~/.local/share/gpucost]",
+)
+@click.option(
+    "--port",
+    default=DEFAULT_PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 for any free port.",
+)
+@click.option(
+    "--days",
+    default=400,
+    show_default=True,
+    type=click.IntRange(1, 400),
+    help="Days of the past to attribute at most, as far as Prometheus has them.",
+)
+def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> None:
+    """Serve the page and the API of a Prometheus on this machine, without AWS.
+
+    The clusters are found in the metrics; no settings are needed. The last 24 hours are attributed first, the newest
+    one before the others, then the days before, and from then on every hour. The ledger stays in a folder, so that the
+    next start continues. Only this machine can open the page.
+
+    \b
+    Example:
+      gpucost serve --prometheus http://127.0.0.1:9090
+      gpucost serve --settings settings.yaml --data ledger
+    """
+    from rich.console import Console
+
+    from gpucost.runtime.observability import logger
+    from gpucost.storage.sqlite_table import SqliteTable
+    from gpucost_cli.local_service import LocalService, wait_for_schedule
+
+    logger.setLevel("ERROR")  # the terminal is for people
+    console = Console(stderr=True)
+    text = access.settings_text()
+    with SqliteTable(folder or default_folder(text)) as table:
+        table.delete_expired()
+        service = LocalService(
+            table, text, author=current_user(), clock=lambda: datetime.now(UTC), secret_value=access.secret_value
+        )
+        with service.serving(port) as url:
+            console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
+            report_hours(service, "the last 24 hours", service.attribute_newest(), console)
+            print_period(url)
+            limit = floor_hour(datetime.now(UTC)) - timedelta(days=days)
+            earlier = service.attribute_earlier(service.oldest_hours(limit))
+            report_hours(service, "the days before", earlier, console)
+            while True:
+                try:
+                    service.run_schedule()
+                except SourceError as error:  # the next hour tries again
+                    console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
+                wait_for_schedule(lambda: datetime.now(UTC))
+
+
+def report_hours(service: "LocalService", what: str, hours: Iterable[tuple[str, datetime]], console: "Console") -> None:
+    """Attribute hours, and show how far it is."""
+    from rich.progress import Progress, TextColumn
+
+    incomplete: dict[str, str] = {}
+    with Progress(TextColumn("{task.description}"), console=console, transient=True) as progress:
+        task, count = progress.add_task(f"attributing {what}"), 0
+        for cluster, hour in hours:
+            count += 1
+            progress.update(task, description=f"attributing {what}: {count} hours, now {format_timestamp(hour)}")
+            manifest = service.manifest(cluster, hour)
+            if manifest is not None and manifest.status == "incomplete":
+                incomplete[cluster] = "; ".join(manifest.notes)
+    console.print(f"attributed {what}: {count} hours of {len(service.clusters)} clusters" if count else f"{what}: done")
+    for cluster, notes in incomplete.items():
+        console.print(f"some hours of {cluster} have no figures: {notes}", soft_wrap=True, markup=False)
+
+
+def print_period(url: str) -> None:
+    """Print who held and used the GPUs in the last 24 hours, and what that cost where the nodes have prices."""
+    from rich.console import Console
+
+    from gpucost_cli import report
+    from gpucost_cli.rendering import print_table
+
+    end = floor_hour(datetime.now(UTC))
+    period = {"start": format_timestamp(end - 24 * HOUR), "end": format_timestamp(end)}
+    answer = report.get_from_api(url, "/v1/business-units", period, signed=False)
+    console = Console()
+    print_table(units_table(report.parse_json_exactly(answer.text)), console)
+    console.print(f"open {url} in a browser", soft_wrap=True)
+
+
+def units_table(response: Mapping[str, Any]) -> "Table":
+    """Build a table of business units, the one that wastes most first. GPU-hours need no price."""
+    from rich import box
+    from rich.table import Table
+
+    from gpucost_cli import report
+    from gpucost_cli.rendering import money, printable
+
+    title = f"{response['start']} to {response['end']}, {report.complete_hours(response)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("business unit", overflow="fold")
+    for name in ("GPU-hours held", "used", "wasted", "unmeasured", "waste %", "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+
+    def cells(costs: Mapping[str, Any]) -> Iterator[str]:
+        held, used, unmeasured = (costs[f"{part}_gpu_hours"] for part in ("allocated", "effective", "unmeasured"))
+        wasted = _wasted(costs)
+        for amount in (held, used, wasted, unmeasured):
+            yield "–" if amount is None else f"{amount:,.1f}"
+        yield "–" if wasted is None or not held else f"{100 * wasted / held:.1f}%"
+        yield money(costs["allocated_usd"], response["currency"])
+
+    for row in sorted(response["rows"], key=lambda row: -(_wasted(row) or 0)):
+        table.add_row(printable(row["business_unit"]), *cells(row))
+    table.add_row("all", *cells(response["totals"]), style="bold")
+    return table
+
+
+def _wasted(costs: Mapping[str, Any]) -> Decimal | None:
+    """Return the GPU-hours that were held and not used while use was observed; None if that is not known."""
+    held, used, unmeasured = (costs[f"{part}_gpu_hours"] for part in ("allocated", "effective", "unmeasured"))
+    if held is None or used is None:
+        return None
+    wasted: Decimal = held - used - (unmeasured or 0)
+    return wasted if used or wasted else None
+
+
+def default_folder(settings_text: str) -> Path:
+    """Return the folder for the ledger of a Prometheus, which the first cluster's address names."""
+    from hashlib import sha256
+
+    from gpucost.settings_document import parse_settings
+
+    addresses = sorted({cluster.prometheus.url for cluster in parse_settings(settings_text).clusters})
+    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    return home / "gpucost" / sha256("\n".join(addresses).encode()).hexdigest()[:12]

@@ -1,0 +1,227 @@
+"""`gpucost serve`: the service in one process, on a real Prometheus and a folder."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import format_timestamp
+from gpucost.settings_document import parse_settings
+from gpucost.sources.prometheus.connection import connect
+from gpucost.storage.sqlite_table import SqliteTable
+from gpucost_cli.discovery import ONLY_CLUSTER, find_clusters, oldest_hour
+from gpucost_cli.local_service import LocalService
+from gpucost_cli.metrics_options import TOKEN_SECRET, MetricsAccess
+from gpucost_cli.serve_command import units_table
+from tests.system.test_cli import in_this_process
+from tests.system.timeline import HOUR, Timeline
+
+ONE_HOUR = timedelta(hours=1)
+AFTER = HOUR + ONE_HOUR + timedelta(minutes=10)
+
+
+@pytest.fixture
+def metrics(prometheus: Callable[[str], str]) -> str:
+    """Three hours of a node with two GPUs, of which a pod holds one and uses a quarter of it."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    timeline.pod("a-0", namespace="bu-a")
+    timeline.device(0.25, exported_pod="a-0", exported_namespace="bu-a")
+    timeline.device(0, gpu="1")
+    timeline.add("kube_node_info", node="n1")
+    return prometheus(timeline.text())
+
+
+def document(url: str, **sections: Any) -> str:
+    pricing = {"source": "constant", "gpu_hourly_usd": 12}
+    return json.dumps({"clusters": [{"name": "demo", "prometheus": {"url": url}}], "pricing": pricing, **sections})
+
+
+@contextmanager
+def service(folder: Path, text: str, now: datetime = AFTER) -> Iterator[LocalService]:
+    with SqliteTable(folder) as table:
+        yield LocalService(table, text, author="me", clock=lambda: now, secret_value=str)
+
+
+def costs(url: str, start: datetime, hours: int = 1) -> dict[str, Any]:
+    period = {"start": format_timestamp(start), "end": format_timestamp(start + hours * ONE_HOUR)}
+    answer = requests.get(f"{url}/v1/business-units", params=period, timeout=30)
+    assert answer.status_code == 200, answer.text
+    return dict(json.loads(answer.text, parse_float=Decimal))
+
+
+def test_newest_hours_are_attributed_first_and_served(tmp_path: Path, metrics: str) -> None:
+    with service(tmp_path, document(metrics)) as local, local.serving(0) as url:
+        hours = local.attribute_newest(2)
+        assert next(hours) == ("demo", HOUR)
+        (row,) = costs(url, HOUR)["rows"]
+        assert (row["business_unit"], row["allocated_gpu_hours"], row["effective_gpu_hours"]) == (
+            "bu-a",
+            1,
+            Decimal("0.25"),
+        )
+        assert (row["allocated_usd"], row["waste_usd"]) == (12, 9)
+        assert list(hours) == [("demo", HOUR - ONE_HOUR)]
+        assert costs(url, HOUR - ONE_HOUR, 2)["totals"]["node_cost_usd"] == 48
+        assert '<div id="page">' in requests.get(url, timeout=30).text
+        assert requests.get(f"{url}/v1/nothing", timeout=30).status_code == 404
+
+
+def test_next_start_continues_on_the_folder(tmp_path: Path, metrics: str) -> None:
+    with service(tmp_path, document(metrics)) as local:
+        assert len(list(local.attribute_newest(2))) == 2
+        first = local.manifest("demo", HOUR)
+    with service(tmp_path, document(metrics)) as local:
+        assert list(local.attribute_newest(2)) == []
+        assert local.manifest("demo", HOUR) == first
+
+
+def test_changed_settings_become_the_next_version(tmp_path: Path, metrics: str) -> None:
+    units = [{"name": "research", "namespaces": ["bu-*"]}]
+    for text, version in ((document(metrics), 1), (document(metrics), 1), (document(metrics, business_units=units), 2)):
+        with service(tmp_path, text) as local:
+            assert local.settings_version == version
+
+
+def test_earlier_hours_go_back_to_the_first_sample(tmp_path: Path, metrics: str) -> None:
+    """The samples begin 65 minutes before `HOUR`."""
+    later = HOUR + timedelta(hours=25, minutes=10)
+    with service(tmp_path, document(metrics), later) as local:
+        oldest = local.oldest_hours(later - timedelta(days=30))
+        assert oldest == {"demo": HOUR - ONE_HOUR}
+        assert list(local.attribute_earlier(oldest)) == [("demo", HOUR), ("demo", HOUR - ONE_HOUR)]
+        manifest = local.manifest("demo", HOUR)
+        assert manifest is not None
+        assert manifest.status == "complete"
+
+
+def test_schedule_attributes_the_hour_that_ended(tmp_path: Path, metrics: str) -> None:
+    before = HOUR + timedelta(minutes=30)
+    with SqliteTable(tmp_path) as table:
+        now = [before]
+        local = LocalService(table, document(metrics), author="me", clock=lambda: now[0], secret_value=str)
+        local.run_schedule()
+        now[0] = AFTER
+        local.run_schedule()
+        manifest = local.manifest("demo", HOUR)
+        assert manifest is not None
+        assert (manifest.status, manifest.is_backfilled) == ("complete", False)
+
+
+def test_email_is_reported_as_not_available(tmp_path: Path, metrics: str) -> None:
+    rule = {"rule": "waste", "waste_usd_per_hour": 1, "waste_percent": 1, "for_hours": 1}
+    alerts = {"receivers": [{"type": "email"}], "rules": [rule]}
+    with service(tmp_path, document(metrics, alerts=alerts), HOUR + timedelta(minutes=30)) as local:
+        local.run_schedule()
+    with service(tmp_path, document(metrics, alerts=alerts)) as local, local.serving(0) as url:
+        local.run_schedule()
+        answer = requests.get(f"{url}/v1/alerts", timeout=30).json()
+    assert [event["rule"] for event in answer["history"]] == ["waste"]
+
+
+def test_clusters_are_told_apart_by_their_label(prometheus: Callable[[str], str]) -> None:
+    texts = []
+    for name in ("arn:aws:eks:eu-central-1:1:cluster/east", "west"):
+        timeline = Timeline(cluster=name)
+        timeline.add("kube_node_info", node="n1")
+        texts.append(timeline)
+    texts[0].families["kube_node_info"] += texts[1].families["kube_node_info"]
+    url = prometheus(texts[0].text())
+    client = connect(parse_settings(document(url)).clusters[0])
+    clusters = find_clusters({"url": url}, client, AFTER)
+    assert [(cluster["name"], cluster["selector"]) for cluster in clusters] == [
+        ("east", {"cluster": "arn:aws:eks:eu-central-1:1:cluster/east"}),
+        ("west", {"cluster": "west"}),
+    ]
+
+
+def test_cluster_without_label_has_a_name(metrics: str) -> None:
+    client = connect(parse_settings(document(metrics)).clusters[0])
+    assert find_clusters({"url": metrics}, client, AFTER) == [{"name": ONLY_CLUSTER, "prometheus": {"url": metrics}}]
+    cluster = parse_settings(document(metrics)).clusters[0]
+    assert oldest_hour(cluster, client, AFTER, HOUR) == HOUR, "never before the limit"
+
+
+def test_prometheus_without_kube_state_metrics_is_refused(prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline()
+    timeline.add("up", job="node-exporter")
+    url = prometheus(timeline.text())
+    client = connect(parse_settings(document(url)).clusters[0])
+    with pytest.raises(InvalidInputError, match=r"has no metrics of kube-state-metrics of the last day"):
+        find_clusters({"url": url}, client, AFTER)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            (),
+            "pass --prometheus URL, such as http://127.0.0.1:9090, or --settings FILE; "
+            "this folder has no settings.yaml",
+        ),
+        (
+            ("--prometheus", "http://127.0.0.1:1", "--settings", "s.yaml"),
+            "--settings and --prometheus exclude each other. Pass one of them",
+        ),
+        (
+            ("--settings", "s.yaml", "--header", "X-Scope-OrgID=gpu"),
+            "--token-file, --header and --ca-file go with --prometheus. Pass its address",
+        ),
+        (
+            ("--prometheus", "http://127.0.0.1:1", "--header", "X-Scope-OrgID"),
+            "--header: 'X-Scope-OrgID' is not NAME=VALUE, such as X-Scope-OrgID=gpu",
+        ),
+        (
+            ("--prometheus", "http://127.0.0.1:1", "--token-file", "missing"),
+            "--token-file: 'missing' cannot be read: No such file or directory",
+        ),
+        (
+            ("--prometheus", "127.0.0.1:9090"),
+            "--prometheus: '127.0.0.1:9090' is not an address that begins with http:// or https://",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_in_a_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = in_this_process("serve", *arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+
+
+def test_prometheus_that_does_not_answer_is_named(refused_url: str, tmp_path: Path) -> None:
+    result = in_this_process("serve", "--prometheus", refused_url, "--data", str(tmp_path))
+    assert result.returncode == 1
+    assert refused_url in result.stderr
+
+
+def test_token_of_the_options_is_sent_to_its_address_only(tmp_path: Path) -> None:
+    access = MetricsAccess(
+        None, {"url": "https://metrics.example.com", "auth": "bearer", "secret": TOKEN_SECRET}, "abc"
+    )
+    assert json.loads(access.secret_value(TOKEN_SECRET)) == {"url": "https://metrics.example.com", "token": "abc"}
+    assert "abc" not in repr(access)
+
+
+def test_units_without_prices_show_gpu_hours() -> None:
+    unknown = {"allocated_usd": None, "effective_gpu_hours": None, "unmeasured_gpu_hours": Decimal(2)}
+    rows = [
+        {"business_unit": "a", **unknown, "allocated_gpu_hours": Decimal(2)},
+        {"business_unit": "b", **unknown, "allocated_gpu_hours": Decimal(4), "effective_gpu_hours": Decimal(1)},
+    ]
+    coverage = {"hours_expected": 1, "hours_complete": 1, "allocation": 1, "utilization": 1}
+    period = {"start": "2026-11-28T00:00:00Z", "end": "2026-11-28T01:00:00Z"}
+    response = {**period, "currency": "USD", "rows": rows, "totals": rows[1], "coverage": coverage}
+    columns = [list(column.cells) for column in units_table(response).columns]
+    assert columns[0] == ["b", "a", "all"], "most waste first"
+    assert [cells[0] for cells in columns] == ["b", "4.0", "1.0", "1.0", "2.0", "25.0%", "—"]
+    assert [cells[1] for cells in columns] == ["a", "2.0", "–", "–", "2.0", "–", "—"]
