@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,8 @@ import click
 from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.runtime.deadline import Deadline
-from gpucost_cli.aws_session import aws_options
-from gpucost_cli.options import HourOption, format_option, read_settings_file, settings_option
+from gpucost_cli.metrics_options import MetricsAccess, metrics_options
+from gpucost_cli.options import HourOption, format_option
 from gpucost_cli.settings_notes import units_without_namespace
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ HOURS_PER_BATCH = 24
 
 
 @click.command()
-@settings_option
+@metrics_options
 @click.option(
     "--hour", type=HourOption(), help="First hour, for example 2026-11-19T10:00:00Z.  [default: newest hours]"
 )
@@ -40,8 +39,7 @@ HOURS_PER_BATCH = 24
     help="Number of hours.",
 )
 @format_option("table", "json", "csv")
-@aws_options
-def attribute(path: Path, hour: datetime | None, hours: int, output_format: str) -> None:
+def attribute(access: MetricsAccess, hour: datetime | None, hours: int, output_format: str) -> None:
     """Compute and print the cost of hours from any Prometheus, without a deployment.
 
     Without --hour, these are the newest hours that have ended. Nothing is stored. The exit status is 1 if a cluster
@@ -49,15 +47,14 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
 
     \b
     Example:
-      gpucost attribute --settings settings.yaml
+      gpucost attribute --prometheus http://127.0.0.1:9090
       gpucost attribute --settings settings.yaml --hour 2026-11-19T10:00:00Z --hours 24
     """
     from gpucost.pipeline.attribute import check_hour
     from gpucost.settings_document import parse_settings
     from gpucost_cli import rendering
 
-    settings = parse_settings(read_settings_file(path))
-    shown_path = quote(str(path))
+    settings = parse_settings(access.settings_text())
     now = datetime.now(UTC)
     first = hour or floor_hour(now) - HOUR * hours
     starts = [first + HOUR * i for i in range(hours)]
@@ -69,7 +66,7 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
     price_fetcher = _price_fetcher(settings, starts[0], now)
     for cluster in settings.clusters:
         cluster_records, problem, was_read = _attribute_cluster(
-            cluster, settings, starts, now, price_fetcher, with_reasons=output_format != "table"
+            cluster, settings, starts, now, price_fetcher, access, with_reasons=output_format != "table"
         )
         records += cluster_records
         all_clusters_read = all_clusters_read and was_read
@@ -84,15 +81,15 @@ def attribute(path: Path, hour: datetime | None, hours: int, output_format: str)
             rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
         )
     if absences := list(_absent_labels(settings, records)):
-        _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor --settings {shown_path}")
+        _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor {access.arguments}")
     if absent_units := _absent_units(settings, records):
         _warn(
             f"no pod with GPUs is in the namespaces of the business units {', '.join(absent_units)}. If there are such "
-            f"pods, correct the shell patterns; gpucost settings check {shown_path} notes some mistakes"
+            f"pods, correct the shell patterns; gpucost settings check {quote(str(access.path))} notes some mistakes"
         )
     if problems:
         sys.stdout.flush()
-        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor --settings {shown_path}"
+        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor {access.arguments}"
         if not all_clusters_read or all(record.totals is None for record in records):
             raise GpuCostError(message)
         click.echo(f"gpucost: {message}", err=True)
@@ -104,6 +101,7 @@ def _attribute_cluster(
     starts: Sequence[datetime],
     now: datetime,
     price_fetcher: "NodePriceFetcher | None",
+    access: MetricsAccess,
     *,
     with_reasons: bool,
 ) -> tuple[list["HourRecord"], str | None, bool]:
@@ -115,6 +113,7 @@ def _attribute_cluster(
         starts: the hours.
         now: the current time.
         price_fetcher: fetches AWS's prices; None if they are not needed or not available.
+        access: reads the secrets that the settings name.
         with_reasons: whether the sentence says why figures are missing, which tables show already.
     """
     from gpucost.pipeline.attribute import attribute_hours, check_retention
@@ -122,10 +121,10 @@ def _attribute_cluster(
 
     records: list[HourRecord] = []
     try:
-        check_retention(starts[0], cluster, metrics_reader(cluster, settings), now)
+        check_retention(starts[0], cluster, metrics_reader(cluster, settings, secret_value=access.secret_value), now)
         for first in range(0, len(starts), HOURS_PER_BATCH):
             batch = starts[first : first + HOURS_PER_BATCH]
-            reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
+            reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value)
             records += attribute_hours(reader, cluster, settings, batch, now=now, fetch_prices=price_fetcher)
     except SourceError as error:
         return records, str(error), False

@@ -1,4 +1,4 @@
-"""Settings for a Prometheus that nobody has described: its clusters, found by the label that tells them apart."""
+"""Finds the clusters of a Prometheus without settings, by the label that differs between them."""
 
 import re
 from collections.abc import Mapping

@@ -2,33 +2,33 @@
 
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
 from gpucost.core.errors import GpuCostError
-from gpucost_cli.aws_session import aws_options
-from gpucost_cli.options import format_option, read_settings_file, settings_option
+from gpucost_cli.metrics_options import DEFAULT_SETTINGS, MetricsAccess, metrics_options
+from gpucost_cli.options import format_option
 
 
 @click.command()
-@settings_option
+@metrics_options
 @format_option("table", "json")
-@aws_options
-def doctor(path: Path, output_format: str) -> None:
+def doctor(access: MetricsAccess, output_format: str) -> None:
     """Check each cluster's Prometheus for the metrics and labels that attribution needs.
 
     For everything that is missing, the report names the line to change.
 
     \b
     Example:
+      gpucost doctor --prometheus http://127.0.0.1:9090
       gpucost doctor --settings settings.yaml
     """
     from gpucost.settings_document import parse_settings
     from gpucost_cli.doctor import examine_clusters, render
 
-    settings = parse_settings(read_settings_file(path))
-    reports = examine_clusters(settings, datetime.now(UTC), str(path))
+    settings = parse_settings(access.settings_text())
+    settings_file = str(access.path or DEFAULT_SETTINGS)
+    reports = examine_clusters(settings, datetime.now(UTC), settings_file, access.secret_value)
     if output_format == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 from gpucost.api.app import build_app
@@ -31,12 +32,12 @@ from gpucost.runtime.messages import (
     MAX_HOURS_PER_MESSAGE,
     AlertTick,
     AttributionOrigin,
-    ExternalAlerts,
     HourPublished,
     HoursDue,
     HoursToRestate,
     RecommendationsDue,
     ScheduledTick,
+    UncheckedAlerts,
 )
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
@@ -67,7 +68,7 @@ class LocalBus(MessageBus):
             "schedule": deque(),
             "backfill": deque(),
         }
-        self.events: deque[HourPublished | AlertTick | ExternalAlerts] = deque()
+        self.events: deque[HourPublished | AlertTick] = deque()
 
     def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         """Queue each message by its origin."""
@@ -78,9 +79,10 @@ class LocalBus(MessageBus):
         """Return how many messages of an origin wait."""
         return len(self.hours[origin])
 
-    def publish(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
-        """Queue an event for the alert rules."""
-        self.events.append(message)
+    def publish(self, message: HourPublished | AlertTick | UncheckedAlerts) -> None:
+        """Queue an event for the alert rules. Alerts of AMP do not come here."""
+        if not isinstance(message, UncheckedAlerts):
+            self.events.append(message)
 
     def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
         """Log a message that can never be handled."""
@@ -118,7 +120,7 @@ class LocalService:
             table=table,
             bus=self._bus,
             notifiers=_without_email(secret_value),
-            secrets=_Secrets(secret_value),
+            secrets=SimpleNamespace(value=secret_value),
         )
         store: SettingsDocumentStore = self._container.settings_store
         history = store.history()
@@ -216,15 +218,13 @@ class LocalService:
         except (InvalidInputError, NotFoundError) as error:
             self._bus.send_to_dead_letter_queue(message.model_dump_json(), str(error))
 
-    def _alert(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
+    def _alert(self, message: HourPublished | AlertTick) -> None:
         alerts = self._container.alert_service
         try:
             if isinstance(message, HourPublished):
                 alerts.handle_hour_published(message)
-            elif isinstance(message, AlertTick):
-                alerts.handle_tick(message)
             else:
-                alerts.handle_amp_alerts(message)
+                alerts.handle_tick(message)
         except SourceError as error:  # the next hour tries again
             logger.warning("alerts could not be delivered", reason=str(error))
 
@@ -244,13 +244,6 @@ class LocalService:
     def _answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with self._app_lock:  # Powertools keeps the current event in the app
             return handle_event(self._app, event, LambdaContext("api"))  # type: ignore[arg-type]
-
-
-class _Secrets:
-    """Reads secrets with a function, in the role of `Secrets`."""
-
-    def __init__(self, read: Callable[[str], str]) -> None:
-        self.value = read
 
 
 def _without_email(secret_value: Callable[[str], str]) -> Callable[[SettingsWithAlerts], Mapping[str, Notifier]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -35,7 +36,7 @@ class MetricsAccess:
     @property
     def arguments(self) -> str:
         """The options that name the same metrics, for messages."""
-        return f"--settings {self.path}" if self.path else f"--prometheus {self.prometheus['url']}"
+        return f"--settings {quote(str(self.path))}" if self.path else f"--prometheus {quote(self.prometheus['url'])}"
 
     def settings_text(self) -> str:
         """Return the settings file, or a document of the clusters that are found in the metrics.
@@ -129,10 +130,10 @@ def _access(
 
 
 def _pair(header: str) -> tuple[str, str]:
-    name, separator, value = header.partition("=")
-    if not (name and separator and value):
+    name, separator, content = header.partition("=")
+    if not (name and separator and content):
         raise InvalidInputError(f"--header: {header!r} is not NAME=VALUE, such as X-Scope-OrgID=gpu")
-    return name, value
+    return name, content
 
 
 def _read(path: Path, option: str) -> str:

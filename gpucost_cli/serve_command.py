@@ -86,20 +86,24 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> N
                 wait_for_schedule(lambda: datetime.now(UTC))
 
 
-def report_hours(service: "LocalService", what: str, hours: Iterable[tuple[str, datetime]], console: "Console") -> None:
+def report_hours(
+    service: "LocalService", period: str, hours: Iterable[tuple[str, datetime]], console: "Console"
+) -> None:
     """Attribute hours, and show how far it is."""
     from rich.progress import Progress, TextColumn
 
     incomplete: dict[str, str] = {}
     with Progress(TextColumn("{task.description}"), console=console, transient=True) as progress:
-        task, count = progress.add_task(f"attributing {what}"), 0
+        task, count = progress.add_task(f"attributing {period}"), 0
         for cluster, hour in hours:
             count += 1
-            progress.update(task, description=f"attributing {what}: {count} hours, now {format_timestamp(hour)}")
+            progress.update(task, description=f"attributing {period}: {count} hours, now {format_timestamp(hour)}")
             manifest = service.manifest(cluster, hour)
             if manifest is not None and manifest.status == "incomplete":
                 incomplete[cluster] = "; ".join(manifest.notes)
-    console.print(f"attributed {what}: {count} hours of {len(service.clusters)} clusters" if count else f"{what}: done")
+    console.print(
+        f"attributed {period}: {count} hours of {len(service.clusters)} clusters" if count else f"{period}: done"
+    )
     for cluster, notes in incomplete.items():
         console.print(f"some hours of {cluster} have no figures: {notes}", soft_wrap=True, markup=False)
 

@@ -63,7 +63,10 @@ class ClusterReport:
 
 
 def examine_clusters(
-    settings: CoreSettings, now: datetime, settings_file: str = "settings.yaml"
+    settings: CoreSettings,
+    now: datetime,
+    settings_file: str = "settings.yaml",
+    secret_value: Callable[[str], str] | None = None,
 ) -> list[ClusterReport]:
     """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
 
@@ -71,6 +74,7 @@ def examine_clusters(
         settings: the settings.
         now: the end of the window that is examined.
         settings_file: the settings' path, for commands to paste.
+        secret_value: reads a secret that the settings name; None reads it with the process's own credentials.
 
     Raises:
         InvalidInputError: the settings contain a placeholder of an example.
@@ -83,7 +87,7 @@ def examine_clusters(
         if key in unreachable:
             reports.append(ClusterReport(cluster.name, unreachable[key], []))
             continue
-        report = examine_cluster(cluster, settings, now, settings_file=settings_file)
+        report = examine_cluster(cluster, settings, now, settings_file=settings_file, secret_value=secret_value)
         reports.append(report)
         if report.is_unreachable:
             unreachable[key] = report.checks
@@ -97,6 +101,7 @@ def examine_cluster(
     *,
     client: Callable[..., PrometheusClient] = PrometheusClient,
     settings_file: str = "settings.yaml",
+    secret_value: Callable[[str], str] | None = None,
 ) -> ClusterReport:
     """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
@@ -105,7 +110,7 @@ def examine_cluster(
         signals.signals_by_rank(utilization.signal, utilization.scale),
     )
     try:
-        prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), make_client=client)
+        prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), secret_value=secret_value, make_client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
         counters = settings.inference.collected_metrics()
         units = cluster.gpus_per_unit()

@@ -257,7 +257,7 @@ OK = "2026-11-19T10:00:00Z"
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["attribute", "--hour", OK], "Missing option '--settings'"),
+        (["attribute", "--hour", OK], "pass --prometheus URL, such as http://127.0.0.1:9090, or --settings FILE"),
         ([*ATTRIBUTE, "2026-11-19T10:15:00Z"], "not on the full hour"),
         ([*ATTRIBUTE, "yesterday"], "not a UTC time like 2026-11-19T10:00:00Z"),
         ([*ATTRIBUTE, "2026-11-19T10:00:00"], "not a UTC time"),
