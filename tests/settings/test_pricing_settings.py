@@ -73,6 +73,8 @@ def test_capacity_types_match_in_any_spelling() -> None:
         ("{rates: [{gpu_hourly_usd: 1}]}", "override rates spot on-demand list-price"),
         (f"{{capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}]}}",
          "override capacity-block spot on-demand list-price"),
+        (f"{{capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}], cur: {{database: b, table: b}}}}",
+         "override capacity-block cur spot on-demand list-price"),
         ("{source: list-price}", "override list-price"),
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ NOVEMBER, DECEMBER = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tz
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 ROW = (
     "instance", "2026-11-19T10:00:00Z", "2026-11-19T11:00:00Z", "111122223333", "eu-central-1", "i-0a", "p5.48xlarge",
-    "on-demand", "RunInstances", "1.000000000000", "55.040000000000", "USD", "0",
+    "on-demand", "RunInstances", "1.000000000000", "55.040000000000", "USD", "0", "",
 )  # fmt: skip
 LOCATION = "s3://billing-results/athena/"
 

@@ -178,14 +178,19 @@ def test_instances_of_a_capacity_block_are_not_free(tmp_path: Path, form: dict[s
     assert instances(lines) == {"i-0b": ("55.040000000000", "1.000000")}
 
 
-def test_license_fee_of_a_capacity_block_is_not_its_price(tmp_path: Path) -> None:
+@each_statement
+def test_license_fee_of_a_capacity_block_names_its_reservation(tmp_path: Path, form: dict[str, Any]) -> None:
     licence = replace(
         capacity_block("i-0a", "p5.48xlarge", HOUR, BLOCK),
         unblended_cost=Decimal("0.13"),
         on_demand_cost=Decimal("0.13"),
+        amortized_cost=Decimal("0.13"),
     )
-    for form in EVERY[:2]:
-        assert read(tmp_path, form, [replace(licence, amortized_cost=Decimal("0.13"))]) == []
+    (line,) = read(tmp_path, form, [licence])
+    assert line.amount == Decimal("0.13")
+    assert (line.capacity_type, line.reservation_id) == {
+        "cur2": ("capacity-block", "cr-0bbb"), "focus-1.0": ("on-demand", ""), "focus-1.2": ("reserved", "cr-0bbb"),
+    }[form["format"]]  # fmt: skip
 
 
 def test_capacity_block_without_type_column_is_recognized_by_its_price(tmp_path: Path) -> None:

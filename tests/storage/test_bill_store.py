@@ -132,6 +132,7 @@ BILLED = st.builds(
     billed_ms=st.sampled_from([HOUR_MS, 7]),
     is_final=st.booleans(),
     unblended_amount=st.sampled_from([None, amount(3)]),
+    is_block_fee=st.booleans(),
 )
 CHARGES = st.lists(
     st.builds(

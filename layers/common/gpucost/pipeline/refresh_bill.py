@@ -92,10 +92,16 @@ class BillRefreshService:
         if cur is None:
             return BillRefresh()
         clusters = tuple(cluster.name for cluster in settings.clusters)
+        sharing = BillSharing(
+            cur.blend,
+            unused_charged_to=cur.cluster_of_unused_commitments(clusters),
+            unused_kinds=cur.unused_commitments,
+            capacity_blocks=frozenset(block.reservation_id for block in settings.pricing.capacity_blocks),
+        )
         refreshed = BillRefresh()
         reader = self._create_reader(cur)
         for month in months or self._open_months(cur):
-            refreshed = self._refresh_month(reader, month, cur, cur.cluster_of_unused_commitments(clusters), refreshed)
+            refreshed = self._refresh_month(reader, month, sharing, refreshed)
         return refreshed
 
     def _open_months(self, cur: CurSettings) -> list[datetime]:
@@ -110,11 +116,11 @@ class BillRefreshService:
         return sorted(month for month in months if not is_closed.get(month))
 
     def _refresh_month(
-        self, reader: "AthenaBill", month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
+        self, reader: "AthenaBill", month: datetime, sharing: BillSharing, so_far: BillRefresh
     ) -> BillRefresh:
         end = _next_month(month)
-        pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}
-        sharing = BillSharing(cur.blend, pools, unused_to, cur.unused_commitments)
+        if sharing.blend == "node_pool":
+            sharing = replace(sharing, node_pools=self._node_pools(month, end))
         extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
         counter = _LineCounter()

@@ -150,7 +150,7 @@ class PricingSettings(Section):
     )
     source: Literal[PriceSource, "auto"] | None = None
     """A single source, instead of `sources`. `auto`, the default without `sources`: the best source that has a price
-    for a node. In order: the bill, Capacity Blocks, `rates`, spot prices, AWS's on-demand prices, and the built-in list
+    for a node. In order: Capacity Blocks, the bill, `rates`, spot prices, AWS's on-demand prices, and the built-in list
     prices. The first three only where the settings have them."""
     sources: tuple[PriceSource, ...] = ()
     """In order of preference: the first source with a price for a node's hour is used. Prices set by hand (`override`)
@@ -227,10 +227,10 @@ class PricingSettings(Section):
 
     def _automatic_sources(self) -> tuple[PriceSource, ...]:
         configured: list[PriceSource] = []
-        if self.cur is not None:
-            configured.append("cur")
         if self.capacity_blocks:
             configured.append("capacity-block")
+        if self.cur is not None:
+            configured.append("cur")
         if self.rates:
             configured.append("rates")
         return (*configured, "spot", "on-demand", "list-price")

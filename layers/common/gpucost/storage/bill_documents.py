@@ -19,9 +19,11 @@ def bill_day_document(day: BillsOfDay) -> dict[str, Any]:
     charges: dict[tuple[str, str, str, str], dict[int, tuple[Any, ...]]] = {}
     for hour, bill in sorted(day.items()):
         for instance_id, billed in bill.instances.items():
-            figures = (
+            figures: tuple[Any, ...] = (
                 billed.amount, billed.currency, billed.billed_ms, int(billed.is_final), billed.unblended_amount,
             )  # fmt: skip
+            if billed.is_block_fee:
+                figures += (1,)
             instances.setdefault(instance_id, {})[hour] = figures
         for cluster, cluster_charges in bill.charges.items():
             for charge in cluster_charges:
@@ -39,8 +41,8 @@ def read_bill_day(document: Mapping[str, Any]) -> dict[int, Bill]:
     instances: dict[int, dict[str, BilledHour]] = {int(hour): {} for hour in document["hours"]}
     charges: dict[int, dict[str, list[ClusterCharge]]] = {int(hour): {} for hour in document["hours"]}
     for instance_id, runs in document["instances"].items():
-        for first, count, amount, currency, billed_ms, is_final, unblended in runs:
-            billed = BilledHour(amount, currency, billed_ms, bool(is_final), unblended)
+        for first, count, amount, currency, billed_ms, is_final, unblended, *is_block_fee in runs:
+            billed = BilledHour(amount, currency, billed_ms, bool(is_final), unblended, bool(is_block_fee))
             for hour in range(first, first + count):
                 instances[hour][instance_id] = billed
     for cluster, kind, reference, currency, runs in document["charges"]:

@@ -23,6 +23,8 @@ class BilledHour(Struct, frozen=True):
     """Whether the month's bill is closed; until then amounts may change."""
     unblended_amount: int | None = None
     """The instance's amount in the bill, if `amount` is blended."""
+    is_block_fee: bool = False
+    """Whether it is the fee of an instance of a Capacity Block, whose price was paid in advance."""
 
 
 class Bill(Struct, frozen=True):

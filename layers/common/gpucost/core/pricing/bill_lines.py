@@ -8,7 +8,7 @@ by chance. Blending avoids that: the instances of a pool pay the same rate,
 rounded so that the parts sum to the pool's amounts to the last digit.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -43,8 +43,8 @@ class BillLine(Struct, frozen=True):
     """The instance id, or the ARN of the unused commitment or reservation."""
     instance_type: str
     capacity_type: str
-    """`spot`, `reserved` (launched into a capacity reservation) or `on-demand`. Savings Plans and Reserved Instances
-    are discounts on the last two, not types."""
+    """`spot`, `capacity-block`, `reserved` (launched into a capacity reservation) or `on-demand`. Savings Plans and
+    Reserved Instances are discounts on the last two, not types."""
     operation: str
     """AWS's code of the operating system and its licenses (`RunInstances:0002`); "" for spot."""
     instance_hours: Fraction | None
@@ -53,6 +53,8 @@ class BillLine(Struct, frozen=True):
     currency: str
     is_final: bool
     """Whether the row's bill is closed."""
+    reservation_id: str = ""
+    """The capacity reservation in which the instance ran, if the export has it."""
 
 
 class BillSharing(Struct, frozen=True):
@@ -63,12 +65,18 @@ class BillSharing(Struct, frozen=True):
         node_pools: node pool by instance id, for `blend: node_pool`; other instances form one pool.
         unused_charged_to: the cluster that pays for unused commitments; "" to leave them out.
         unused_kinds: the kinds of unused commitments that are charged.
+        capacity_blocks: reservation ids of Capacity Blocks, whose instances have only fees in the bill.
     """
 
     blend: Blend = "instance_type"
     node_pools: Mapping[str, str] | None = None
     unused_charged_to: str = ""
     unused_kinds: Sequence[ChargeKind] = ("savings-plan", "reservation", "capacity-reservation")
+    capacity_blocks: Set[str] = frozenset()
+
+    def is_block_fee(self, line: BillLine) -> bool:
+        """Whether a line is the fee of an instance whose Capacity Block was paid in advance."""
+        return line.capacity_type == "capacity-block" or line.reservation_id in self.capacity_blocks
 
 
 def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
@@ -137,13 +145,16 @@ def _billed_hours(lines: Sequence[BillLine], sharing: BillSharing) -> dict[str, 
         amount = to_fixed_point(sum((row.amount for row in rows), Decimal(0)))
         # A spot instance that AWS interrupts in its first hour is free, and must not lower other prices.
         is_interrupted = longest.capacity_type == "spot" and not amount
+        is_block_fee = sharing.is_block_fee(longest)
         hours[instance_id] = BilledHour(
             amount=amount,
             currency=longest.currency,
             billed_ms=round(HOUR_MS * sum((row.instance_hours or 0 for row in rows), Fraction(0))),
             is_final=is_interrupted or all(row.is_final for row in rows),
+            is_block_fee=is_block_fee,
         )
-        pool = (instance_id,) if sharing.blend == "none" or is_interrupted else _blending_pool(longest, sharing)
+        is_alone = sharing.blend == "none" or is_interrupted or is_block_fee
+        pool = (instance_id,) if is_alone else _blending_pool(longest, sharing)
         pools.setdefault(pool, []).append(instance_id)
     for instance_ids in pools.values():
         hours.update(zip(instance_ids, _blend([hours[instance_id] for instance_id in instance_ids]), strict=True))

@@ -7,7 +7,7 @@ from fractions import Fraction
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpucost.core.amounts import SCALE
+from gpucost.core.amounts import SCALE, to_decimal
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import IntervalMs
@@ -94,10 +94,12 @@ class Pricing(Struct, frozen=True):
         """
         facts = attributes_of_node(node, cluster)
         other_currencies: list[str] = []
+        billed = self.bill.billed_hour_of(facts["instance_id"]) if self.bill else None
+        is_in_block = self._is_in_block(facts, time)
+        fee = billed if billed and (billed.is_block_fee or is_in_block) else None
         for source in self.sources:
             if source == "cur":
-                billed = self.bill.billed_hour_of(facts["instance_id"]) if self.bill else None
-                if billed is None:
+                if billed is None or fee is not None:
                     continue
                 if billed.currency != self.currency:
                     other_currencies.append(f"{source} has a price in {billed.currency}")
@@ -112,23 +114,34 @@ class Pricing(Struct, frozen=True):
             if quote.currency != self.currency:
                 other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
-            price = self._cost_from_quote(node, quote, gpus)
+            price = self._cost_from_quote(node, quote, gpus, fee)
             if isinstance(price, Unpriced):
                 return price
             notes = (
                 self._skipped_sources_note(node, other_currencies, source),
                 _list_price_note(facts, source),
                 self._missing_spot_price_note(facts, source),
+                self._left_out_fee_note(node, fee, source, is_in_block=is_in_block),
             )
             return replace(price, note="; ".join(filter(None, notes))) if any(notes) else price
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
+        if fee and not is_in_block:
+            hint += "; the bill has only a fee of its Capacity Block. Add the block to pricing.capacity_blocks"
         if "list-price" in self.sources:
             hint += (
                 f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}. Use "
                 "AWS credentials (in a stack: set the parameter OnDemandPrices), or add a price in pricing.rates"
             )
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
+
+    def _is_in_block(self, facts: Mapping[str, str], time: IntervalMs) -> bool:
+        """Whether a node's label names a Capacity Block of the settings. The bill's export may lack reservations."""
+        return any(
+            (block.cluster, block.reservation_id) == (facts["cluster"], facts["reservation_id"])
+            and block.interval.overlap(time).length
+            for block in self.capacity_blocks
+        )
 
     def cluster_charges(
         self, cluster: str, hour: IntervalMs, nodes: Sequence[tuple[GpuNode, IntervalMs]]
@@ -152,6 +165,22 @@ class Pricing(Struct, frozen=True):
         reasons = " and ".join(other_currencies)
         return f"{_node_label(node)} is priced by {source}, because {reasons}, but the hour is in {self.currency}"
 
+    def _left_out_fee_note(
+        self, node: GpuNode, fee: BilledHour | None, source: PriceSource, *, is_in_block: bool
+    ) -> str:
+        if fee is None or self._includes_fee(source, fee):
+            return ""
+        reason = f"{source} prices the node. Add its Capacity Block to pricing.capacity_blocks"
+        if is_in_block:
+            if source != "capacity-block":
+                return ""  # a price set by hand stands for the whole node
+            reason = f"the hour is in {self.currency}"
+        amount = f"{to_decimal(fee.amount):.2f} {fee.currency}"
+        return f"the bill's operating system fee of {_node_label(node)}, {amount}, is not in any sum: {reason}"
+
+    def _includes_fee(self, source: PriceSource, fee: BilledHour) -> bool:
+        return source == "capacity-block" and fee.currency == self.currency
+
     def _missing_spot_price_note(self, facts: Mapping[str, str], source: PriceSource) -> str:
         if not self._stands_in_for_spot_price(facts["capacity_type"], source):
             return ""
@@ -168,9 +197,14 @@ class Pricing(Struct, frozen=True):
             price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended_amount=billed.unblended_amount
         )
 
-    def _cost_from_quote(self, node: GpuNode, quote: SourceQuote, gpus: Fraction) -> NodeCost | Unpriced:
+    def _cost_from_quote(
+        self, node: GpuNode, quote: SourceQuote, gpus: Fraction, fee: BilledHour | None
+    ) -> NodeCost | Unpriced:
         of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
         of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
+        fee = fee if fee and self._includes_fee(quote.source, fee) else None
+        if fee:
+            of_node += Fraction(fee.amount * HOUR_MS, SCALE)
         split = self._split_cost(node, quote.source, of_node / HOUR_MS) if of_node else None
         if isinstance(split, Unpriced):
             return split
@@ -182,7 +216,9 @@ class Pricing(Struct, frozen=True):
             split_policy=split.split_policy if split else self.split_policy.name if not of_gpus else "gpu-bears-all",
             gpus_cost=of_gpus / HOUR_MS + (split.gpus_cost if split else 0),
             host_cost=split.host_cost if split else Fraction(0),
-            is_final=not waits and not self._stands_in_for_spot_price(node.capacity_type, quote.source),
+            is_final=not waits
+            and not self._stands_in_for_spot_price(node.capacity_type, quote.source)
+            and (fee is None or fee.is_final),
             is_per_gpu=split is None,
         )
 

@@ -18,7 +18,7 @@ from gpucost.settings.bill import CurSettings
 
 COLUMNS = (
     "kind", "usage_start", "usage_end", "account", "region", "resource", "instance_type", "capacity_type",
-    "operation", "hours", "amount", "currency", "is_final",
+    "operation", "hours", "amount", "currency", "is_final", "reservation",
 )  # fmt: skip
 """The columns of every statement, in this order."""
 ACCELERATED_FAMILIES_PATTERN = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
@@ -75,6 +75,7 @@ def parse_bill_line(row: Sequence[str | None]) -> BillLine:
             instance_type=cells["instance_type"] or "",
             capacity_type=_text(cells, "capacity_type"),
             operation=cells["operation"] or "",
+            reservation_id=(cells["reservation"] or "").rpartition("/")[2],
             instance_hours=None if cells["hours"] is None else Fraction(_number(cells["hours"])),
             amount=_number(_text(cells, "amount")),
             currency=_text(cells, "currency"),

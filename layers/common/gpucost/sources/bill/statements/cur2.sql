@@ -1,7 +1,8 @@
 -- CUR 2.0, amortized: the cost of each accelerated instance in each hour, and the cost of unused commitments.
 -- One row per instance and hour, and per commitment and period. Taxes, credits, refunds, upfront purchases and the
--- negation of Savings Plans are not part of an instance's price and are left out. So are lines of Capacity Blocks, which
--- are prepaid and have no cost here. Amounts are cast to DECIMAL line by line, so that sums are exact in any engine.
+-- negation of Savings Plans are not part of an instance's price and are left out. So are lines of Capacity Blocks without
+-- cost: blocks are prepaid, and their lines have only fees of the operating system. Amounts are cast to DECIMAL line by
+-- line, so that sums are exact in any engine.
 WITH lines AS (
   SELECT
     CASE
@@ -24,9 +25,12 @@ WITH lines AS (
     split_part(line_item_usage_type, ':', 2) AS instance_type,
     CASE
       WHEN regexp_like(line_item_usage_type, '(^|-)SpotUsage:') THEN 'spot'
+      WHEN lower(coalesce(capacity_reservation_capacity_reservation_type, '')) LIKE '%capacity%block%'
+        THEN 'capacity-block'
       WHEN coalesce(capacity_reservation_capacity_reservation_arn, '') <> '' THEN 'reserved'
       ELSE 'on-demand'
     END AS capacity_type,
+    coalesce(capacity_reservation_capacity_reservation_arn, '') AS reservation,
     CASE WHEN regexp_like(line_item_usage_type, '(^|-)SpotUsage:') THEN '' ELSE line_item_operation END AS operation,
     CAST(CASE line_item_line_item_type
       WHEN 'SavingsPlanRecurringFee' THEN NULL
@@ -54,7 +58,6 @@ WITH lines AS (
         line_item_product_code = 'AmazonEC2'
         AND line_item_line_item_type IN ('Usage', 'SavingsPlanCoveredUsage', 'DiscountedUsage')
         AND regexp_like(split_part(line_item_usage_type, ':', 2), '$accelerated')
-        AND lower(coalesce(capacity_reservation_capacity_reservation_type, '')) NOT LIKE '%capacity%block%'
         AND (
           (
             regexp_like(line_item_usage_type, '(^|-)(Box|Dedicated|Heavy|Spot)Usage:')
@@ -64,10 +67,16 @@ WITH lines AS (
               line_item_line_item_type = 'Usage'
               AND NOT regexp_like(line_item_usage_type, '(^|-)SpotUsage:')
               AND coalesce(line_item_unblended_cost, 0) = 0
-              AND coalesce(pricing_public_on_demand_cost, 0) = 0
+              AND (
+                coalesce(pricing_public_on_demand_cost, 0) = 0
+                OR lower(coalesce(capacity_reservation_capacity_reservation_type, '')) LIKE '%capacity%block%'
+              )
             )
           )
-          OR regexp_like(line_item_usage_type, '(^|-)Unused(Box|Ded):')
+          OR (
+            regexp_like(line_item_usage_type, '(^|-)Unused(Box|Ded):')
+            AND lower(coalesce(capacity_reservation_capacity_reservation_type, '')) NOT LIKE '%capacity%block%'
+          )
         )
       )
       OR (
@@ -100,8 +109,10 @@ SELECT
   sum(hours) AS hours,
   sum(amount) AS amount,
   currency,
-  min(is_final) AS is_final
+  min(is_final) AS is_final,
+  reservation
 FROM lines
-GROUP BY kind, usage_start, account, region, resource, instance_type, capacity_type, operation, currency
+GROUP BY
+  kind, usage_start, account, region, resource, instance_type, capacity_type, reservation, operation, currency
 HAVING kind = 'instance' OR sum(amount) <> 0
-ORDER BY 2, 1, 6, 4, 5, 7, 8, 9, 12
+ORDER BY 2, 1, 6, 4, 5, 7, 8, 9, 12, 14

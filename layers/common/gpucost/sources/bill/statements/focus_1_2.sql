@@ -1,7 +1,7 @@
 -- FOCUS 1.2 with AWS columns: the cost of each accelerated instance in each hour after all discounts (EffectiveCost),
 -- and the cost of unused commitments. One row per instance and hour, and per commitment and period. Purchases, taxes,
 -- credits and corrections of earlier bills are not part of an instance's price and are left out. Lines without cost
--- and list price are from a Capacity Block, which is prepaid.
+-- and list price are from a Capacity Block, which is prepaid; its other lines have only fees of the operating system.
 -- Amounts are cast to DECIMAL line by line, so that sums are exact in any engine.
 WITH lines AS (
   SELECT
@@ -26,6 +26,7 @@ WITH lines AS (
       WHEN CapacityReservationStatus = 'Used' THEN 'reserved'
       ELSE 'on-demand'
     END AS capacity_type,
+    coalesce(CapacityReservationId, '') AS reservation,
     CASE WHEN regexp_like(SkuMeter, '(^|-)SpotUsage:') THEN '' ELSE coalesce(x_Operation, '') END AS operation,
     CAST(
       CASE WHEN CommitmentDiscountStatus = 'Unused' THEN NULL ELSE ConsumedQuantity END AS DECIMAL(38, 12)
@@ -84,8 +85,10 @@ SELECT
   sum(hours) AS hours,
   sum(amount) AS amount,
   currency,
-  min(is_final) AS is_final
+  min(is_final) AS is_final,
+  reservation
 FROM lines
-GROUP BY kind, usage_start, account, region, resource, instance_type, capacity_type, operation, currency
+GROUP BY
+  kind, usage_start, account, region, resource, instance_type, capacity_type, reservation, operation, currency
 HAVING kind = 'instance' OR sum(amount) <> 0
-ORDER BY 2, 1, 6, 4, 5, 7, 8, 9, 12
+ORDER BY 2, 1, 6, 4, 5, 7, 8, 9, 12, 14
