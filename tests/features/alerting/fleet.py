@@ -154,7 +154,7 @@ class Fleet:
     def publish(
         self, number: int, *lines: Line, cluster: str = "demo", status: Status = "complete", coverage: str = "1",
         nodes: Sequence[NodeHour] = (), currency: str = "USD", settings_version: int = 1,
-        served: Sequence[ServedTokens] = (),
+        served: Sequence[ServedTokens] = (), is_abandoned: bool = False,
     ) -> None:  # fmt: skip
         """Publish a version of an hour, by its number, without a message about it."""
         hour = START + HOUR * number
@@ -166,7 +166,10 @@ class Fleet:
         if status == "incomplete":
             record = replace(record, totals=None, lines=(), coverage=None, notes=("away",))
         previous = self.ledger.manifest(cluster, hour)
-        self.ledger.publish(record, replacing=previous, settings_version=settings_version, now=hour + HOUR)
+        self.ledger.publish(
+            record, replacing=previous, settings_version=settings_version, now=hour + HOUR,
+            last_attempt=hour if is_abandoned else None,
+        )  # fmt: skip
 
     def close_hour(self, number: int, cluster: str = "demo", origin: AttributionOrigin = "schedule") -> None:
         """Send the message that an hour is published, a minute after its end."""

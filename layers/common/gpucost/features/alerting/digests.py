@@ -18,9 +18,12 @@ from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
 from gpucost.features.alerting.subjects import Subject
+from gpucost.storage.ports import StoredSettings
 
 MAX_DIGEST_DELAY = timedelta(days=2)
 """A digest that could not be sent for this long is skipped: last week's figures are of no use on Friday."""
+MAX_WAIT_FOR_HOURS = timedelta(hours=12)
+"""A digest is sent without hours that are not published by then, and names their number."""
 TOP_WASTERS_LISTED = 3
 
 
@@ -32,17 +35,45 @@ class DueDigest(NamedTuple):
     notification: Notification
 
 
+class _ClusterDays:
+    """One cluster's days in a digest's period and in the period before."""
+
+    def __init__(self, start: datetime, end: datetime, days: Sequence[DaySummary], *, has_left: bool) -> None:
+        self.days = days
+        self.units = {unit for day in days for unit in day.costs}
+        manifests = {manifest.hour: manifest for day in days for manifest in day.manifests}
+        # A cluster has hours from when it joined until it left the settings.
+        first = max(start, min(manifests, default=end))
+        last = min(end, max(manifests, default=end) + HOUR) if has_left else end
+        self._manifests = [manifests.get(first + HOUR * number) for number in range(max(0, (last - first) // HOUR))]
+
+    @property
+    def hours_unknown(self) -> int:
+        """The number of hours without figures."""
+        return sum(1 for manifest in self._manifests if manifest is None or manifest.status == "incomplete")
+
+    @property
+    def hours_awaited(self) -> int:
+        """The number of these hours that may still get figures."""
+        return sum(
+            1
+            for manifest in self._manifests
+            if manifest is None or (manifest.status == "incomplete" and not manifest.is_abandoned())
+        )
+
+
 class Digests:
     """Makes the weekly and monthly digests of business units.
 
     Args:
         inputs: what rules read.
-        settings: the document.
+        stored_settings: the document, and the clusters that left it.
     """
 
-    def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts) -> None:
+    def __init__(self, inputs: RuleInputs, stored_settings: StoredSettings[SettingsWithAlerts]) -> None:
         self._inputs = inputs
-        self._settings = settings
+        self._stored_settings = stored_settings
+        self._settings = stored_settings.settings
 
     def due_digests(
         self,
@@ -51,6 +82,9 @@ class Digests:
         reported_digest_periods: Callable[[str], Mapping[str, str]],
     ) -> Iterator[DueDigest]:
         """Make the digests that are due at a tick and were not sent yet.
+
+        A business unit's digest waits until its clusters have published all hours of the period, or given them up, but
+        not for longer than `MAX_WAIT_FOR_HOURS`.
 
         Args:
             rules: by name; rules of other kinds are ignored.
@@ -64,7 +98,10 @@ class Digests:
             hour, minute = map(int, rule.at.split(":"))
             due_at = datetime.combine(end.date(), time(hour, minute), time_zone_of(self._settings.alerts, rule))
             if due_at <= at < due_at + MAX_DIGEST_DELAY:
-                yield from self._digests_of_period(name, rule, start, end, reported_digest_periods)
+                is_last_call = at >= max(due_at, end) + MAX_WAIT_FOR_HOURS
+                yield from self._digests_of_period(
+                    name, rule, start, end, reported_digest_periods, is_last_call=is_last_call
+                )
 
     def _digests_of_period(
         self,
@@ -73,29 +110,41 @@ class Digests:
         start: datetime,
         end: datetime,
         reported_digest_periods: Callable[[str], Mapping[str, str]],
+        *,
+        is_last_call: bool,
     ) -> Iterator[DueDigest]:
         period = f"{rule.every} {start:%Y-%m-%d}"
         previous_start = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
-        clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
-        all_days = [day for cluster in clusters for day in self._inputs.rollups.days(cluster, previous_start, end)]
+        clusters = {
+            cluster: _ClusterDays(
+                start, end, self._inputs.rollups.days(cluster, previous_start, end),
+                has_left=self._settings.cluster(cluster) is None,
+            )
+            for cluster in self._stored_settings.clusters(previous_start)
+            if rule.scope.has_cluster(cluster)
+        }  # fmt: skip
+        all_days = [day for cluster in clusters.values() for day in cluster.days]
         days = [day for day in all_days if day.start >= start]
         previous_days = [day for day in all_days if day.start < start]
-        if len(_currencies(days)) > 1:
-            return
         sums, previous_sums = _costs_by_unit(days), _costs_by_unit(previous_days)
+        of_unit = {unit: [cluster for cluster in clusters.values() if unit in cluster.units] for unit in sums}
         units = [
             unit
             for unit in sorted(sums)
-            if rule.scope.has_unit(unit) and reported_digest_periods(unit).get(rule_name) != period
+            if rule.scope.has_unit(unit)
+            and reported_digest_periods(unit).get(rule_name) != period
+            and (is_last_call or not any(cluster.hours_awaited for cluster in of_unit[unit]))
+            and len(_currencies(days, unit)) == 1
         ]
         if not units:
             return
-        top_wasters = self._top_wasters(days, clusters, start, end)
-        recommendations = self._recommendation_notes(clusters)
-        unknown_hours = len(clusters) * ((end - start) // HOUR) - _count_hours_with_figures(days)
-        is_comparable = _currencies(days) == _currencies(previous_days)
+        names = [*clusters]
+        top_wasters = self._top_wasters(days, names, start, end)
+        recommendations = self._recommendation_notes(names)
         for unit in units:
             costs, previous = sums[unit], previous_sums.get(unit)
+            is_comparable = _currencies(days, unit) == _currencies(previous_days, unit)
+            unknown_hours = sum(cluster.hours_unknown for cluster in of_unit[unit])
             subject = Subject(business_unit=unit)
             notification = Notification(
                 id=notification_id(rule_name, subject, start, "digest"),
@@ -108,7 +157,7 @@ class Digests:
                     "previous_usd": to_decimal(previous.allocated_usd) if previous and is_comparable else None,
                     "hours_unknown": Decimal(unknown_hours),
                 },
-                currency=next(iter(_currencies(days)), self._settings.pricing.currency),
+                currency=next(iter(_currencies(days, unit))),
                 workloads=top_wasters.get(unit, ()), note=recommendations.get(unit, ""),
             )  # fmt: skip
             yield DueDigest(rule_name, period, notification)
@@ -170,9 +219,5 @@ def _costs_by_unit(days: Sequence[DaySummary]) -> CostsByKey[str]:
     return sum_by_key(costs for day in days for costs in day.costs.items())
 
 
-def _count_hours_with_figures(days: Sequence[DaySummary]) -> int:
-    return sum(1 for day in days for manifest in day.manifests if manifest.status != "incomplete")
-
-
-def _currencies(days: Sequence[DaySummary]) -> set[str]:
-    return set[str]().union(*(day.currencies for day in days))
+def _currencies(days: Sequence[DaySummary], unit: str) -> set[str]:
+    return set[str]().union(*(day.currencies for day in days if unit in day.costs))

@@ -12,6 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.rollups import DAY, costs_by_unit
 from gpucost.core.run_rate import run_rate
+from gpucost.features.alerting.cluster_months import ClusterMonth, earlier_units, spends_of_unit
 from gpucost.features.alerting.configured_budgets import lowest_budget
 from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.features.alerting.settings import SettingsWithAlerts
@@ -22,13 +23,13 @@ BudgetStatus = Literal["exceeded", "projected", "within", "unknown"]
 
 
 class UnitBudget(Struct, frozen=True):
-    """A business unit's month against its budget. Amounts are of all clusters."""
+    """A business unit's month against its budget. Amounts are of all clusters, also of those that left within it."""
 
     business_unit: str
     budget_usd: Decimal
     spent_usd: Decimal
     projected_usd: Decimal | None
-    """As budget alerts project it; None if too few hours have figures."""
+    """As budget alerts project it; None if too few hours of one of the unit's clusters have figures."""
 
     @property
     def status(self) -> BudgetStatus:
@@ -81,26 +82,34 @@ class BudgetService:
             InvalidInputError: the month has several currencies.
             SettingsMissingError: no settings yet.
         """
-        settings = self._settings_store.current().settings
+        stored = self._settings_store.current()
+        settings = stored.settings
         until = self._published_until()
         start, end = month_bounds(until - HOUR)
-        months = [self._month_until(cluster.name, start, until) for cluster in settings.clusters]
-        currencies = set[str]().union(*(month.currencies for month in months))
+        months = {
+            cluster: self._cluster_month(cluster, start, until, has_left=settings.cluster(cluster) is None)
+            for cluster in stored.clusters(start)
+        }
+        currencies = set[str]().union(*(month.spend.currencies for month in months.values()))
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"this month has several currencies: {', '.join(sorted(currencies))}. Budgets need a single one"
             )
-        units = {unit.name for unit in settings.business_units}.union(*(month.spend_by_unit for month in months))
+        units = {unit.name for unit in settings.business_units}.union(*(month.units for month in months.values()))
         rows = []
         for unit in sorted(filter(scope.covers, units)):
             budget = lowest_budget(settings, unit, months=1)
             if budget is None:
                 continue
-            amounts = [(month.spend_by_unit.get(unit, Decimal(0)), month.hours_with_data) for month in months]
-            projected = run_rate(amounts, start, until, end)
-            rows.append(UnitBudget(unit, budget, sum((spent for spent, _ in amounts), Decimal(0)), projected))
+            spends = spends_of_unit(months, unit) or []
+            spent = sum((spend.spent for spend in spends), Decimal(0))
+            rows.append(UnitBudget(unit, budget, spent, run_rate(spends, until, end)))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)
         return MonthBudgets(start, end, until, next(iter(currencies), settings.pricing.currency), tuple(rows))
+
+    def _cluster_month(self, cluster: str, start: datetime, until: datetime, *, has_left: bool) -> ClusterMonth:
+        spend = self._month_until(cluster, start, until)
+        return ClusterMonth(spend, start, has_left, earlier_units(self._rollups, cluster, start, spend))
 
     def _month_until(self, cluster: str, start: datetime, until: datetime) -> PartialMonthSpend:
         """Sum a cluster's month, without the hour that other clusters have not published yet."""
@@ -115,4 +124,4 @@ class BudgetService:
             hours -= all(manifest.status != "incomplete" for manifest in summary.manifests)
             for unit, costs in costs_by_unit(summary).items():
                 spend[unit] -= to_decimal(costs.allocated_usd)
-        return PartialMonthSpend(spend, hours, month.currency)
+        return PartialMonthSpend(spend, hours, month.currency, month.first_hour)

@@ -54,18 +54,21 @@ class PartialMonthSpend(Struct, frozen=True):
     hours_with_data: int
     currency: str
     """Empty without data. Several currencies are joined with `+`, and the amounts cannot be used."""
+    first_hour: datetime | None = None
+    """The first recorded hour, with or without figures; None without any."""
 
     @classmethod
     def sum_days(cls, days: Iterable[DaySummary]) -> Self:
         """Sum days of one cluster. An incomplete hour has no data."""
         spend: dict[str, Decimal] = {}
-        hours, currencies = 0, set[str]()
+        hours, currencies, first_hour = 0, set[str](), None
         for day in days:
+            first_hour = first_hour or next((manifest.hour for manifest in day.manifests), None)
             for unit, costs in day.costs.items():
                 spend[unit] = spend.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
             hours += sum(manifest.status != "incomplete" for manifest in day.manifests)
             currencies |= day.currencies
-        return cls(spend, hours, "+".join(sorted(currencies)))
+        return cls(spend, hours, "+".join(sorted(currencies)), first_hour)
 
     @property
     def currencies(self) -> frozenset[str]:

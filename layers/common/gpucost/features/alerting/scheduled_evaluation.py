@@ -57,12 +57,12 @@ class ScheduledRuleEvaluator:
         if not (settings.alerts.rules or states.groups):
             return
         update = ScopeUpdate(states, settings.alerts, rules)
-        spend = SpendRuleEvaluator(self._inputs, settings, at)
+        spend = SpendRuleEvaluator(self._inputs, stored_settings, at)
         for name, rule in rules.items():
             for finding in self._findings(name, rule, stored_settings, message, spend, update):
                 update.apply_finding(name, finding)
         digest_periods: dict[str, dict[str, str]] = {}
-        digests = Digests(self._inputs, settings)
+        digests = Digests(self._inputs, stored_settings)
         for name, period, notification in digests.due_digests(rules, at, update.reported_digest_periods):
             update.add_notification(notification)
             digest_periods.setdefault(notification.subject.business_unit, {})[name] = period

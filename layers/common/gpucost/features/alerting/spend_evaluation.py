@@ -5,16 +5,18 @@ first that is missing, or the next in turn. So a restated or backfilled day coun
 parts keep their last sums. A day to date is stored as first computed, for the same weekday of later weeks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from typing import NamedTuple
 
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, costs_by_unit
 from gpucost.core.run_rate import run_rate
+from gpucost.features.alerting.cluster_months import ClusterMonth, earlier_units, spends_of_unit
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs
 from gpucost.features.alerting.rule_evaluation import firing_policy
 from gpucost.features.alerting.rule_kinds import budget as budget_rule
@@ -26,6 +28,7 @@ from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import FiringPolicy
 from gpucost.features.alerting.subjects import Subject
+from gpucost.storage.ports import StoredSettings
 
 MONTH_PART_LENGTH = timedelta(days=7)
 WEEK = timedelta(days=7)
@@ -33,22 +36,40 @@ PROJECTION_KEEP_FIRING_HOURS = 24
 """For how long a projection must stay below its threshold to resolve: it changes with every hour."""
 
 
+_ABSENT = DayToDateSpend({}, "")
+"""The day of a cluster that did not exist yet, or not any more."""
+
+
+class _ClusterDays(NamedTuple):
+    """A cluster's day to date, and the same part of the same weekday in previous weeks. None if not known."""
+
+    today: DayToDateSpend | None
+    weeks: Sequence[DayToDateSpend | None]
+    units_today: frozenset[str]
+
+    @property
+    def units(self) -> set[str]:
+        """The business units whose costs the cluster has or had."""
+        return {unit for day in (self.today, *self.weeks) if day for unit in day.costs_by_unit} | self.units_today
+
+
 class SpendRuleEvaluator:
     """Evaluates spend rules on one tick.
 
     Args:
         inputs: what rules read.
-        settings: the document.
+        stored_settings: the document, and the clusters that left it.
         at: the tick's full hour; figures are expected up to an hour before it.
     """
 
-    def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts, at: datetime) -> None:
+    def __init__(self, inputs: RuleInputs, stored_settings: StoredSettings[SettingsWithAlerts], at: datetime) -> None:
         self._inputs = inputs
-        self._settings = settings
+        self._stored_settings = stored_settings
+        self._settings = stored_settings.settings
         self._at = at
         self._expected_until = at - HOUR
         self._newest_expected_hour = at - 2 * HOUR
-        self._months: dict[str, PartialMonthSpend | None] = {}
+        self._months: dict[str, ClusterMonth] = {}
         self._current_days: dict[str, DaySummary | None] = {}
         self._days_to_date: dict[str, DayToDateSpend | None] = {}
         self._previous_days_to_date: dict[tuple[str, int], DayToDateSpend | None] = {}
@@ -58,25 +79,23 @@ class SpendRuleEvaluator:
     def budget_findings(self, rule_name: str, rule: BudgetRule, update: ScopeUpdate) -> Iterator[Finding]:
         """Evaluate a budget rule: one finding for each business unit, basis and percentage.
 
-        There are none while a cluster's month has amounts in several currencies or a part that is not summed yet.
+        A unit has none while the month of one of its clusters has amounts in several currencies, or a part that is not
+        summed yet. The months of clusters that left the settings count.
         """
         start, end = month_bounds(self._newest_expected_hour)
         month = f"{start:%Y-%m}"
         for alert in update.alerts_of_rule(rule_name):
             if not alert.subject.detail.startswith(month):
                 update.discard_alert(alert)  # its month is over
-        clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
-        months = [to_date for cluster in clusters if (to_date := self._month_to_date(cluster, start)) is not None]
-        if len(months) < len(clusters):
-            return
-        units = {unit for to_date in months for unit in to_date.spend_by_unit}
+        months = {cluster: self._month_to_date(cluster, start) for cluster in self._clusters(rule, start)}
+        units = {unit for to_date in months.values() for unit in to_date.units}
         units |= {alert.subject.business_unit for alert in update.alerts_of_rule(rule_name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
-            spent_by_cluster = [
-                (to_date.spend_by_unit.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months
-            ]
-            projected = run_rate(spent_by_cluster, start, self._expected_until, end)
-            spent = sum((spent for spent, _ in spent_by_cluster), Decimal(0))
+            spends = spends_of_unit(months, unit)
+            if spends is None:
+                continue
+            projected = run_rate(spends, self._expected_until, end)
+            spent = sum((spend.spent for spend in spends), Decimal(0))
             yield from self._unit_budget_findings(rule, unit, month, spent, projected)
 
     def _unit_budget_findings(
@@ -108,28 +127,42 @@ class SpendRuleEvaluator:
                     self._currency, policy, is_history_only=is_history_only,
                 )  # fmt: skip
 
-    def _month_to_date(self, cluster: str, start: datetime) -> PartialMonthSpend | None:
+    def _clusters(self, rule: BudgetRule | SpendChangeRule, since: datetime) -> list[str]:
+        """Return a rule's clusters, also those that left the settings after a time."""
+        return [cluster for cluster in self._stored_settings.clusters(since) if rule.scope.has_cluster(cluster)]
+
+    def _month_to_date(self, cluster: str, start: datetime) -> ClusterMonth:
         if cluster not in self._months:
             self._months[cluster] = self._sum_month_to_date(cluster, start)
         return self._months[cluster]
 
-    def _sum_month_to_date(self, cluster: str, start: datetime) -> PartialMonthSpend | None:
-        """Sum a month from its parts; None with several currencies, or while a part is not summed yet."""
+    def _sum_month_to_date(self, cluster: str, start: datetime) -> ClusterMonth:
+        """Sum a month from its parts."""
         newest = (self._newest_expected_hour - start) // MONTH_PART_LENGTH
         stored = [self._inputs.spend_store.month_part(cluster, start, number) for number in range(newest)]
         in_turn = ((self._at - start) // HOUR) % newest if newest else 0
         first_missing = next((number for number, part in enumerate(stored) if part is None), in_turn)
         units: dict[str, Decimal] = {}
-        hours, currencies = 0, set[str]()
+        hours, currencies, first_hour = 0, set[str](), None
+        is_summed = True
         for number in range(newest + 1):
             part = self._sum_month_part(cluster, start, number) if number in {newest, first_missing} else stored[number]
             if part is None:
-                return None  # the next tick sums it
+                is_summed = False  # the next tick sums it
+                continue
             for unit, amount in part.spend_by_unit.items():
                 units[unit] = units.get(unit, Decimal(0)) + amount
             hours += part.hours_with_data
             currencies |= part.currencies
-        return PartialMonthSpend(units, hours, self._currency) if currencies <= {self._currency} else None
+            first_hour = first_hour or part.first_hour
+        spend = PartialMonthSpend(units, hours, self._currency, first_hour)
+        return ClusterMonth(
+            spend,
+            start,
+            has_left=self._settings.cluster(cluster) is None,
+            earlier_units=earlier_units(self._inputs.rollups, cluster, start, spend),
+            is_summed=is_summed and currencies <= {self._currency},
+        )
 
     def _sum_month_part(self, cluster: str, start: datetime, number: int) -> PartialMonthSpend:
         """Sum a part of a month again, and store the sums."""
@@ -147,26 +180,36 @@ class SpendRuleEvaluator:
     def spend_change_findings(self, rule_name: str, rule: SpendChangeRule, update: ScopeUpdate) -> Iterator[Finding]:
         """Evaluate a spend-change rule: one finding for each business unit.
 
-        There are none while an hour of today is missing in a cluster.
+        A unit has none while an hour of today is missing in one of its clusters, and no reference in a week in which
+        such a cluster has no sums. Clusters that left the settings since count.
         """
-        clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
-        today = [day for cluster in clusters if (day := self._day_to_date(cluster)) is not None]
-        if not clusters or len(today) < len(clusters):
-            return
-        weeks = []
-        for number in range(1, rule.weeks + 1):
-            week = [day for cluster in clusters if (day := self._day_to_date_weeks_ago(cluster, number)) is not None]
-            if len(week) == len(clusters):
-                weeks.append(week)
-        units = {unit for days in (today, *weeks) for day in days for unit in day.costs_by_unit}
+        weeks = range(1, rule.weeks + 1)
+        days = {
+            cluster: _ClusterDays(
+                self._day_to_date(cluster), [self._day_to_date_weeks_ago(cluster, number) for number in weeks],
+                frozenset(current.costs if (current := self._current_days.get(cluster)) else ()),
+            )
+            for cluster in self._clusters(rule, self._newest_expected_hour - WEEK * rule.weeks)
+        }  # fmt: skip
+        units = {unit for cluster_days in days.values() for unit in cluster_days.units}
         units |= {alert.subject.business_unit for alert in update.alerts_of_rule(rule_name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
             subject = Subject(business_unit=unit)
             effective_rule = rule.for_subject(subject)
-            references = [
-                (_unit_costs(week, unit), all(day.pricing_fingerprint == self._pricing_fingerprint for day in week))
-                for week in weeks
-            ]
+            of_unit = [cluster_days for cluster_days in days.values() if unit in cluster_days.units]
+            today = [cluster_days.today for cluster_days in of_unit if cluster_days.today]
+            if len(today) < len(of_unit):
+                continue
+            references = []
+            for number in range(rule.weeks):
+                week = [day for cluster_days in of_unit if (day := cluster_days.weeks[number])]
+                if len(week) == len(of_unit) and any(
+                    cluster_days.weeks[number] not in (None, _ABSENT) for cluster_days in days.values()
+                ):
+                    has_same_sources = all(
+                        day == _ABSENT or day.pricing_fingerprint == self._pricing_fingerprint for day in week
+                    )
+                    references.append((_unit_costs(week, unit), has_same_sources))
             comparison = spend_change.compare_with_previous_weeks(_unit_costs(today, unit), references)
             thresholds = SpendThresholds(effective_rule.percent, effective_rule.usd)
             note = (
@@ -184,7 +227,7 @@ class SpendRuleEvaluator:
     def save_days_to_date(self) -> None:
         """Store today's sums for later weeks."""
         for cluster, sums in self._days_to_date.items():
-            if sums is not None:
+            if sums is not None and sums != _ABSENT:
                 self._inputs.spend_store.put_day_to_date(cluster, self._newest_expected_hour, sums)
 
     def _day_to_date(self, cluster: str) -> DayToDateSpend | None:
@@ -200,11 +243,11 @@ class SpendRuleEvaluator:
             self._current_days[cluster] = days[-1] if days else None
         day = self._current_days[cluster]
         if day is None or day.totals is None:
-            return None
+            has_left = day is None and self._settings.cluster(cluster) is None
+            return _ABSENT if has_left else None
         published = [manifest.hour for manifest in day.manifests if manifest.status != "incomplete"]
         hours = [hour for hour in published if hour <= self._newest_expected_hour]
-        expected = [start + HOUR * i for i in range((self._newest_expected_hour - start) // HOUR + 1)]
-        if hours != expected or day.currencies != {self._currency}:
+        if hours != self._expected_hours(day) or day.currencies != {self._currency}:
             return None
         units = dict(day.costs)
         if day.manifests[-1].hour > self._newest_expected_hour:  # it was closed before this tick arrived
@@ -213,12 +256,25 @@ class SpendRuleEvaluator:
                     units[unit] = units[unit] - costs
         return DayToDateSpend(units, self._pricing_fingerprint)
 
+    def _expected_hours(self, day: DaySummary) -> list[datetime]:
+        """Return today's hours of a cluster: all, or from when it joined, or until it left the settings."""
+        first, until = day.start, self._expected_until
+        recorded = [manifest.hour for manifest in day.manifests]
+        if recorded[0] > first and not self._inputs.ledger.manifests(day.cluster, first - WEEK, first):
+            first = recorded[0]
+        if self._settings.cluster(day.cluster) is None:
+            until = min(until, recorded[-1] + HOUR)
+        return [first + HOUR * number for number in range((until - first) // HOUR)]
+
     def _day_to_date_weeks_ago(self, cluster: str, weeks: int) -> DayToDateSpend | None:
+        """Return the same part of a day some weeks ago; None if it was never summed, though the cluster existed."""
         key = (cluster, weeks)
         if key not in self._previous_days_to_date:
-            self._previous_days_to_date[key] = self._inputs.spend_store.day_to_date(
-                cluster, self._newest_expected_hour - WEEK * weeks
-            )
+            hour = self._newest_expected_hour - WEEK * weeks
+            sums = self._inputs.spend_store.day_to_date(cluster, hour)
+            if sums is None and not self._inputs.ledger.manifests(cluster, floor_day(hour), hour + HOUR):
+                sums = _ABSENT
+            self._previous_days_to_date[key] = sums
         return self._previous_days_to_date[key]
 
     @property

@@ -10,11 +10,10 @@ from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.run_rate import run_rate
+from gpucost.core.run_rate import ClusterSpend, run_rate
 from gpucost.features.recommendations.forecast import CONFIDENCE_LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
-from gpucost.settings import CoreSettings
-from gpucost.storage.ports import Rollups, SettingsStore
+from gpucost.storage.ports import Rollups, SettingsStore, StoredSettings
 
 FORECAST_HISTORY = timedelta(days=56)
 Period = Literal["month", "quarter"]
@@ -89,11 +88,11 @@ class ForecastService:
             SettingsMissingError: no settings yet.
         """
         scope.require(business_unit)
-        settings = self._settings_store.current().settings
+        stored = self._settings_store.current()
         until = self._published_until()
         start, end = _period(until - HOUR, period)
         first = min(start, until - FORECAST_HISTORY)
-        hours, priced, clusters, currency = self._hours(settings, business_unit, first, start, until)
+        hours, priced, clusters, currency = self._hours(stored, business_unit, first, start, until)
         priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
         spent = sum(priced[(start - first) // HOUR :], Decimal(0))
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
@@ -120,43 +119,50 @@ class ForecastService:
             None if projection is None else round_cents(cost_so_far + projection.high),
             CONFIDENCE_LEVEL_PERCENT,
             None if projection is None else projection.backtest,
-            run_rate(clusters, start, until, end),
+            run_rate(clusters, until, end),
             self._budget_of(business_unit, _MONTHS[period]),
             currency,
         )
 
     def _hours(
-        self, settings: CoreSettings, unit: str, start: datetime, period_start: datetime, end: datetime
-    ) -> tuple[list[Decimal | None], list[Decimal], list[tuple[Decimal, int]], str]:
-        """The cost of each hour over all clusters; None if a cluster's figures or a price are missing.
+        self, stored: StoredSettings, unit: str, start: datetime, period_start: datetime, end: datetime
+    ) -> tuple[list[Decimal | None], list[Decimal], list[ClusterSpend], str]:
+        """The cost of each hour over all clusters; None if a price, or figures of one of its clusters, are missing.
 
         Returns:
-            These costs, the priced part of every hour, each cluster's amount and hours with figures since
-            `period_start`, and the currency.
+            These costs, the priced part of every hour, what the unit spent since `period_start` in each of its
+            clusters, and the currency.
         """
+        settings = stored.settings
         count = (end - start) // HOUR
         sums: list[Decimal] = [Decimal(0)] * count
         missing = [False] * count
         seen = [False] * count
         currencies = set()
-        clusters: list[tuple[Decimal, int]] = []
+        clusters: list[ClusterSpend] = []
         is_unit_present = unit in {unit_settings.name for unit_settings in settings.business_units}
-        for cluster in settings.clusters:
-            hours = self._rollups.unit_hours(cluster.name, unit, start, end)
+        for cluster in stored.clusters(start):
+            hours = self._rollups.unit_hours(cluster, unit, start, end)
+            if not hours:
+                continue
             costs = {manifest.hour: unit_costs for manifest, unit_costs in hours}
-            is_unit_present = is_unit_present or any(cost is not None and cost != _NOTHING for cost in costs.values())
+            is_in_cluster = any(cost is not None and cost != _NOTHING for cost in costs.values())
+            is_unit_present = is_unit_present or is_in_cluster
             currencies |= {manifest.currency for manifest, unit_costs in hours if unit_costs is not None}
-            amounts = [
-                to_decimal(cost.allocated_usd)
-                for hour, cost in costs.items()
-                if cost is not None and hour >= period_start
-            ]
-            clusters.append((sum(amounts, Decimal(0)), len(amounts)))
-            first_hour = min(costs, default=end)
-            for index in range((first_hour - start) // HOUR, count):
+            has_left = settings.cluster(cluster) is None
+            first_hour, last_hour = min(costs), max(costs)
+            if is_in_cluster:
+                amounts = [
+                    to_decimal(cost.allocated_usd)
+                    for hour, cost in costs.items()
+                    if cost is not None and hour >= period_start
+                ]
+                since = max(first_hour, period_start)
+                clusters.append(ClusterSpend(sum(amounts, Decimal(0)), len(amounts), since, has_left))
+            for index in range((first_hour - start) // HOUR, (last_hour - start) // HOUR + 1 if has_left else count):
                 cost = costs.get(start + HOUR * index)
                 if cost is None:
-                    missing[index] = True
+                    missing[index] |= is_in_cluster
                     continue
                 seen[index] = True
                 missing[index] |= bool(cost.unpriced_gpu_hours)

@@ -40,12 +40,16 @@ class DynamoSpendStore:
         if document is None:
             return None
         units = {unit: parse_decimal(amount) for unit, amount in document["units"].items()}
-        return PartialMonthSpend(units, document["hours"], document["currency"])
+        first_hour = datetime.fromisoformat(document["first"]) if document.get("first") else None
+        return PartialMonthSpend(units, document["hours"], document["currency"], first_hour)
 
     def put_month_part(self, cluster: str, month: datetime, part: int, sums: PartialMonthSpend) -> None:
         """Write a part of a month over the previous sums."""
         units = {unit: str(amount) for unit, amount in sums.spend_by_unit.items()}
-        document = {"units": units, "hours": sums.hours_with_data, "currency": sums.currency}
+        first_hour = sums.first_hour.isoformat() if sums.first_hour else ""
+        document = {
+            "units": units, "hours": sums.hours_with_data, "currency": sums.currency, "first": first_hour,
+        }  # fmt: skip
         chunks.put_document(
             self._table, _document_items(cluster, _month_part_sort_key(month, part), document, month), None
         )

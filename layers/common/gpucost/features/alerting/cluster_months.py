@@ -1,0 +1,60 @@
+"""A month's spend in one cluster, and what it means for each business unit."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from msgspec import Struct
+
+from gpucost.core.run_rate import MIN_RUN_RATE_HOURS, ClusterSpend
+from gpucost.features.alerting.ports import PartialMonthSpend
+from gpucost.storage.ports import Rollups
+
+LOOK_BACK_FOR_UNITS = timedelta(days=7)
+"""How far before the month a cluster's units are looked up while the month has little data."""
+
+
+class ClusterMonth(Struct, frozen=True):
+    """The month so far in one cluster."""
+
+    spend: PartialMonthSpend
+    start: datetime
+    """The month's start."""
+    has_left: bool = False
+    earlier_units: frozenset[str] = frozenset()
+    """Units that had costs in the week before the month, if the month has too little data to name its units."""
+    is_summed: bool = True
+    """Whether all parts of the month are summed, in the currency of the settings."""
+
+    @property
+    def units(self) -> Collection[str]:
+        """The business units whose costs the cluster has."""
+        return self.earlier_units | self.spend.spend_by_unit.keys()
+
+    def of_unit(self, unit: str) -> ClusterSpend:
+        """Return what a business unit spent in the cluster."""
+        return ClusterSpend(
+            self.spend.spend_by_unit.get(unit, Decimal(0)),
+            self.spend.hours_with_data,
+            self.spend.first_hour or self.start,
+            self.has_left,
+        )
+
+
+def earlier_units(rollups: Rollups, cluster: str, start: datetime, spend: PartialMonthSpend) -> frozenset[str]:
+    """Return the units of the week before a month that has too little data; a cluster without data has units, too."""
+    if spend.hours_with_data >= MIN_RUN_RATE_HOURS:
+        return frozenset()
+    days = rollups.days(cluster, start - LOOK_BACK_FOR_UNITS, start)
+    return frozenset(unit for day in days for unit in day.costs)
+
+
+def spends_of_unit(months: Mapping[str, ClusterMonth], unit: str) -> list[ClusterSpend] | None:
+    """Return a unit's spend in each cluster that has any; None if one of these clusters' months is not known.
+
+    Args:
+        months: by cluster.
+        unit: the business unit.
+    """
+    of_unit = [month for month in months.values() if unit in month.units]
+    return [month.of_unit(unit) for month in of_unit] if all(month.is_summed for month in of_unit) else None
