@@ -1,6 +1,7 @@
 """`gpucost months`: close a month for chargeback, reopen it, and show its pending adjustments."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -25,16 +26,22 @@ def months() -> None:
 @stack_option
 @month_option
 @click.option("--reason", default="closed for chargeback", show_default=True, help="Stored with the closed month.")
-@click.option("--force", is_flag=True, help="Close the month even if figures of some hours may still change.")
+@click.option("--force", is_flag=True, help="Close the month even if some hours have no figures, or no final ones.")
 def close(stack: str, month: str, reason: str, *, force: bool) -> None:
     """Close a month: its figures no longer change, and later changes are recorded as adjustments.
+
+    A month with missing, incomplete or provisional hours is refused without --force.
 
     \b
     Example:
       gpucost months close --stack gpucost-prod --month 2026-10 --reason "invoiced"
     """
-    closed = _month_service(stack).close(month, author=current_user(), reason=reason, force=force)
-    click.echo(f"{closed.month} is closed; gpucost months adjustments shows later changes")
+    closed, coverage = _month_service(stack).close(month, author=current_user(), reason=reason, force=force)
+    click.echo(f"{closed.month} is closed: {coverage}")
+    click.echo(
+        "These figures no longer change. Later ones are adjustments: gpucost months adjustments shows them, and "
+        "gpucost months reopen applies them"
+    )
 
 
 @months.command()
@@ -47,8 +54,9 @@ def reopen(stack: str, month: str) -> None:
     Example:
       gpucost months reopen --stack gpucost-prod --month 2026-10
     """
-    applied = _month_service(stack).reopen(month, lambda hours: click.echo(f"\r{hours} hours", nl=False, err=True))
-    click.echo(err=True)
+    applied = _month_service(stack).reopen(month, _progress())
+    if sys.stderr.isatty():
+        click.echo(err=True)
     click.echo(f"{month} is open; {applied} hours changed")
 
 
@@ -70,6 +78,13 @@ def show_adjustments(stack: str, month: str, output_format: str) -> None:
         sys.stdout.write(adjustments_csv(adjustments))
     else:
         _print_adjustments(adjustments)
+
+
+def _progress() -> Callable[[int], None]:
+    """Print a count that replaces itself; nothing if stderr is not a terminal, such as a log."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    return lambda hours: click.echo(f"\r{hours} hours", nl=False, err=True)
 
 
 def adjustments_json(adjustments: "Adjustments") -> str:

@@ -109,7 +109,7 @@ def test_hours_of_a_departed_cluster_are_missing_up_to_its_departure(fleet: Flee
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     end = LEFT.replace(minute=0) + 3 * HOUR
     east, west = 4 * 24 + 10 - 2, 4 * 24 + 8 - 2
-    assert month_service.count_open_hours(OCTOBER, end).missing == east + west
+    assert month_service.coverage(OCTOBER, end).missing == east + west
 
 
 def test_departed_cluster_is_not_in_later_responses(fleet: Fleet) -> None:
@@ -206,8 +206,8 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
 def test_month_is_not_closed_while_its_last_hours_are_retried(fleet: Fleet) -> None:
     rollups = RollupStore(DynamoDBTable(fleet.table.client, fleet.table.name))
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
-    before = month_service.count_open_hours(OCTOBER, OCTOBER + 2 * HOUR)
+    before = month_service.coverage(OCTOBER, OCTOBER + 2 * HOUR)
     assert (before.missing, before.awaiting_retry) == (0, 0)
     hour_record = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")
     fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=LEFT)
-    assert month_service.count_open_hours(OCTOBER + HOUR, OCTOBER + 3 * HOUR).awaiting_retry == 1
+    assert month_service.coverage(OCTOBER + HOUR, OCTOBER + 3 * HOUR).awaiting_retry == 1

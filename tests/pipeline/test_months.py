@@ -12,7 +12,7 @@ from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import HOUR, format_timestamp, month_of
+from gpucost.core.hours import HOUR, format_timestamp, hours_between, month_bounds, month_of
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.query.periods import Granularity
 from gpucost.core.rollups import DAY
@@ -94,7 +94,7 @@ class System:
         return done
 
     def close(self) -> None:
-        self.month_service.close(MONTH, author="me", reason="chargeback")
+        self.month_service.close(MONTH, author="me", reason="chargeback", force=True)
 
     def answers(self) -> list[Any]:
         """All reports of October by hour and by day, and the records that they read."""
@@ -378,13 +378,51 @@ def test_month_that_may_still_change_is_not_closed(system: System) -> None:
         with pytest.raises(InvalidInputError, match=why):
             system.month_service.close(month, author="me", reason="x")
     system.put(system.ledger, record(hour=FIRST - 3 * HOUR, status="incomplete"))
-    system.put(system.ledger, record([line()], hour=FIRST - HOUR, status="provisional"))
-    with pytest.raises(InvalidInputError, match="1 are missing, 1 are incomplete, 1 are provisional"):
-        system.close()
-    system.month_service.close(MONTH, author="me", reason="x", force=True)
+    system.put(system.ledger, record([line(usd="12")], hour=FIRST - HOUR, status="provisional"))
+    # Of October's 744 hours, the cluster has the last seven: four, a provisional, a missing and an incomplete one.
+    with pytest.raises(InvalidInputError) as refused:
+        system.month_service.close(MONTH, author="me", reason="x")
+    assert str(refused.value).startswith(
+        "2026-10 is not complete: 5 hours have figures (52.00 USD allocated), 1 are missing, 1 are incomplete and will "
+        "be tried again, 1 are provisional, 737 were before or after all clusters. In a closed month, figures that "
+        "arrive later are adjustments"
+    )
+    assert system.ledger.versions.closed_months() == []
+    _, coverage = system.month_service.close(MONTH, author="me", reason="x", force=True)
+    assert (coverage.missing, coverage.unrecorded) == (1, 737)
     with pytest.raises(ConflictError, match="closed already"):
         system.month_service.close(MONTH, author="me", reason="x", force=True)
     assert [closed.month for closed in system.ledger.versions.closed_months()] == [MONTH]
+
+
+def test_month_without_any_hour_is_not_closed(system: System) -> None:
+    with pytest.raises(InvalidInputError, match="2026-08 is not complete: no hours have figures"):
+        system.month_service.close("2026-08", author="me", reason="x")
+
+
+def test_month_is_not_closed_with_an_abandoned_hour(table: DynamoTable) -> None:
+    """The other hours are complete, and cost $10 each; without the abandoned hour, the month closes."""
+    ledger, rollups = (
+        Ledger(DynamoDBTable(table.client, table.name)),
+        RollupStore(DynamoDBTable(table.client, table.name)),
+    )
+    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    clusters = [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}]
+    pricing = {"source": "constant", "gpu_hourly_usd": 12}
+    store.push(json.dumps({"clusters": clusters, "pricing": pricing}), author="me", now=NOW)
+    service = MonthService(store, ledger, ledger.versions, rollups, lambda: NOW)
+    hours = hours_between(*month_bounds(START))
+    abandoned_hour = hours[5]
+    for hour in hours:
+        is_abandoned = hour == abandoned_hour
+        hour_record = record(hour=hour, status="incomplete") if is_abandoned else record([line(usd="10")], hour=hour)
+        ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW, last_attempt=START)
+    with pytest.raises(InvalidInputError, match=r"743 hours have figures .*, 1 are incomplete for good. In a"):
+        service.close(MONTH, author="me", reason="x")
+    old = ledger.newest_version_of_hour("demo", abandoned_hour)
+    ledger.publish(record([line(usd="10")], hour=abandoned_hour), replacing=old, settings_version=1, now=NOW)
+    _, coverage = service.close(MONTH, author="me", reason="x")
+    assert str(coverage) == "744 hours have figures (7,440.00 USD allocated)"
 
 
 def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system: System) -> None:
@@ -398,10 +436,8 @@ def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system
     with pytest.raises(InvalidInputError, match="720 are missing"):
         month_service.close("2026-11", author="me", reason="x")
     system.publish(END + 5 * HOUR, "10")
-    assert month_service.count_open_hours(END, END + 6 * HOUR).missing == 5
-    assert month_service.count_open_hours(START, END).missing == 0, (
-        "the cluster did not exist before October's last hours"
-    )
+    assert month_service.coverage(END, END + 6 * HOUR).missing == 5
+    assert month_service.coverage(START, END).missing == 0, "the cluster did not exist before October's last hours"
 
 
 def closed_and_now(adjustments: Adjustments) -> list[Decimal]:

@@ -1,11 +1,12 @@
 """Closes months for chargeback, reopens them, and compares closed months with their pending adjustments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 
 from msgspec import Struct
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_month
@@ -17,19 +18,47 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
-class OpenHourCounts(Struct, frozen=True):
-    """Counts of a month's hours, of all clusters, whose figures may still change."""
+class MonthCoverage(Struct, frozen=True):
+    """Which hours of a month have figures, over all clusters, and what they cost."""
 
+    hours_with_figures: int
     missing: int
-    """Never published."""
+    """Never published, though the cluster existed."""
     awaiting_retry: int
     """Incomplete, and will be tried again."""
+    abandoned: int
+    """Incomplete, and not tried again."""
     provisional: int
     """A price is missing or not final."""
+    unrecorded: int
+    """Hours of the calendar in which no cluster existed, because gpucost was not installed yet, or any more."""
+    allocated_by_currency: Mapping[str, Decimal]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all hours have final figures."""
+        hours = (self.missing, self.awaiting_retry, self.abandoned, self.provisional, self.unrecorded)
+        return self.hours_with_figures > 0 and not any(hours)
+
+    @property
+    def amounts(self) -> str:
+        """The allocated cost in each currency."""
+        amounts = sorted(self.allocated_by_currency.items())
+        return " and ".join(f"{amount:,.2f} {currency}" for currency, amount in amounts) or "no amount"
 
     def __str__(self) -> str:
         """A clause for messages."""
-        return f"{self.missing} are missing, {self.awaiting_retry} are incomplete, {self.provisional} are provisional"
+        counts = {
+            "are missing": self.missing,
+            "are incomplete and will be tried again": self.awaiting_retry,
+            "are incomplete for good": self.abandoned,
+            "are provisional": self.provisional,
+            "were before or after all clusters": self.unrecorded,
+        }
+        return ", ".join(
+            [f"{self.hours_with_figures or 'no'} hours have figures ({self.amounts} allocated)"]
+            + [f"{count} {text}" for text, count in counts.items() if count]
+        )
 
 
 class Adjustment(Struct, frozen=True):
@@ -71,28 +100,29 @@ class MonthService:
         self._rollups = rollups
         self._clock = clock
 
-    def close(self, month: str, *, author: str, reason: str, force: bool = False) -> ClosedMonth:
+    def close(self, month: str, *, author: str, reason: str, force: bool = False) -> tuple[ClosedMonth, MonthCoverage]:
         """Close a month. Its figures no longer change; later changes become pending adjustments.
 
         Args:
             month: the month, such as `2026-10`.
             author: who closes it.
             reason: why, shown with the closed month.
-            force: close it although figures of some hours may still change.
+            force: close it although some hours have no figures, or figures that may still change.
 
         Raises:
-            InvalidInputError: not a month, not over yet, or figures of some hours may still change.
+            InvalidInputError: not a month, not over yet, or some hours have no final figures.
             ConflictError: the month is closed already.
         """
         start, end = _month_period(month)
         now = self._clock()
         if end > now:
             raise InvalidInputError(f"{month} is not over yet. It can be closed from {end:%Y-%m-%d} (UTC)")
-        still_open = self.count_open_hours(start, end)
-        if still_open != OpenHourCounts(0, 0, 0) and not force:
+        coverage = self.coverage(start, end)
+        if not coverage.is_full and not force:
             raise InvalidInputError(
-                f"of the hours of {month}, {still_open}. Complete them first (`gpucost backfill` tries missing and "
-                "incomplete ones), or close the month with --force"
+                f"{month} is not complete: {coverage}. In a closed month, figures that arrive later are adjustments, "
+                "in no report until it is reopened. Complete it first (`gpucost backfill` tries missing and incomplete "
+                "hours), or close it as it is with --force"
             )
         closed = ClosedMonth(month, now.replace(microsecond=0), author, reason)
         try:
@@ -101,7 +131,7 @@ class MonthService:
             raise ConflictError(
                 f"{month} is closed already. To close it again, reopen it first: gpucost months reopen --month {month}"
             ) from None
-        return closed
+        return closed, coverage
 
     def reopen(self, month: str, report_progress: Callable[[int], None] = lambda _: None) -> int:
         """Reopen a month and apply its pending adjustments. After an interruption, call it again.
@@ -138,12 +168,14 @@ class MonthService:
             total += applied
         return total
 
-    def count_open_hours(self, start: datetime, end: datetime) -> OpenHourCounts:
-        """Count hours of a period whose figures may still change, for a departed cluster up to the hour when it left.
+    def coverage(self, start: datetime, end: datetime) -> MonthCoverage:
+        """Count the hours of a period with and without figures, for a departed cluster up to the hour when it left.
 
-        Hours before a cluster's first hour are not missing, and neither are hours that are too old to be due.
+        Hours before a cluster's first hour are not missing.
         """
-        missing = waiting = provisional = 0
+        missing = waiting = abandoned = provisional = with_figures = 0
+        allocated: dict[str, Decimal] = {}
+        existed: set[datetime] = set()
         stored = self._settings_store.current()
         for cluster in stored.clusters(start):
             departure = stored.departed_clusters.get(cluster)
@@ -153,10 +185,20 @@ class MonthService:
                 continue  # for example, a misspelled name never has metrics
             was_there = self._ledger.manifests(cluster, start - MAX_PUBLICATION_GAP, start)
             first = start if was_there else min((manifest.hour for manifest in manifests), default=end)
+            existed.update(hours_between(first, until))
+            incomplete = [manifest for manifest in manifests if manifest.status == "incomplete"]
             missing += len(hours_between(first, until)) - len(manifests)
-            waiting += sum(manifest.status == "incomplete" and not manifest.is_abandoned() for manifest in manifests)
+            abandoned += sum(manifest.is_abandoned() for manifest in incomplete)
+            waiting += sum(not manifest.is_abandoned() for manifest in incomplete)
             provisional += sum(manifest.status == "provisional" for manifest in manifests)
-        return OpenHourCounts(missing, waiting, provisional)
+            with_figures += len(manifests) - len(incomplete)
+            for summary in self._ledger.summaries(cluster, start, until):
+                if summary.totals is not None:
+                    usd = to_decimal(summary.totals.costs.allocated_usd)
+                    currency = summary.manifest.currency
+                    allocated[currency] = allocated.get(currency, Decimal(0)) + usd
+        unrecorded = (end - start) // HOUR - len(existed)
+        return MonthCoverage(with_figures, missing, waiting, abandoned, provisional, unrecorded, allocated)
 
     def adjustments(self, month: str) -> Adjustments:
         """Compare a closed month's figures with what they would be now, by cluster and business unit.
