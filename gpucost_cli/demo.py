@@ -20,6 +20,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gpucost.core.errors import SettingsError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between, parse_timestamp
 from gpucost_cli import demo_summary
 from gpucost_cli.aws_session import clear_aws_configuration
@@ -30,6 +31,7 @@ from gpucost_devstack.demo_cache import DemoCache, cache_key, open_cache
 from gpucost_devstack.demo_metrics import DemoMetrics
 from gpucost_devstack.demo_records import registered_demo, running_demos
 from gpucost_devstack.fleet import demo as fleet
+from gpucost_devstack.functions import FunctionError
 from gpucost_devstack.loopback import listen
 from gpucost_devstack.prometheus import running_prometheus, usable_port
 from gpucost_devstack.slack import running_slack
@@ -226,19 +228,27 @@ def _serve(demo: RunningDemo, history: History, console: Console) -> None:
                 f"The demo's history is loading: {history.days_done} of {history.day_count} days are there. "
                 "Months, forecasts and recommendations need all of it."
             )
-            demo.stack.deliver_all()
-            history.advance()
-            live.advance()
+            for step in (demo.stack.deliver_all, history.advance, live.advance):
+                _survive(step, console)
             show()
             time.sleep(HISTORY_SECONDS)
     demo.stack.notice = ""
     if history.day_count:
         console.print(_history_note(demo, history), soft_wrap=True)
     while True:
-        demo.stack.deliver_all()
-        if live.advance():
+        _survive(demo.stack.deliver_all, console)
+        if _survive(live.advance, console):
             history.save()
         time.sleep(SERVE_SECONDS)
+
+
+def _survive(step: Callable[[], object], console: Console) -> object:
+    """Do a step of a demo that serves. A function may fail with settings that someone pushed meanwhile, as on AWS."""
+    try:
+        return step()
+    except (FunctionError, SettingsError) as error:
+        console.print(f"a function failed; the demo goes on: {error}", soft_wrap=True, markup=False)
+        return None
 
 
 @contextmanager

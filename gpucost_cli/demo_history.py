@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -117,13 +118,16 @@ class History:
         """Let happen what only a longer history shows: a restated hour, reviews, and a closed month."""
         demo = self._demo
         container = find_deployment(self._stack).container()
-        cluster = fleet.CLUSTERS[-1]
+        clusters = demo.clusters_in_force()
+        if not clusters:
+            return
+        cluster = clusters[-1]
         hour = max(self._begin, floor_day(demo.start) - timedelta(days=RESTATED_DAYS_BEFORE)) + 12 * HOUR
         nodes, _ = demo.ledger.nodes_and_charges(cluster, hour)
         if nodes and not demo.ledger.restatements(cluster, hour, hour + HOUR):
             # The node with most GPU-hours is there all hour, so that its cost is its price.
             self._correct_price(container, cluster, hour, max(nodes, key=lambda node: node.capacity.capacity_gpu_hours))
-        self._review_clusters(container)
+        self._review_clusters(container, clusters)
         month, _ = month_bounds(demo.end)
         if month > self._begin:
             ledger = container.ledger
@@ -132,17 +136,17 @@ class History:
             with suppress(ConflictError):  # an earlier demo closed it
                 months.close(name, author="demo", reason="closed for chargeback", force=True)
 
-    def _review_clusters(self, container: Container) -> None:
+    def _review_clusters(self, container: Container, clusters: Sequence[str]) -> None:
         """Review the clusters, and dismiss a recommendation as a person would."""
         demo, store = self._demo, container.recommendation_store
-        reviews = [store.review(name) for name in fleet.CLUSTERS]
+        reviews = [store.review(name) for name in clusters]
         if all(review is None or HOUR * review.hours_known < WEEK for review in reviews):
             self._review_earlier_weeks()
-        for name in fleet.CLUSTERS:  # one by one: each has the function's whole time, on a busy machine, too
+        for name in clusters:  # one by one: each has the function's whole time, on a busy machine, too
             review = {"version": 1, "scheduled_time": format_timestamp(demo.end), "cluster": name}
             demo.stack.invoke_asynchronously("RecommendFunction", review)
         demo.stack.deliver_all()
-        for recommendation in store.recommendations(fleet.CLUSTERS[1]):
+        for recommendation in [entry for name in clusters for entry in store.recommendations(name)]:
             if recommendation.state == "open" and recommendation.content.subject.workload == NEEDED_AT_NIGHT:
                 container.recommendation_queries.dismiss(
                     recommendation.id, author="demo", reason="annotators in other time zones need it at night"

@@ -99,11 +99,16 @@ class RunningDemo:
         present = {manifest.hour for manifest in self.ledger.manifests(cluster, start, end)}
         return [hour for hour in hours_between(start, end) if hour not in present]
 
+    def clusters_in_force(self) -> list[str]:
+        """The fleet's clusters that the settings have. A push may have dropped some while the demo runs."""
+        names = {cluster.name for cluster in self._settings_store().current().settings.clusters}
+        return [cluster for cluster in fleet.CLUSTERS if cluster in names]
+
     def backfill(self, start: datetime, end: datetime) -> None:
-        """Send the hours that are not in the ledger to the backfill queue."""
+        """Send the hours that are not in the ledger to the backfill queue, of the clusters that the settings have."""
         sqs = local_client("sqs", self.stack.endpoint)
         version = self._settings_store().current().version
-        for cluster in fleet.CLUSTERS:
+        for cluster in self.clusters_in_force():
             missing = self.missing_hours(cluster, start, end)
             for message in due_messages(
                 cluster, missing, settings_version=version, origin="backfill", correlation_id="demo-backfill"

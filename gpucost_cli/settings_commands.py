@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucost.core.errors import SettingsError, SettingsMissingError
+from gpucost.core.errors import InvalidInputError, SettingsError, SettingsMissingError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
@@ -17,9 +17,14 @@ from gpucost_cli.settings_notes import notes_on
 from gpucost_devstack.demo_records import is_demo
 
 if TYPE_CHECKING:
-    from gpucost.settings_document import SettingsDocumentStore
+    from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 
 HISTORY_COLUMNS = ("version", "pushed_at", "author")
+
+
+yes_option = click.option(
+    "--yes", "is_confirmed", is_flag=True, help="Put it in force even if it has none of the clusters in force."
+)
 
 
 @click.group()
@@ -30,10 +35,12 @@ def settings() -> None:
 @settings.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @stack_option
-def push(path: Path, stack: str) -> None:
+@yes_option
+def push(path: Path, stack: str, *, is_confirmed: bool) -> None:
     """Validate a settings document and put it in force.
 
-    Notes are those of gpucost settings check, and name clusters that are no longer in the settings.
+    Notes are those of gpucost settings check, and name clusters that are no longer in the settings. A document with
+    none of the clusters that are in force is probably that of another deployment: it needs --yes, or a terminal.
 
     \b
     Example:
@@ -46,7 +53,7 @@ def push(path: Path, stack: str) -> None:
     if not is_demo(stack):  # a demo's account and workspace do not exist anyway
         refuse_placeholders(settings, "settings")
     store = settings_store(stack)
-    removed = _clusters_in_force(store) - {cluster.name for cluster in settings.clusters}
+    removed = _removed_clusters(store, settings, is_confirmed=is_confirmed)
     stored = store.push(text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
     for note in notes_on(settings):
@@ -54,6 +61,27 @@ def push(path: Path, stack: str) -> None:
     if removed:
         names = ", ".join(sorted(removed))
         click.echo(f"note: no longer in the settings, so new hours are not attributed: {names}", err=True)
+
+
+def _removed_clusters(store: "SettingsDocumentStore", settings: "SettingsDocument", *, is_confirmed: bool) -> set[str]:
+    """The clusters that a document would drop. Dropping all of them has to be confirmed.
+
+    Raises:
+        InvalidInputError: there is no terminal to ask.
+        click.Abort: the answer is no.
+    """
+    in_force = _clusters_in_force(store)
+    removed = in_force - {cluster.name for cluster in settings.clusters}
+    if not removed or removed != in_force or is_confirmed:
+        return removed
+    effect = (
+        f"none of the clusters in force ({', '.join(sorted(in_force))}) is in this document: their new hours would not "
+        "be attributed"
+    )
+    if not sys.stdin.isatty():
+        raise InvalidInputError(f"{effect}. If that is meant, pass --yes")
+    click.confirm(f"{effect}. Put it in force?", abort=True, err=True)
+    return removed
 
 
 def _clusters_in_force(store: "SettingsDocumentStore") -> set[str]:
@@ -143,7 +171,8 @@ def history(stack: str, output_format: str) -> None:
 @settings.command()
 @stack_option
 @click.option("--to", "version", required=True, type=click.IntRange(1), help="The version to go back to.")
-def rollback(stack: str, version: int) -> None:
+@yes_option
+def rollback(stack: str, version: int, *, is_confirmed: bool) -> None:
     """Put an older settings document in force again, as a new version.
 
     \b
@@ -151,7 +180,9 @@ def rollback(stack: str, version: int) -> None:
       gpucost settings rollback --stack gpucost --to 3
     """
     store = settings_store(stack)
-    stored = store.push(store.version(version).text, author=current_user(), now=datetime.now(UTC))
+    older = store.version(version)
+    _removed_clusters(store, older.settings, is_confirmed=is_confirmed)
+    stored = store.push(older.text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force, with the text of version {version}")
 
 

@@ -197,7 +197,15 @@ def test_notes_on_settings_are_printed_when_they_are_pushed(stack: Stack, tmp_pa
     assert "no longer" not in done.stderr
     path.write_text(document(("west",)))
     done = stack.gpucost("settings", "push", str(path))
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpucost: none of the clusters in force (east) is in this document: their new hours would not be attributed. "
+        "If that is meant, pass --yes\n",
+    )
+    done = stack.gpucost("settings", "push", str(path), "--yes")
     assert done.stderr == "note: no longer in the settings, so new hours are not attributed: east\n"
+    refused = stack.gpucost("settings", "rollback", "--to", "1")
+    assert "none of the clusters in force (west) is in this document" in refused.stderr
 
 
 def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
@@ -208,8 +216,12 @@ def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
     with stack.active():
         stack.drain()
     assert stack.gpucost("months", "close", "--month", "2031-01").returncode == 2
-    closed = stack.gpucost("months", "close", "--month", month)
-    assert (closed.returncode, closed.stdout.split(";")[0]) == (0, f"{month} is closed")
+    refused = stack.gpucost("months", "close", "--month", month)
+    assert refused.returncode == 2
+    assert f"{month} is not complete: 3 hours have figures (72.00 USD allocated), " in refused.stderr
+    closed = stack.gpucost("months", "close", "--month", month, "--force")
+    assert (closed.returncode, closed.stdout.partition(":")[0]) == (0, f"{month} is closed")
+    assert "These figures no longer change." in closed.stdout
     assert "closed already" in stack.gpucost("months", "close", "--month", month).stderr
     before = stack.figures()
     stack.push(document(("east",)).replace(": 12}", ": 15}"))
@@ -229,6 +241,7 @@ def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
     assert "$6.00" in table
     opened = stack.gpucost("months", "reopen", "--month", month)
     assert (opened.returncode, opened.stdout) == (0, f"{month} is open; 2 hours changed\n")
+    assert "\r" not in opened.stderr, "progress is for terminals"
     assert stack.figures() != before
     missing = stack.gpucost("months", "adjustments", "--month", month)
     assert (missing.returncode, missing.stderr) == (
