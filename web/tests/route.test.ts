@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { clusterOf, exactly, linkTo, periodOf, readRoute, writeRoute } from "../src/route";
+import { clusterOf, exactly, linkTo, periodOf, readRoute, writeRoute, type Route } from "../src/route";
+import notificationLinks from "./notification-links.json?raw";
 
 test("a URL round-trips for any name", () => {
   for (const name of ["research", "a/b?c=d#e", "<img src=x onerror=alert(1)>", "100%", "ünï", ""]) {
@@ -46,4 +47,10 @@ test("the cluster of a drill-down stays in its view", () => {
 test("a name's filter matches only that name", () => {
   expect(exactly("a,b!c*d\\e")).toBe("a\\,b\\!c\\*d\\\\e");
   expect(exactly("")).toBe("!*");
+});
+
+test("links in notifications lead to the view that they name", () => {
+  const links = JSON.parse(notificationLinks) as (Route & { fragment: string })[];
+  expect(links.length).toBeGreaterThan(9);
+  for (const { fragment, view, name, query } of links) expect(readRoute(fragment)).toEqual({ view, name, query });
 });

@@ -64,7 +64,7 @@ def test_alert_is_active_until_resolved_and_never_duplicated(alertmanager: str) 
     assert datetime.fromisoformat(active["startsAt"]) == LAST - HOUR
     ends = datetime.fromisoformat(active["endsAt"]) - FIRING_ALERT_LIFETIME
     assert started_at - timedelta(seconds=1) < ends <= datetime.now(UTC)
-    assert active["generatorURL"].startswith("https://costs.example.com/v1/costs?")
+    assert active["generatorURL"].startswith("https://costs.example.com/#/unit/research?")
     notifier.send([replace(alert, event="resolved", workloads=())])
     assert shown(alertmanager, "team-waste") == []
 

@@ -80,7 +80,7 @@ def test_email_has_subject_summary_fields_and_link(mailbox: Mailbox) -> None:
     assert mail["Subject"] == "GPU waste alert resolved: research in demo"
     assert "research in cluster demo is below its waste threshold again: $3.50 per hour" in mail["Message"]
     assert "Resolved in the hour: 2026-11-19T10:00:00Z" in mail["Message"]
-    assert "Report: https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z" in mail["Message"]
+    assert "Report: https://costs.example.com/#/unit/research?start=2026-11-19T09%3A00%3A00Z" in mail["Message"]
 
 
 def test_amounts_are_in_the_currency_of_the_settings() -> None:

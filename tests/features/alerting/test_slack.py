@@ -13,8 +13,10 @@ import pytest
 
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import NotificationEvent, WastefulWorkload
+from gpucost.features.alerting.notification_text import report_link
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
 from gpucost.features.alerting.subjects import RuleKind, Subject
+from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.features.alerting.slack_limits import limit_violations
 
@@ -198,13 +200,30 @@ def test_validator_reports_messages_that_slack_rejects() -> None:
     assert limit_violations({"blocks": body["blocks"]}) == ["no fallback text"]
 
 
+LINKS = json.loads((REPOSITORY / "web" / "tests" / "notification-links.json").read_text())
+"""Links to the page by kind of rule, with the views that the page reads from them (web/tests/route.test.ts)."""
+
+
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link["kind"])
+def test_link_leads_to_the_view_of_the_subject_and_period(link: dict[str, Any]) -> None:
+    if link["kind"] == "strange names":
+        alert = notification(subject=Subject("x,y!z*", "a/b?ü &|>"))
+    else:
+        alert = notification(link["kind"])
+    assert report_link(alert, "https://costs.example.com/") == f"https://costs.example.com/{link['fragment']}"
+
+
+def test_every_kind_of_rule_has_a_link() -> None:
+    assert {link["kind"] for link in LINKS} - {"strange names"} == set(SUBJECTS)
+
+
 def test_message_has_link_only_with_public_url() -> None:
     assert "http" not in json.dumps(slack_message([NOTIFICATION]))
 
     body = json.dumps(
         slack_message([replace(NOTIFICATION, subject=Subject("a&b|c>d", "research"))], "https://costs.example.com/")
     )
-    assert "<https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z&amp;" in body
+    assert "<https://costs.example.com/#/unit/research?start=2026-11-19T09%3A00%3A00Z&amp;" in body
     assert "cluster=a%26b%7Cc%3Ed|Open the report>" in body
 
 

@@ -155,23 +155,34 @@ def suggested_action(notification: Notification) -> str:
 
 
 def report_link(notification: Notification, public_url: str) -> str | None:
-    """Return the address of a report on the alert's hours; None without a public address."""
+    """Return the address of the page's view of the alert's subject and hours; None without a public address."""
     if not public_url:
         return None
     days = 31 if notification.rule_kind in {"digest", "budget"} else 7
     start = max(notification.since, notification.hour - timedelta(days=days))
-    query = {
-        "start": format_timestamp(start),
-        "end": format_timestamp(notification.hour + HOUR),
-        "granularity": "hour",
-        "group_by": "business_unit",
-    }
+    view, filters = _view_of(notification)
+    query = {"start": format_timestamp(start), "end": format_timestamp(notification.hour + HOUR), **filters}
     if notification.subject.cluster:
-        query["cluster"] = notification.subject.cluster
-    report = "costs"
-    if notification.rule_kind == "token-cost":
-        report, query["group_by"] = "inference", "business_unit,model"
-    return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/v1/{report}?{urlencode(query)}"
+        query["cluster"] = _exactly(notification.subject.cluster)
+    return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/#/{view}?{urlencode(query)}"
+
+
+def _view_of(notification: Notification) -> tuple[str, dict[str, str]]:
+    """Return the page's view (web/src/route.ts) of an alert's subject, and its filters."""
+    subject = notification.subject
+    if notification.rule_kind == "data":
+        return "health", {}
+    if notification.rule_kind == "token-cost" and subject.detail:
+        filters = {"f.business_unit": _exactly(subject.business_unit)} if subject.business_unit else {}
+        return f"model/{quote(subject.detail, safe='')}", filters
+    if subject.business_unit:
+        return f"unit/{quote(subject.business_unit, safe='')}", {}
+    return ("nodes", {"pool": subject.node_pool}) if subject.node_pool else ("overview", {})
+
+
+def _exactly(name: str) -> str:
+    """Return a filter that matches exactly this name, with special characters escaped."""
+    return re.sub(r"([\\,!*])", r"\\\1", name)
 
 
 def currency_amount_text(amount: Decimal | None, currency: str) -> str:

@@ -41,7 +41,7 @@ class AlertmanagerNotifier:
         url: its base URL.
         secret: name of the secret with a bearer token and the URL that it is for; None to send no token.
         secret_value: reads a secret.
-        public_url: the API's address; empty for alerts without links.
+        public_url: the page's address; empty for alerts without links.
         clock: the time now.
     """
 

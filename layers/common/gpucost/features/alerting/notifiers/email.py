@@ -33,7 +33,7 @@ class EmailNotifier:
     Args:
         topic_arn: the email topic; empty if the deployment has none.
         client: returns the SNS client.
-        public_url: the API's address; empty for messages without links.
+        public_url: the page's address; empty for messages without links.
     """
 
     max_batch_size = 20

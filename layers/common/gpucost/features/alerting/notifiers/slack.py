@@ -49,7 +49,7 @@ class SlackNotifier:
         secret: name of the secret whose value is the webhook's URL.
         secret_value: reads a secret.
         host: the webhook's host, if it is not Slack's.
-        public_url: the API's address; empty for messages without links.
+        public_url: the page's address; empty for messages without links.
         sleep: waits between attempts.
         timeout: seconds of an attempt.
         post: posts a body as JSON.
