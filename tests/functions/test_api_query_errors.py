@@ -150,3 +150,9 @@ def test_too_large_query_error_says_how_to_narrow_it() -> None:
     assert "reads 120 cluster-days, and 105 is the maximum. Shorten" in detail(by_day)
     assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
     assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
+    months = {"start": "2026-06-01", "end": "2026-07-31"}
+    answer = ask("/v1/waste", months)
+    assert answer.status == 400
+    assert answer.json["detail"].endswith("Shorten the period, or select one cluster or one business_unit.")
+    for narrower in ({"end": "2026-06-08"}, {"cluster": "east"}, {"business_unit": "research"}):
+        assert ask("/v1/waste", {**months, **narrower}).status == 200

@@ -43,16 +43,24 @@ def describe_ok_response(model: type[Any], extra_content: dict[str, Any] | None 
     return {"description": "OK", "content": {JSON_CONTENT_TYPE: {"model": model}, **(extra_content or {})}}
 
 
-def json_response(document: dict[str, Any]) -> Response[str]:
+def json_response(
+    document: dict[str, Any], *, remedy: str = "Shorten the period, or select one cluster."
+) -> Response[str]:
     """Return a JSON response with exact numbers.
+
+    Args:
+        document: the body.
+        remedy: what makes a response smaller that is too large, in a sentence.
 
     Raises:
         InvalidInputError: the response is too large for Lambda.
     """
-    return Response(HTTPStatus.OK, JSON_CONTENT_TYPE, _check_size(dumps(document)), headers=dict(SECURITY_HEADERS))
+    return Response(
+        HTTPStatus.OK, JSON_CONTENT_TYPE, _check_size(dumps(document), remedy), headers=dict(SECURITY_HEADERS)
+    )
 
 
-def _check_size(text: str) -> str:
+def _check_size(text: str, remedy: str) -> str:
     if len(text.encode()) > MAX_BODY_BYTES:
-        raise InvalidInputError("the response would exceed Lambda's 6 MB. Shorten the period, or select one cluster.")
+        raise InvalidInputError(f"the response would exceed Lambda's 6 MB. {remedy}")
     return text

@@ -93,9 +93,9 @@ def plan_reads(query: CostQuery, scope: Scope = FULL_ACCESS) -> ReadPlan:
     read_plan = ReadPlan(days, "lines" if is_hourly or dimensions & LINE_DIMENSIONS else "facts", "lines", units)
     hours = query.period.hours() - (read_plan.whole_days.hours() if read_plan.day_source == "facts" else 0)
     if hours > MAX_LINE_HOURS:
-        raise InvalidInputError(
-            f"this query needs the pods of {hours} hours, and {MAX_LINE_HOURS} is the maximum. Use granularity=day, "
-            "group and filter by business_unit and namespace only, or shorten the period."
+        raise QueryTooLargeError(
+            f"this query needs the pods of {hours} hours, and {MAX_LINE_HOURS} is the maximum.",
+            "Use granularity=day, group and filter by business_unit and namespace only, or shorten the period.",
         )
     return read_plan
 
@@ -121,8 +121,28 @@ def _plan_unit_reads(unit: str, query: CostQuery) -> ReadPlan:
     )
 
 
+class QueryTooLargeError(InvalidInputError):
+    """A query reads or returns too much.
+
+    Attributes:
+        problem: how much, and the maximum.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem = problem
+
+
 class InconsistentRowsError(SourceError):
-    """The rows of a report do not add up to its fleet sums."""
+    """The rows of a report do not add up to its fleet sums.
+
+    Attributes:
+        problem: which rows, and why.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem = problem
 
 
 class CostReader:
@@ -164,9 +184,10 @@ class CostReader:
         if self._limits_fact_days and read_plan.day_source == "facts" and read_plan.units is None:
             fact_days = len(clusters) * (read_plan.whole_days.hours() // 24)
             if fact_days > MAX_FACT_DAYS:
-                raise InvalidInputError(
-                    f"this query reads {fact_days} cluster-days, and {MAX_FACT_DAYS} is the maximum. Shorten the "
-                    "period, select one cluster or one business_unit, or group and filter by these two only."
+                raise QueryTooLargeError(
+                    f"this query reads {fact_days} cluster-days, and {MAX_FACT_DAYS} is the maximum.",
+                    "Shorten the period, select one cluster or one business_unit, or group and filter by these two "
+                    "only.",
                 )
         aggregation = _Aggregation(self._ledger, self._rollups, query, read_plan, observer)
         try:
@@ -308,7 +329,8 @@ class _Aggregation:
         if row_sum != Costs.total(self._expected_costs):
             raise InconsistentRowsError(
                 "the rows of the period do not add up to its sums, because lines of its hours have expired or are "
-                "missing. Select whole days, or group and filter by business_unit and namespace only."
+                "missing.",
+                "Select whole days, or group and filter by business_unit and namespace only.",
             )
         other_units = (
             Costs()
@@ -354,9 +376,9 @@ class _Aggregation:
                 for line in lines:
                     self._add_costs(manifest.hour, cluster, key_of(line), line.costs())
             if self._line_count > MAX_LINES:
-                raise InvalidInputError(
-                    f"this query reads more than {MAX_LINES:,} pod-hours, the maximum. Shorten the period, or select "
-                    "one cluster or one business_unit."
+                raise QueryTooLargeError(
+                    f"this query reads more than {MAX_LINES:,} pod-hours, the maximum.",
+                    "Shorten the period, or select one cluster or one business_unit.",
                 )
             self._check_cell_count()
 
@@ -412,9 +434,9 @@ class _Aggregation:
     def _check_cell_count(self) -> None:
         upper_bound = len(self._cells.keys()) + sum(map(len, self._summary_costs.values()))
         if upper_bound > MAX_CELLS and len(self._cells.keys() | self._summary_cells().keys()) > MAX_CELLS:
-            raise InvalidInputError(
-                f"the report would have more than {MAX_CELLS:,} rows. Shorten the period, use granularity=day or "
-                "total, group by fewer dimensions, or select one cluster."
+            raise QueryTooLargeError(
+                f"the report would have more than {MAX_CELLS:,} rows.",
+                "Shorten the period, use granularity=day or total, group by fewer dimensions, or select one cluster.",
             )
 
     def _sums(self) -> CostsByKey[CellKey]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs
+from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import Manifest
@@ -15,7 +16,7 @@ from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.grouping import CellKey, GroupRow, UngroupedCosts
 from gpucost.core.rollups import DAY
-from gpucost.reports.cost_reader import CostReader
+from gpucost.reports.cost_reader import CostReader, QueryTooLargeError
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.records import CostReport
 from gpucost.reports.scoped import scoped_hours
@@ -58,7 +59,12 @@ class WasteReports:
         self._newest_manifests: dict[str, Manifest] = {}
 
     def read(self, query: CostQuery, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
-        """Read the costs of workloads, and remember the days on which each had waste."""
+        """Read the costs of workloads, and remember the days on which each had waste.
+
+        Raises:
+            InvalidInputError: the query reads too much.
+            SourceError: rows and sums differ, for example because lines have expired.
+        """
         key_length = len(self.GROUP_BY)
 
         def record_waste_day(moment: datetime, cell: CellKey, costs: Costs) -> None:
@@ -66,7 +72,12 @@ class WasteReports:
                 _, _, key = cell
                 self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
 
-        result, totals = self._reader.read(query, clusters, record_waste_day)
+        try:
+            result, totals = self._reader.read(query, clusters, record_waste_day)
+        except QueryTooLargeError as error:
+            raise InvalidInputError(
+                f"{error.problem} Shorten the period, or select one cluster or one business_unit."
+            ) from error
         earliest = query.period.end - _POD_PERIOD
         self._newest_manifests = {
             name: manifest for name, manifest in totals.newest_manifests.items() if manifest.hour >= earliest

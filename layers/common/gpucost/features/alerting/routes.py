@@ -56,7 +56,7 @@ def add_alert_routes(
             for notification in queries().notifications(period.start, period.end)
             if scope.covers(notification.subject.business_unit)
         ]
-        return json_response(schemas.alerts_response(period, active, history))
+        return json_response(schemas.alerts_response(period, active, history), remedy="Shorten the period.")
 
     @app.get(
         "/v1/silences",
