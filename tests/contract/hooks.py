@@ -56,7 +56,7 @@ def map_case(_context: schemathesis.HookContext, case: Any) -> Any:
     if not generated or choice.random() < 1 / 3:
         return case
     query, taken = dict(case.query or {}), {parameter.name for parameter in case.operation.query}
-    if case.operation.path == "/allocation/compute":
+    if case.operation.path.startswith(("/allocation", "/assets")):
         query["window"] = choice.choice(WINDOWS)
     elif "window" in taken and choice.random() < 1 / 3:
         query = {name: value for name, value in query.items() if name not in ("start", "end")}

@@ -16,6 +16,7 @@ from gpucost.core.access import FULL_ACCESS, IamCaller, Scope, TokenCaller, prin
 from gpucost.core.errors import SettingsError
 from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.features.opencost.routes import NOT_STORED
 from gpucost.http.access import caller_of, required_role
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
@@ -60,6 +61,7 @@ access:
   - {claim: {name: lead, value: "true"}, roles: ["bu:research"]}
   - {principal: "arn:aws:iam::123456789012:role/nothing-there", roles: ["bu:nothing"]}
 """
+OPENCOST_DAY = "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"
 MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/costs": ("bu", DAY),
     "/v1/inference": ("bu", DAY),
@@ -82,7 +84,12 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/alerts": ("bu", DAY),
     "/v1/budgets": ("bu", {}),
     "/v1/silences": ("viewer", {}),
-    "/allocation/compute": ("bu", {"window": "2026-11-19T00:00:00Z,2026-11-20T00:00:00Z"}),
+    **dict.fromkeys(
+        ("/allocation", "/allocation/compute", "/allocation/summary", "/allocation/compute/summary"),
+        ("bu", {"window": OPENCOST_DAY}),
+    ),
+    "/assets": ("viewer", {"window": OPENCOST_DAY}),
+    "/getConfigs": ("bu", {}),
     "/health": ("public", {}),
     "/openapi.json": ("public", {}),
     "/docs": ("public", {}),
@@ -156,7 +163,9 @@ def document(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[Document]:
 
 
 def routes() -> dict[str, Any]:
-    return {route.openapi_path: route.func for route in APP._static_routes + APP._dynamic_routes}
+    """All routes but those of OpenCost's API that are refused (tests/features/opencost)."""
+    every_route = {route.openapi_path: route.func for route in APP._static_routes + APP._dynamic_routes}
+    return {path: route for path, route in every_route.items() if path not in NOT_STORED}
 
 
 def path_of(route: str) -> str:

@@ -155,7 +155,7 @@ def queries(draw: st.DrawFn, route: str, fleet: DistinctFleet) -> dict[str, str]
     for name in draw(st.lists(st.sampled_from(sorted(parameters)), max_size=3, unique=True)) if parameters else ():
         if name not in ("start", "end"):
             period[name] = draw(values_of(parameters[name], names))
-    if route == "/allocation/compute":
+    if route.startswith(("/allocation", "/assets")):
         return {**period, "window": f"{first},{last}"}
     return {name: value for name, value in period.items() if "window" not in period or name not in ("start", "end")}
 

@@ -20,6 +20,13 @@ from tests.infra.stacks import Stack
 Template = dict[str, Any]
 PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
 PUBLIC = PAGES | {"GET /health"}
+NOT_STORED = {
+    "GET /allocation/autocomplete", "GET /assets/autocomplete", "GET /cloudCost", "GET /cloudCost/{path+}",
+    "GET /customCost/{path+}",
+}  # fmt: skip
+"""What clients of OpenCost ask for and the function refuses in a sentence."""
+MODEL = {"GET /model/{path+}"}
+"""All routes of OpenCost with its prefix."""
 WILDCARD_REASONS = {
     "QueryMetrics": "workspaces are named by settings, after deployment",
     "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
@@ -268,7 +275,7 @@ def test_every_route_except_public_ones_requires_authorization(template: Templat
     assert permitted["Fn::If"][2] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())["paths"]
     documented_routes = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
-    assert documented_routes | PAGES == routes.keys()
+    assert documented_routes | PAGES | NOT_STORED | MODEL == routes.keys()
 
 
 def test_public_routes_have_a_separate_throttle(template: Template) -> None:

@@ -293,6 +293,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/allocation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Allocations, compatible with Kubecost */
+        get: operations["allocation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/allocation/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Fewer figures of allocations, compatible with Kubecost */
+        get: operations["allocation_summary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/allocation/compute/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Fewer figures of allocations, compatible with OpenCost */
+        get: operations["compute_allocation_summary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/assets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** GPU nodes, compatible with OpenCost */
+        get: operations["assets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/getConfigs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Currency, compatible with OpenCost */
+        get: operations["get_configs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/exports": {
         parameters: {
             query?: never;
@@ -577,6 +662,199 @@ export interface components {
             history: components["schemas"]["AlertEvent"][];
         };
         /**
+         * AllocationParameters
+         * @description The parameters that OpenCost reads.
+         */
+        AllocationParameters: {
+            /**
+             * Window
+             * @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour
+             * @example 7d
+             * @example lastmonth
+             * @example 2026-11-18T00:00:00Z,2026-11-19T00:00:00Z
+             * @example 1795046400,1795132800
+             */
+            window: string;
+            /**
+             * Aggregate
+             * @description Comma-separated: all, cluster, controller, controllerKind, namespace, node, pod, deployment, statefulset, daemonset, job, department, environment, owner, product, team, label:<name>. Labels must be listed in the settings' cost_labels. Default: cluster,node,namespace,pod. By node or pod at most 48 hours
+             * @default
+             * @example namespace
+             * @example cluster,controller
+             * @example label:team
+             */
+            aggregate?: string;
+            /**
+             * Step
+             * @description Length of a set: full hours, or hour, day, week. Default: the whole window
+             * @default
+             * @example 1d
+             * @example 12h
+             * @example day
+             */
+            step?: string;
+            /**
+             * Accumulate
+             * @description true, false, all, none, hour, day, week, weeknow, month, quarter. true and all: one set. hour, day, week, month and quarter: a set for each, in the calendar (UTC), in place of step
+             * @default
+             * @example true
+             * @example day
+             */
+            accumulate?: string;
+            /**
+             * Accumulateby
+             * @description As accumulate, and comes first
+             * @default
+             * @example day
+             * @example all
+             */
+            accumulateBy?: string;
+            /**
+             * Includeidle
+             * @description Add `__idle__`: node costs that no pod held. true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False
+             * @default
+             * @example true
+             */
+            includeIdle?: string;
+            /**
+             * Idle
+             * @description The older name of includeIdle; comes first
+             * @default
+             * @example true
+             */
+            idle?: string;
+            /**
+             * Shareidle
+             * @description Share idle costs among the cluster's allocations by cost. Requires includeIdle=true
+             * @default
+             * @example false
+             */
+            shareIdle?: string;
+            /**
+             * Filter
+             * @description OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, controllerKind, pod and label[name]
+             * @default
+             * @example namespace:"bu-a","bu-b"+controllerKind!:"job"
+             */
+            filter?: string;
+            /**
+             * Filterclusters
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             * @example prod-*
+             */
+            filterClusters?: string;
+            /**
+             * Filternodes
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterNodes?: string;
+            /**
+             * Filternamespaces
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             * @example bu-a,bu-*
+             */
+            filterNamespaces?: string;
+            /**
+             * Filtercontrollerkinds
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             * @example deployment
+             */
+            filterControllerKinds?: string;
+            /**
+             * Filtercontrollers
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest; with or without a kind
+             * @default
+             * @example job:train
+             */
+            filterControllers?: string;
+            /**
+             * Filterpods
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterPods?: string;
+            /**
+             * Filterlabels
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest, of label:value
+             * @default
+             * @example team:search
+             */
+            filterLabels?: string;
+            /**
+             * Filterdepartments
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterDepartments?: string;
+            /**
+             * Filterenvironments
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterEnvironments?: string;
+            /**
+             * Filterowners
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterOwners?: string;
+            /**
+             * Filterproducts
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterProducts?: string;
+            /**
+             * Filterteams
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterTeams?: string;
+            /**
+             * Filtercontainers
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterContainers?: string;
+            /**
+             * Filterservices
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterServices?: string;
+            /**
+             * Filterannotations
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterAnnotations?: string;
+            /**
+             * Includeaggregatedmetadata
+             * @description Add the labels that all pods of an allocation have in common
+             * @default
+             * @example true
+             */
+            includeAggregatedMetadata?: string;
+            /**
+             * Idlebynode
+             * @description Only false is supported: idle costs are computed by cluster
+             * @default
+             * @example false
+             */
+            idleByNode?: string;
+            /**
+             * Includeproportionalassetresourcecosts
+             * @description Only false is supported
+             * @default
+             * @example false
+             */
+            includeProportionalAssetResourceCosts?: string;
+        };
+        /**
          * AllocationProperties
          * @description Properties that all pods of the allocation have in common. Others are omitted.
          */
@@ -619,7 +897,7 @@ export interface components {
         };
         /**
          * AllocationResponse
-         * @description GET /allocation/compute: a set of allocations by name, for every step of the window.
+         * @description GET /allocation/compute and /allocation: a set of allocations by name, for every step of the window.
          */
         AllocationResponse: {
             /**
@@ -638,6 +916,62 @@ export interface components {
             }[];
         };
         /**
+         * AllocationSummary
+         * @description The figures of an allocation that OpenCost's summary has.
+         */
+        AllocationSummary: {
+            /** Name */
+            name: string;
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /**
+             * End
+             * Format: date-time
+             */
+            end: string;
+            /** Cpucorerequestaverage */
+            cpuCoreRequestAverage: number;
+            /** Cpucoreusageaverage */
+            cpuCoreUsageAverage: number;
+            /** Cpucost */
+            cpuCost: number;
+            /** Cpucostidle */
+            cpuCostIdle: number;
+            /** Gpurequestaverage */
+            gpuRequestAverage: number | null;
+            /** Gpuusageaverage */
+            gpuUsageAverage: number | null;
+            /** Gpucost */
+            gpuCost: number | null;
+            /** Gpucostidle */
+            gpuCostIdle: number | null;
+            /** Networkcost */
+            networkCost: number;
+            /** Loadbalancercost */
+            loadBalancerCost: number;
+            /** Pvcost */
+            pvCost: number;
+            /** Rambyterequestaverage */
+            ramByteRequestAverage: number;
+            /** Rambyteusageaverage */
+            ramByteUsageAverage: number;
+            /** Ramcost */
+            ramCost: number;
+            /** Ramcostidle */
+            ramCostIdle: number;
+            /** Sharedcost */
+            sharedCost: number;
+            /** Externalcost */
+            externalCost: number;
+            /** Totalefficiency */
+            totalEfficiency: number | null;
+            /** Totalcost */
+            totalCost: number | null;
+        };
+        /**
          * AllocationWindow
          * @description The window of the set.
          */
@@ -652,6 +986,135 @@ export interface components {
              * Format: date-time
              */
             end: string;
+        };
+        /**
+         * AssetParameters
+         * @description The parameters of assets. Others, such as aggregate and accumulate, are ignored, as in OpenCost.
+         */
+        AssetParameters: {
+            /**
+             * Window
+             * @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour
+             * @example 7d
+             * @example lastmonth
+             * @example 2026-11-18T00:00:00Z,2026-11-19T00:00:00Z
+             * @example 1795046400,1795132800
+             */
+            window: string;
+            /**
+             * Filter
+             * @description OpenCost's filter language over type, name, cluster, category, provider and providerID
+             * @default
+             * @example type:"Node"+cluster:"prod-eu"
+             */
+            filter?: string;
+            /**
+             * Filtertypes
+             * @description Older filter. With it, the response is a list of one set, as Kubecost's
+             * @default
+             * @example Node
+             */
+            filterTypes?: string;
+            /**
+             * Filterclusters
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterClusters?: string;
+            /**
+             * Filternames
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterNames?: string;
+            /**
+             * Filtercategories
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterCategories?: string;
+            /**
+             * Filterproviders
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterProviders?: string;
+            /**
+             * Filterproviderids
+             * @description Older filter: a comma-separated list; * at the end of a value matches any rest
+             * @default
+             */
+            filterProviderIDs?: string;
+            /**
+             * Filteraccounts
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterAccounts?: string;
+            /**
+             * Filterlabels
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterLabels?: string;
+            /**
+             * Filterprojects
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterProjects?: string;
+            /**
+             * Filterregions
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterRegions?: string;
+            /**
+             * Filterservices
+             * @description Older filter by a property that is not stored; only empty
+             * @default
+             */
+            filterServices?: string;
+        };
+        /**
+         * AssetProperties
+         * @description What identifies a node.
+         */
+        AssetProperties: {
+            /** Category */
+            category: string;
+            /** Provider */
+            provider: string;
+            /** Service */
+            service: string;
+            /** Cluster */
+            cluster: string;
+            /** Name */
+            name: string;
+            /** Providerid */
+            providerID: string;
+        };
+        /**
+         * AssetResponse
+         * @description GET /assets: nodes by key; with filterTypes a list with one set, as in Kubecost.
+         */
+        AssetResponse: {
+            /**
+             * Code
+             * @constant
+             */
+            code: 200;
+            /**
+             * Status
+             * @constant
+             */
+            status: "success";
+            /** Data */
+            data: {
+                [key: string]: components["schemas"]["OpenCostAsset"];
+            } | {
+                [key: string]: components["schemas"]["OpenCostAsset"];
+            }[];
         };
         /**
          * BacktestFigures
@@ -853,6 +1316,34 @@ export interface components {
              * @description Always null: the response is not paged
              */
             cursor: null;
+        };
+        /**
+         * Configs
+         * @description The part of OpenCost's configuration that clients read.
+         */
+        Configs: {
+            /**
+             * Currencycode
+             * @example USD
+             */
+            currencyCode: string;
+        };
+        /**
+         * ConfigsResponse
+         * @description GET /getConfigs.
+         */
+        ConfigsResponse: {
+            /**
+             * Code
+             * @constant
+             */
+            code: 200;
+            /**
+             * Status
+             * @constant
+             */
+            status: "success";
+            data: components["schemas"]["Configs"];
         };
         /**
          * CostFigures
@@ -2993,6 +3484,84 @@ export interface components {
             gpuAllocation: components["schemas"]["GpuAllocation"];
         };
         /**
+         * OpenCostAsset
+         * @description A GPU node. Its CPUs and memory are 0; their cost is part of totalCost.
+         */
+        OpenCostAsset: {
+            /**
+             * Type
+             * @constant
+             */
+            type: "Node";
+            properties: components["schemas"]["AssetProperties"];
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            window: components["schemas"]["AllocationWindow"];
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /**
+             * End
+             * Format: date-time
+             */
+            end: string;
+            /**
+             * Minutes
+             * @description Of the hours in which the node is recorded
+             */
+            minutes: number;
+            /**
+             * Nodetype
+             * @description Instance type
+             * @example p4d.24xlarge
+             */
+            nodeType: string;
+            /** Pool */
+            pool: string;
+            /** Cpucores */
+            cpuCores: number;
+            /** Rambytes */
+            ramBytes: number;
+            /** Cpucorehours */
+            cpuCoreHours: number;
+            /** Rambytehours */
+            ramByteHours: number;
+            /**
+             * Gpuhours
+             * @description Capacity in physical GPUs
+             */
+            GPUHours: number;
+            /** Gpucount */
+            gpuCount: number;
+            /**
+             * Preemptible
+             * @description 1 for spot instances
+             */
+            preemptible: number;
+            /** Discount */
+            discount: number;
+            /** Cpucost */
+            cpuCost: number;
+            /**
+             * Gpucost
+             * @description As totalCost; null without a price
+             */
+            gpuCost: number | null;
+            /** Ramcost */
+            ramCost: number;
+            /** Adjustment */
+            adjustment: number;
+            /**
+             * Totalcost
+             * @description The node's cost; null without a price
+             */
+            totalCost: number | null;
+        };
+        /**
          * ParameterProblem
          * @description One wrong parameter.
          */
@@ -3680,6 +4249,48 @@ export interface components {
              * @description Active and future silences, and those of the last three months; the latest end first
              */
             rows: components["schemas"]["SilenceRow"][];
+        };
+        /**
+         * SummaryRange
+         * @description The summaries of a window.
+         */
+        SummaryRange: {
+            /**
+             * Step
+             * @description Nanoseconds; always 0, because steps of the calendar differ in length
+             */
+            step: number;
+            /** Sets */
+            sets: components["schemas"]["SummarySet"][];
+            window: components["schemas"]["AllocationWindow"];
+        };
+        /**
+         * SummaryResponse
+         * @description GET /allocation/summary.
+         */
+        SummaryResponse: {
+            /**
+             * Code
+             * @constant
+             */
+            code: 200;
+            /**
+             * Status
+             * @constant
+             */
+            status: "success";
+            data: components["schemas"]["SummaryRange"];
+        };
+        /**
+         * SummarySet
+         * @description The summaries of one step.
+         */
+        SummarySet: {
+            /** Allocations */
+            allocations: {
+                [key: string]: components["schemas"]["AllocationSummary"];
+            };
+            window: components["schemas"]["AllocationWindow"];
         };
         /**
          * TopWasterRow
@@ -5367,30 +5978,60 @@ export interface operations {
     compute_allocation: {
         parameters: {
             query: {
-                /** @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday */
+                /** @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour */
                 window: string;
                 /** @description Comma-separated: all, cluster, controller, controllerKind, namespace, node, pod, deployment, statefulset, daemonset, job, department, environment, owner, product, team, label:<name>. Labels must be listed in the settings' cost_labels. Default: cluster,node,namespace,pod. By node or pod at most 48 hours */
                 aggregate?: string;
-                /** @description Length of a set, in full hours. Default: the whole window */
-                step?: string | null;
+                /** @description Length of a set: full hours, or hour, day, week. Default: the whole window */
+                step?: string;
+                /** @description true, false, all, none, hour, day, week, weeknow, month, quarter. true and all: one set. hour, day, week, month and quarter: a set for each, in the calendar (UTC), in place of step */
+                accumulate?: string;
+                /** @description As accumulate, and comes first */
+                accumulateBy?: string;
+                /** @description Add `__idle__`: node costs that no pod held. true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False */
+                includeIdle?: string;
+                /** @description The older name of includeIdle; comes first */
+                idle?: string;
+                /** @description Share idle costs among the cluster's allocations by cost. Requires includeIdle=true */
+                shareIdle?: string;
                 /** @description OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, controllerKind, pod and label[name] */
                 filter?: string;
-                /** @description Sum all sets into one */
-                accumulate?: "true" | "false";
-                /** @description Add `__idle__`: node costs that no pod held */
-                includeIdle?: "true" | "false";
-                /** @description Share idle costs among the cluster's allocations by cost. Requires includeIdle=true */
-                shareIdle?: "true" | "false";
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterClusters?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNodes?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNamespaces?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterControllerKinds?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest; with or without a kind */
+                filterControllers?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterPods?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest, of label:value */
+                filterLabels?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterDepartments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterEnvironments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterOwners?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterProducts?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterTeams?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterContainers?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterServices?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterAnnotations?: string;
                 /** @description Add the labels that all pods of an allocation have in common */
-                includeAggregatedMetadata?: "true" | "false";
-                /** @description Accepted and ignored: costs do not depend on a resolution */
-                resolution?: string | null;
+                includeAggregatedMetadata?: string;
                 /** @description Only false is supported: idle costs are computed by cluster */
-                idleByNode?: "false";
-                /** @description Accepted and ignored: load balancers have no costs here */
-                sharelb?: "true" | "false";
+                idleByNode?: string;
                 /** @description Only false is supported */
-                includeProportionalAssetResourceCosts?: "false";
+                includeProportionalAssetResourceCosts?: string;
             };
             header?: never;
             path?: never;
@@ -5405,6 +6046,523 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AllocationResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    allocation: {
+        parameters: {
+            query: {
+                /** @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour */
+                window: string;
+                /** @description Comma-separated: all, cluster, controller, controllerKind, namespace, node, pod, deployment, statefulset, daemonset, job, department, environment, owner, product, team, label:<name>. Labels must be listed in the settings' cost_labels. Default: cluster,node,namespace,pod. By node or pod at most 48 hours */
+                aggregate?: string;
+                /** @description Length of a set: full hours, or hour, day, week. Default: the whole window */
+                step?: string;
+                /** @description true, false, all, none, hour, day, week, weeknow, month, quarter. true and all: one set. hour, day, week, month and quarter: a set for each, in the calendar (UTC), in place of step */
+                accumulate?: string;
+                /** @description As accumulate, and comes first */
+                accumulateBy?: string;
+                /** @description Add `__idle__`: node costs that no pod held. true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False */
+                includeIdle?: string;
+                /** @description The older name of includeIdle; comes first */
+                idle?: string;
+                /** @description Share idle costs among the cluster's allocations by cost. Requires includeIdle=true */
+                shareIdle?: string;
+                /** @description OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, controllerKind, pod and label[name] */
+                filter?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterClusters?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNodes?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNamespaces?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterControllerKinds?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest; with or without a kind */
+                filterControllers?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterPods?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest, of label:value */
+                filterLabels?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterDepartments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterEnvironments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterOwners?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterProducts?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterTeams?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterContainers?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterServices?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterAnnotations?: string;
+                /** @description Add the labels that all pods of an allocation have in common */
+                includeAggregatedMetadata?: string;
+                /** @description Only false is supported: idle costs are computed by cluster */
+                idleByNode?: string;
+                /** @description Only false is supported */
+                includeProportionalAssetResourceCosts?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AllocationResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    allocation_summary: {
+        parameters: {
+            query: {
+                /** @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour */
+                window: string;
+                /** @description Comma-separated: all, cluster, controller, controllerKind, namespace, node, pod, deployment, statefulset, daemonset, job, department, environment, owner, product, team, label:<name>. Labels must be listed in the settings' cost_labels. Default: cluster,node,namespace,pod. By node or pod at most 48 hours */
+                aggregate?: string;
+                /** @description Length of a set: full hours, or hour, day, week. Default: the whole window */
+                step?: string;
+                /** @description true, false, all, none, hour, day, week, weeknow, month, quarter. true and all: one set. hour, day, week, month and quarter: a set for each, in the calendar (UTC), in place of step */
+                accumulate?: string;
+                /** @description As accumulate, and comes first */
+                accumulateBy?: string;
+                /** @description Add `__idle__`: node costs that no pod held. true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False */
+                includeIdle?: string;
+                /** @description The older name of includeIdle; comes first */
+                idle?: string;
+                /** @description Share idle costs among the cluster's allocations by cost. Requires includeIdle=true */
+                shareIdle?: string;
+                /** @description OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, controllerKind, pod and label[name] */
+                filter?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterClusters?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNodes?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNamespaces?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterControllerKinds?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest; with or without a kind */
+                filterControllers?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterPods?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest, of label:value */
+                filterLabels?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterDepartments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterEnvironments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterOwners?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterProducts?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterTeams?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterContainers?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterServices?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterAnnotations?: string;
+                /** @description Add the labels that all pods of an allocation have in common */
+                includeAggregatedMetadata?: string;
+                /** @description Only false is supported: idle costs are computed by cluster */
+                idleByNode?: string;
+                /** @description Only false is supported */
+                includeProportionalAssetResourceCosts?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SummaryResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    compute_allocation_summary: {
+        parameters: {
+            query: {
+                /** @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour */
+                window: string;
+                /** @description Comma-separated: all, cluster, controller, controllerKind, namespace, node, pod, deployment, statefulset, daemonset, job, department, environment, owner, product, team, label:<name>. Labels must be listed in the settings' cost_labels. Default: cluster,node,namespace,pod. By node or pod at most 48 hours */
+                aggregate?: string;
+                /** @description Length of a set: full hours, or hour, day, week. Default: the whole window */
+                step?: string;
+                /** @description true, false, all, none, hour, day, week, weeknow, month, quarter. true and all: one set. hour, day, week, month and quarter: a set for each, in the calendar (UTC), in place of step */
+                accumulate?: string;
+                /** @description As accumulate, and comes first */
+                accumulateBy?: string;
+                /** @description Add `__idle__`: node costs that no pod held. true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False */
+                includeIdle?: string;
+                /** @description The older name of includeIdle; comes first */
+                idle?: string;
+                /** @description Share idle costs among the cluster's allocations by cost. Requires includeIdle=true */
+                shareIdle?: string;
+                /** @description OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, controllerKind, pod and label[name] */
+                filter?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterClusters?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNodes?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNamespaces?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterControllerKinds?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest; with or without a kind */
+                filterControllers?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterPods?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest, of label:value */
+                filterLabels?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterDepartments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterEnvironments?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterOwners?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterProducts?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterTeams?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterContainers?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterServices?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterAnnotations?: string;
+                /** @description Add the labels that all pods of an allocation have in common */
+                includeAggregatedMetadata?: string;
+                /** @description Only false is supported: idle costs are computed by cluster */
+                idleByNode?: string;
+                /** @description Only false is supported */
+                includeProportionalAssetResourceCosts?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SummaryResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    assets: {
+        parameters: {
+            query: {
+                /** @description Period, in full UTC hours, at most 35 days: today, yesterday, week, lastweek, month, lastmonth, a duration like 12h or 7d, or two times with a comma (RFC 3339, or Unix seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour */
+                window: string;
+                /** @description OpenCost's filter language over type, name, cluster, category, provider and providerID */
+                filter?: string;
+                /** @description Older filter. With it, the response is a list of one set, as Kubecost's */
+                filterTypes?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterClusters?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterNames?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterCategories?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterProviders?: string;
+                /** @description Older filter: a comma-separated list; * at the end of a value matches any rest */
+                filterProviderIDs?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterAccounts?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterLabels?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterProjects?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterRegions?: string;
+                /** @description Older filter by a property that is not stored; only empty */
+                filterServices?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AssetResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_configs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConfigsResponse"];
                 };
             };
             /** @description A parameter is wrong. The problem document names it and says what is allowed */

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpucost.features.exports.listing import ExportListing
     from gpucost.features.exports.service import ExportService
     from gpucost.features.exports.storage import DynamoExports
+    from gpucost.features.opencost.assets import AssetService
     from gpucost.features.opencost.service import AllocationService
     from gpucost.features.recommendations.forecasts import ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
@@ -433,6 +434,13 @@ class Container:
         return AllocationService(self.settings_store, self.ledger, self.rollups, clock=self.clock)
 
     @cached_property
+    def asset_service(self) -> "AssetService":
+        """For `functions/api`."""
+        from gpucost.features.opencost.assets import AssetService
+
+        return AssetService(self.settings_store, self.ledger)
+
+    @cached_property
     def exports(self) -> "DynamoExports":
         """Which days are exported."""
         from gpucost.features.exports.storage import DynamoExports
@@ -554,6 +562,7 @@ class Container:
             reports=lambda: self.report_service,
             prices=lambda: self.price_book_listing,
             allocations=lambda: self.allocation_service,
+            assets=lambda: self.asset_service,
             exports=lambda: self.export_listing,
             limits=lambda: self.limit_reports,
             alerts=lambda: self.alert_queries,

@@ -1,50 +1,32 @@
 """`/allocation/compute` of the api function's real handler, over hours in the real database engine."""
 
 import json
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
-from uuid import uuid4
 
 import jsonschema
 import pytest
-from msgspec.structs import replace
 
-from gpucost.container import Container
-from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
-from gpucost.core.hour_record import HourRecord, Line
-from gpucost.features.opencost.filters import parse_filter
+from gpucost.core.amounts import Costs, to_decimal
+from gpucost.core.hour_record import HourRecord
+from gpucost.features.opencost.filters import all_of, parse_filter, parse_list_filters
 from gpucost.features.opencost.properties import Properties
+from gpucost.features.opencost.service import AllocationQuery, CalendarUnit
 from gpucost.features.opencost.windows import parse_duration, parse_window
-from gpucost.runtime.environment import Environment
-from gpucost.settings_document import parse_settings
-from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import StoredSettings
-from gpucost_devstack.aws import local_client
-from gpucost_devstack.dynamodb_local import create_table
 from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
-from tests.records import amount, line, record
+from tests.features.opencost.served_fleet import EXPIRED, HOUR, serving_fleet
+from tests.functions.api_requests import ApiResponse, request_as, role_caller
+from tests.records import amount
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 """A Friday."""
-HOUR = timedelta(hours=1)
-EXPIRED = datetime(2025, 3, 1, 4, tzinfo=UTC)
-"""An hour whose lines are no longer kept."""
-DOCUMENT = """
-clusters:
-  - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
-  - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
-pricing: {source: constant, gpu_hourly_usd: 12}
-cost_labels: [team, app.kubernetes.io/name]
-access:
-  - {principal: "arn:aws:iam::123456789012:role/viewer", roles: [viewer]}
-  - {principal: "arn:aws:iam::123456789012:role/one", roles: ["bu:research"]}
-"""
+PUBLISHED_UNTIL = datetime(2026, 11, 20, 4, tzinfo=UTC)
+"""The hour that has just ended is still computed."""
 WINDOW = "2026-11-17T22:00:00Z,2026-11-19T03:00:00Z"
 """Two hours, a whole UTC day, three hours."""
 # Names of core/pkg/opencost/allocation_json.go (5f65333); `omitempty` ones are left out.
@@ -61,59 +43,9 @@ OPENCOST_FIELDS = {
 }  # fmt: skip
 
 
-def held(namespace: str, kind: str, workload: str, pod: str, usd: str, hours: str, **changes: Any) -> Line:
-    """A line that used a quarter of what it held."""
-    gpu_hours = amount(hours)
-    return line(changes.pop("unit", "research"), namespace, pod, usd)._replace(
-        workload_kind=kind, workload=workload, allocated_gpu_hours=gpu_hours,
-        effective_gpu_hours=gpu_hours // 4, allocated_usd=amount(usd), **changes,
-    )  # fmt: skip
-
-
-def hour_of(cluster: str, hour: datetime, lines: list[Line], idle: str) -> HourRecord:
-    made = record(lines, hour=hour, cluster=cluster)
-    assert made.totals is not None
-    costs = made.totals.costs
-    capacity = CapacityCosts(node_cost_usd=costs.allocated_usd + amount(idle), unallocated_usd=amount(idle),
-                        unallocated_gpu_hours=amount(1))  # fmt: skip
-    return replace(made, totals=Totals(costs, capacity))
-
-
-def fleet() -> list[HourRecord]:
-    records = []
-    first = datetime(2026, 11, 17, 22, tzinfo=UTC)
-    app = {"team": "a", "app.kubernetes.io/name": "web"}
-    for number in range(29):
-        east = [
-            held("bu-a", "Deployment", "web", f"web-{number % 3}", "3.000000000001", "1", node="n1", labels=app),
-            held("bu-a", "Job", "train", "train-0", "1.7", "0.142857142857", node="n2", labels={"team": "b"}),
-            held("bu-b", "", "", "bare", "0.333333333333", "0.5", node="n1", labels={}, unit="assistant"),
-        ]
-        west = [held("bu-a", "StatefulSet", "db", "db-0", "2.25", "2", node="n1", labels={"team": "a"})]
-        hour = first + HOUR * number
-        records.append(hour_of("east", hour, east, "4.000000000007"))
-        if number % 2:
-            records.append(hour_of("west", hour, west, "0.5"))
-    return records
-
-
 @pytest.fixture(scope="module")
 def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecord]]:
-    client, table, hour_records = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
-    create_table(client, table)
-    expired = hour_of("east", EXPIRED, [*hour_records[0].lines], "1")
-    for hour_record in (*hour_records, expired):
-        Ledger(DynamoDBTable(client, table)).publish(
-            hour_record, replacing=None, settings_version=1, now=hour_record.hour + HOUR
-        )
-
-    class Store:
-        def current(self) -> StoredSettings:
-            return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
-
-    api = enforced.client("dynamodb", "ApiFunction")
-    environment = Environment(table=table)
-    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: api, settings_store=Store())):
+    with serving_fleet(dynamodb_url, enforced, NOW) as hour_records:
         yield hour_records
 
 
@@ -240,7 +172,7 @@ def test_response_matches_the_openapi_document(records: list[HourRecord]) -> Non
 
 
 def test_unknown_price_and_utilization_are_null() -> None:
-    from gpucost.features.opencost.routes import allocation_fields
+    from gpucost.features.opencost.responses import allocation_fields
     from gpucost.features.opencost.service import Allocation
 
     two = amount(2)
@@ -348,10 +280,43 @@ PIECES = {
         ('label[team]:"a"', "web"),
         ('label[team]!:"a"', "job bare"),
         ('label[team]:"__unallocated__"', "bare"),
+        ('controller:"train"', "job"),
+        ('deployment:"web"', "web"),
+        ('deployment:"train"', ""),
+        ('job:"train"', "job"),
+        ('cluster:"east" namespace:"bu-a"', "web"),
+        ('cluster:"east" (pod:"train-0"|pod:"bare")', "job"),
     ],
 )
 def test_filters_match_as_in_opencost(text: str, lets_through: str) -> None:
     parsed_filter = parse_filter(text, ("team", "app"))
+    assert " ".join(name for name, piece in PIECES.items() if parsed_filter.matches(piece)) == lets_through
+
+
+@pytest.mark.parametrize(
+    ("parameters", "lets_through"),
+    [
+        ({}, "web job bare"),
+        ({"filterNamespaces": "", "filterPods": " , "}, "web job bare"),
+        ({"filterNamespaces": "bu-a"}, "web"),
+        ({"filterNamespaces": "bu-a, kube*"}, "web bare"),
+        ({"filterClusters": "east", "filterNodes": "n2"}, "job"),
+        ({"filterControllerKinds": "Deployment"}, "web"),
+        ({"filterControllers": "deployment:web,train"}, "web job"),
+        ({"filterControllers": "job:web"}, ""),
+        ({"filterControllers": "deployment:w*"}, "web"),
+        ({"filterPods": "*-0,bare"}, "bare"),
+        ({"filterLabels": "team:a,team:b"}, "web job"),
+        ({"filterLabels": "app:w*"}, "web"),
+        ({"filterTeams": "b"}, "job"),
+        ({"filterProducts": "web"}, "web"),
+        ({"filterNamespaces": "__unallocated__"}, ""),
+        ({"window": "7d", "filter": "x", "metrics": "totalCost"}, "web job bare"),
+    ],
+)
+def test_older_filters_match_as_in_opencost(parameters: dict[str, str], lets_through: str) -> None:
+    """As the filters of version 1 in core/pkg/util/filterutil (5f65333)."""
+    parsed_filter = all_of(parse_list_filters(parameters, ("team", "app")))
     assert " ".join(name for name, piece in PIECES.items() if parsed_filter.matches(piece)) == lets_through
 
 
@@ -383,30 +348,36 @@ def test_invalid_filter_error_says_why(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "start", "end"),
     [
-        ("today", "2026-11-20T00", "2026-11-21T00"),
+        ("today", "2026-11-20T00", "2026-11-20T04"),
         ("yesterday", "2026-11-19T00", "2026-11-20T00"),
-        ("week", "2026-11-15T00", "2026-11-20T06"),
+        ("week", "2026-11-15T00", "2026-11-20T04"),
         ("lastweek", "2026-11-08T00", "2026-11-15T00"),
-        ("month", "2026-11-01T00", "2026-11-20T06"),
+        ("month", "2026-11-01T00", "2026-11-20T04"),
         ("lastmonth", "2026-10-01T00", "2026-11-01T00"),
-        ("7d", "2026-11-14T00", "2026-11-21T00"),
-        ("1w", "2026-11-14T00", "2026-11-21T00"),
-        ("12h", "2026-11-19T18", "2026-11-20T06"),
-        ("120m", "2026-11-20T04", "2026-11-20T06"),
+        ("7d", "2026-11-14T00", "2026-11-20T04"),
+        ("1w", "2026-11-14T00", "2026-11-20T04"),
+        ("12h", "2026-11-19T16", "2026-11-20T04"),
+        ("120m", "2026-11-20T02", "2026-11-20T04"),
+        ("60m", "2026-11-20T03", "2026-11-20T04"),
+        ("2026-11-19T00:00:00Z,2026-11-19T23:59:59Z", "2026-11-19T00", "2026-11-20T00"),
+        ("2026-11-20T00:00:00Z,2026-11-20T23:59:59Z", "2026-11-20T00", "2026-11-20T04"),
+        ("2026-11-18T05:20:15Z,2026-11-19T05:20:15Z", "2026-11-18T05", "2026-11-19T05"),
+        ("2026-11-20T04:00:00Z,2026-11-20T05:00:00Z", "2026-11-20T04", "2026-11-20T04"),
         ("2026-11-18T00:00:00Z,2026-11-19T01:00:00+01:00", "2026-11-18T00", "2026-11-19T00"),
         ("1763424000,1763510400", "2025-11-18T00", "2025-11-19T00"),
         ("1763424000-1763510400", "2025-11-18T00", "2025-11-19T00"),
     ],
 )
-def test_windows_match_opencost(text: str, start: str, end: str) -> None:
-    window = parse_window(text, NOW)
+def test_windows_match_opencost_and_end_with_the_newest_published_hour(text: str, start: str, end: str) -> None:
+    window = parse_window(text, NOW, lambda: PUBLISHED_UNTIL)
     assert tuple(f"{moment:%Y-%m-%dT%H}" for moment in window) == (start, end)
 
 
 def test_week_of_a_sunday_begins_on_it() -> None:
     sunday = datetime(2026, 11, 15, 5, 5, tzinfo=UTC)
-    assert [f"{moment:%d %H}" for moment in parse_window("week", sunday)] == ["15 00", "15 06"]
-    assert [f"{moment:%d %H}" for moment in parse_window("lastweek", sunday)] == ["08 00", "15 00"]
+    until = datetime(2026, 11, 15, 5, tzinfo=UTC)
+    assert [f"{moment:%d %H}" for moment in parse_window("week", sunday, lambda: until)] == ["15 00", "15 05"]
+    assert [f"{moment:%d %H}" for moment in parse_window("lastweek", sunday, lambda: until)] == ["08 00", "15 00"]
 
 
 @pytest.mark.parametrize(
@@ -428,9 +399,13 @@ def test_week_of_a_sunday_begins_on_it() -> None:
         ({"aggregate": ","}, "aggregate", "cannot aggregate by ''"),
         ({"filter": "namespace"}, "filter", "expected one of : !:"),
         ({"shareIdle": "true"}, "shareIdle", "requires includeIdle=true"),
-        ({"idleByNode": "true"}, "idleByNode", "must be 'false'"),
-        ({"includeProportionalAssetResourceCosts": "true"}, "includeProportionalAssetResourceCosts", "must be 'false'"),
-        ({"offset": "1d"}, "offset", "unknown parameter. Allowed: window, aggregate"),
+        ({"idleByNode": "true"}, "idleByNode", "only false is supported"),
+        ({"includeProportionalAssetResourceCosts": "1"}, "includeProportionalAssetResourceCosts", "only false is"),
+        ({"includeIdle": "yes"}, "includeIdle", "'yes' is neither true nor false. Use includeIdle=true or"),
+        ({"accumulate": "fortnight"}, "accumulate", "'fortnight' is not supported; allowed: true, false, all"),
+        ({"accumulateBy": "x", "accumulate": "day"}, "accumulateBy", "'x' is not supported"),
+        ({"filterContainers": "web"}, "filterContainers", "Leave it out; allowed: filterClusters, filterNodes"),
+        ({"filterLabels": "colour:red"}, "filterLabels", "label 'colour' is not stored"),
     ],
 )
 def test_invalid_parameter_is_named(
@@ -440,3 +415,195 @@ def test_invalid_parameter_is_named(
     assert answer.status == 400, answer.body
     assert answer.json["errors"][0]["parameter"] == parameter
     assert says in answer.json["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedy"),
+    [
+        ({"window": "2026-11-18T00:10:00Z,2026-11-18T01:40:00Z"}, None),
+        ({"window": "2026-11-18T00:00:01Z,2026-11-18T12:00:00Z"}, None),
+        ({"shareIdle": "true"}, {"shareIdle": "true", "includeIdle": "true"}),
+        ({"includeIdle": "yes"}, {"includeIdle": "true"}),
+        ({"idleByNode": "true"}, {"idleByNode": "false"}),
+        ({"step": "90m"}, {"step": "1h"}),
+        ({"window": "3d", "aggregate": "pod"}, {"window": "2d", "aggregate": "pod"}),
+        ({"window": "3d", "aggregate": "pod"}, {"window": "3d", "aggregate": "controller"}),
+        (
+            {"window": "3d", "filter": 'node:"n1"'},
+            {"window": "3d", "filter": 'namespace:"bu-a"', "aggregate": "cluster"},
+        ),
+        (
+            {"window": "7d", "aggregate": "controller", "step": "5h"},
+            {"window": "7d", "aggregate": "controller", "step": "1d"},
+        ),
+        ({"window": "60d", "aggregate": "cluster"}, {"window": "35d", "aggregate": "cluster"}),
+        ({"filterContainers": "web"}, {}),
+        ({"filter": 'cluster:"a"+node:"b"|pod:"c"'}, {"filter": 'cluster:"a"+(node:"b"|pod:"c")'}),
+    ],
+)
+def test_every_remedy_of_a_refusal_is_accepted(
+    records: list[HourRecord], refused: dict[str, str], remedy: dict[str, str] | None
+) -> None:
+    answer = ask(**refused)
+    assert answer.status == 400, answer.body
+    if remedy is None:
+        remedy = {"window": re.findall(r"Use (\S+)\.$", answer.json["errors"][0]["detail"])[0]}
+    assert ask(**remedy).status == 200, ask(**remedy).body
+
+
+def test_clusters_of_the_same_currency_can_be_selected(dynamodb_url: str, enforced: EnforcedAws) -> None:
+    with serving_fleet(dynamodb_url, enforced, NOW, currencies={"east": "USD", "west": "EUR"}):
+        answer = ask(aggregate="cluster")
+        assert answer.status == 400
+        assert (
+            "EUR and USD, which cannot be added up. Select the clusters of one currency with filterClusters"
+            in (answer.json["detail"])
+        )
+        for name in ("east", "west"):
+            (allocations,) = sets(aggregate="cluster", filterClusters=name, filterNamespaces="bu-*")
+            assert set(allocations) == {name}
+        (allocations,) = sets(aggregate="cluster", filter='cluster:"east"')
+        assert set(allocations) == {"east"}
+
+
+RUNNING_DAY = datetime(2026, 11, 18, 10, 15, tzinfo=UTC)
+
+
+def test_rates_of_a_running_day_are_those_of_its_published_hours(dynamodb_url: str, enforced: EnforcedAws) -> None:
+    """Ten hours are published by 10:15, in each of which `web` holds one GPU and uses a quarter of it."""
+    with serving_fleet(dynamodb_url, enforced, RUNNING_DAY, until=RUNNING_DAY):
+        for window in ("today", "1d", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "10h", "600m"):
+            (allocations,) = sets(window=window, aggregate="controller", accumulate="true")
+            web = allocations["deployment:web"]
+            assert (web["start"], web["end"]) == ("2026-11-18T00:00:00Z", "2026-11-18T10:00:00Z")
+            assert (web["minutes"], web["gpuHours"], web["gpuCount"]) == (600, 10, 1)
+            assert (web["gpuRequestAverage"], web["gpuUsageAverage"]) == (1, Decimal("0.25"))
+            # kubectl-cost's monthly rate: 43,200 minutes / minutes x cost, of one GPU at 3.000000000001 an hour.
+            assert web["gpuCost"] * 43200 / web["minutes"] == Decimal("2160.00000000072")
+        (allocations,) = sets(window="24h", aggregate="controller")
+        assert allocations["deployment:web"]["start"] == "2026-11-17T10:00:00Z"
+        assert allocations["deployment:web"]["gpuCount"] == Decimal("0.5")
+        days = sets(window="7d", aggregate="controller", accumulate="day")
+        assert [each.get("deployment:web", {}).get("minutes") for each in days] == [None] * 5 + [1440, 600]
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "starts"),
+    [
+        ({"accumulate": "day"}, ["17T22", "18T00", "19T00"]),
+        ({"accumulateBy": "day", "accumulate": "true"}, ["17T22", "18T00", "19T00"]),
+        ({"accumulate": "Week"}, ["17T22"]),
+        ({"accumulate": "weeknow"}, ["17T22"]),
+        ({"accumulate": "month", "step": "1h"}, ["17T22"]),
+        ({"accumulate": "quarter"}, ["17T22"]),
+        ({"accumulate": "all", "step": "1h"}, ["17T22"]),
+        ({"accumulate": "1", "step": "1h"}, ["17T22"]),
+        ({"accumulate": "False", "step": "day"}, ["17T22", "18T22"]),
+        ({"accumulateBy": "none", "accumulate": "true", "step": "1d"}, ["17T22", "18T22"]),
+        ({"step": "week"}, ["17T22"]),
+        ({"metrics": "totalCost", "offset": "1d", "resolution": "1m", "sharelb": "true"}, ["17T22"]),
+    ],
+)
+def test_accumulated_sets_are_those_of_the_calendar(
+    records: list[HourRecord], accumulate: dict[str, str], starts: list[str]
+) -> None:
+    allocation_sets = sets(aggregate="namespace", **accumulate)
+    assert [min(each["start"] for each in members.values())[8:13] for members in allocation_sets] == starts
+    costs = sum(each["gpuCost"] for members in allocation_sets for each in members.values())
+    assert costs == sum(truth(records, KEYS["all"], FIRST, LAST).values())
+
+
+@pytest.mark.parametrize(
+    ("unit", "starts"),
+    [
+        ("week", ["2026-10-30", "2026-11-01", "2026-11-08", "2026-11-15"]),
+        ("month", ["2026-10-30", "2026-11-01"]),
+        ("quarter", ["2026-10-30"]),
+    ],
+)
+def test_weeks_begin_on_sunday_and_months_and_quarters_in_the_calendar(unit: CalendarUnit, starts: list[str]) -> None:
+    start, end = datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 11, 18, 7, tzinfo=UTC)
+    query = AllocationQuery(start, end, end - start, (), parse_filter("", ()), unit=unit)
+    periods = list(query.steps())
+    assert [f"{period.start:%Y-%m-%d}" for period in periods] == starts
+    assert periods[-1].end == end
+
+
+def test_quarters_end_with_the_year() -> None:
+    start, end = datetime(2025, 11, 30, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    query = AllocationQuery(start, end, end - start, (), parse_filter("", ()), unit="quarter")
+    assert [period.start for period in query.steps()] == [start, datetime(2026, 1, 1, tzinfo=UTC)]
+
+
+def test_summary_has_the_figures_of_the_allocations(records: list[HourRecord]) -> None:
+    parameters = {"window": WINDOW, "aggregate": "namespace", "accumulate": "day", "includeIdle": "true"}
+    for path in ("/allocation/summary", "/allocation/compute/summary", "/model/allocation/summary"):
+        answer = request_as(role_caller("viewer"), path, parameters)
+        assert answer.status == 200, answer.body
+        summary = answer.json["data"]
+        assert summary["window"] == {"start": "2026-11-17T22:00:00Z", "end": "2026-11-19T03:00:00Z"}
+        plain = sets(aggregate="namespace", accumulate="day", includeIdle="true")
+        assert [set(each["allocations"]) for each in summary["sets"]] == [set(each) for each in plain]
+        for each, members in zip(summary["sets"], plain, strict=True):
+            for name, figures in each["allocations"].items():
+                assert {key: members[name][key] for key in figures} == figures
+
+
+def test_assets_are_the_nodes_with_their_cost(records: list[HourRecord]) -> None:
+    parameters = {"window": WINDOW, "aggregate": "assetType", "accumulate": "true", "step": "1d"}
+    answer = request_as(role_caller("viewer"), "/assets", parameters)
+    east, west = answer.json["data"].values()
+    expected = {
+        name: sum(
+            to_decimal(hour.totals.capacity.node_cost_usd)
+            for hour in records
+            if hour.cluster == name and hour.totals and hour.totals.capacity
+        )
+        for name in ("east", "west")
+    }
+    assert {node["properties"]["cluster"]: node["totalCost"] for node in (east, west)} == expected
+    assert (east["minutes"], west["minutes"], east["gpuCount"], east["preemptible"]) == (29 * 60, 14 * 60, 8, 1)
+    assert east["GPUHours"] == 29 * 8
+    for text, names in (('type:"Node"', ["east", "west"]), ('cluster:"west"', ["west"]), ('name!:"n1"', [])):
+        filtered = request_as(role_caller("viewer"), "/assets", {"window": WINDOW, "filter": text}).json["data"]
+        assert [node["properties"]["cluster"] for node in filtered.values()] == names
+    (nodes,) = request_as(role_caller("viewer"), "/model/assets", {"window": WINDOW, "filterTypes": "node"}).json[
+        "data"
+    ]
+    assert nodes == answer.json["data"]
+    (none,) = request_as(role_caller("viewer"), "/assets", {"window": WINDOW, "filterTypes": "Disk"}).json["data"]
+    assert none == {}
+    assert request_as(role_caller("one"), "/assets", {"window": WINDOW}).status == 403
+
+
+@pytest.mark.parametrize("prefix", ["", "/model"])
+def test_currency_is_that_of_the_settings(records: list[HourRecord], prefix: str) -> None:
+    answer = request_as(role_caller("one"), f"{prefix}/getConfigs")
+    assert answer.json == {"code": 200, "status": "success", "data": {"currencyCode": "USD"}}
+
+
+@pytest.mark.parametrize("prefix", ["", "/model"])
+@pytest.mark.parametrize(
+    ("path", "subject"),
+    [
+        ("/cloudCost", "cloud costs"),
+        ("/cloudCost/view/table", "cloud costs"),
+        ("/customCost/total", "external costs"),
+        ("/savings/requestSizingV2", "savings of CPU and memory requests"),
+        ("/prediction/speccost", "cost predictions"),
+        ("/clusterInfo", "the cluster of cost predictions"),
+        ("/allocation/autocomplete", "suggestions for filters"),
+        ("/assets/autocomplete", "suggestions for filters"),
+    ],
+)
+def test_unsupported_routes_are_refused_in_a_sentence(
+    records: list[HourRecord], prefix: str, path: str, subject: str
+) -> None:
+    answer = request_as(role_caller("viewer"), f"{prefix}{path}", {"window": "7d"})
+    assert (answer.status, answer.headers["Content-Type"]) == (404, "application/problem+json")
+    assert answer.json["detail"].startswith(f"gpucost has no {subject}. Of OpenCost's API it answers allocations, ")
+
+
+def test_other_paths_below_model_do_not_exist() -> None:
+    for path in ("/model", "/model/", "/models", "/model/unknown"):
+        assert "there is no GET" in request_as(role_caller("viewer"), path).json["detail"]

@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from msgspec import Struct
 
 from gpucost.api.cost_routes import add_cost_routes
-from gpucost.api.dashboard_page import DashboardPage, SignIn, accepts_any_parameter, add_page_routes
+from gpucost.api.dashboard_page import DashboardPage, SignIn, add_page_routes
 from gpucost.api.fleet_and_line_routes import add_fleet_and_line_routes
 from gpucost.api.hour_and_node_routes import add_hour_and_node_routes
 from gpucost.api.inference_routes import add_inference_routes
@@ -25,7 +25,8 @@ from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
 from gpucost.features.exports.listing import ExportListing
 from gpucost.features.exports.routes import add_export_routes
-from gpucost.features.opencost.routes import add_opencost_routes
+from gpucost.features.opencost.assets import AssetService
+from gpucost.features.opencost.routes import OpenCostServices, add_opencost_routes
 from gpucost.features.opencost.service import AllocationService
 from gpucost.features.recommendations.forecast_routes import add_forecast_routes
 from gpucost.features.recommendations.forecasts import ForecastService
@@ -33,6 +34,7 @@ from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.features.recommendations.routes import add_recommendation_routes
 from gpucost.http.access import authorize, open_to, required_role
 from gpucost.http.documentation_page import CONTENT_SECURITY_POLICY, HTML_CONTENT_TYPE, documentation_page
+from gpucost.http.parameters import are_unknown_parameters_ignored
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
 from gpucost.http.responses import JSON_CONTENT_TYPE
 from gpucost.reports import ReportService
@@ -74,6 +76,7 @@ class Services(Struct, frozen=True, kw_only=True):
     reports: Callable[[], ReportService]
     prices: Callable[[], PriceBookListing]
     allocations: Callable[[], AllocationService]
+    assets: Callable[[], AssetService]
     exports: Callable[[], ExportListing]
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertQueries]
@@ -100,7 +103,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_fleet_and_line_routes(app, services.reports)
     add_pool_and_quota_routes(app, services.limits)
     add_price_routes(app, services.prices)
-    add_opencost_routes(app, services.allocations)
+    add_opencost_routes(app, OpenCostServices(services.allocations, services.assets))
     add_export_routes(app, services.exports)
     add_alert_routes(app, services.alerts, services.budgets)
     add_recommendation_routes(app, services.recommendations)
@@ -134,7 +137,7 @@ def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: Next
     route = app.context["_route"]
     if route not in (*app._static_routes, *app._dynamic_routes):
         return next_middleware(app)  # not found is the better message
-    if accepts_any_parameter(route.func):
+    if are_unknown_parameters_ignored(route.func):
         return next_middleware(app)
     dependant = getattr(route, "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]

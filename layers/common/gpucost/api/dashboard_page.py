@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
@@ -12,10 +11,10 @@ from msgspec import Struct
 
 from gpucost.core.errors import NotFoundError
 from gpucost.http.access import open_to
+from gpucost.http.parameters import ignores_unknown_parameters
 from gpucost.http.problems import SECURITY_HEADERS
 from gpucost.runtime.json_text import dumps
 
-Route = TypeVar("Route", bound=Callable[..., Any])
 _CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -24,7 +23,6 @@ _CONTENT_TYPES = {
 }
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 """For assets, whose names contain a digest of their contents."""
-_ANY_PARAMETER_ATTRIBUTE = "_accepts_any_parameter"
 
 
 class SignIn(Struct, frozen=True):
@@ -62,7 +60,7 @@ def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: C
     """Register the page's routes. They are public: the page requests all figures as the signed-in caller."""
 
     @app.get("/", include_in_schema=False)
-    @_accept_any_parameter  # the issuer chooses the parameters with which it redirects after sign-in
+    @ignores_unknown_parameters  # the issuer chooses the parameters with which it redirects after sign-in
     @open_to("public")
     def index() -> Response[str]:
         policy = {
@@ -84,11 +82,6 @@ def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: C
         return Response(HTTPStatus.OK, "application/json", dumps({"sign_in": fields}), headers=dict(SECURITY_HEADERS))
 
 
-def accepts_any_parameter(route: Callable[..., Any]) -> bool:
-    """Return whether a route accepts parameters that it does not declare."""
-    return getattr(route, _ANY_PARAMETER_ATTRIBUTE, False)
-
-
 def content_security_policy(sign_in: SignIn | None) -> str:
     """Return the page's Content-Security-Policy, which allows its own files, this API and the sign-in issuer."""
     origins = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.extra_origins)]
@@ -107,11 +100,6 @@ def content_security_policy(sign_in: SignIn | None) -> str:
             "trusted-types 'none'",
         )
     )
-
-
-def _accept_any_parameter(route: Route) -> Route:
-    setattr(route, _ANY_PARAMETER_ATTRIBUTE, True)
-    return route
 
 
 def _origin(address: str) -> str:

@@ -13,6 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gpucost.core.errors import InvalidInputError
+from gpucost.features.opencost.routes import without_model_prefix
 from gpucost.http.problems import problem_response
 
 PAYLOAD_FORMAT = "2.0"
@@ -106,7 +107,7 @@ def validate_event(event: object) -> dict[str, Any]:
         raise InvalidInputError(_describe_error(error)) from error
     return {
         **checked,
-        "rawPath": quote(checked["rawPath"], safe="/-._~!$&'()*+,;=:@"),
+        "rawPath": quote(without_model_prefix(checked["rawPath"]), safe="/-._~!$&'()*+,;=:@"),
         "headers": _lower_case_names(checked["headers"] or {}),
     }
 

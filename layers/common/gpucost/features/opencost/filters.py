@@ -3,34 +3,51 @@
     filter     := element (op element)*           on each level either only '+' (and) or only '|' (or)
     element    := comparison | '(' filter ')'
     comparison := field op '"' text '"' (',' '"' text '"')*
-    field      := cluster | node | namespace | controllerName | controllerKind | pod | label[name]
+    field      := cluster | node | namespace | controllerName | controllerKind | pod | label[name] | the aliases
+                  controller, deployment, statefulset, daemonset and job of OpenCost's UI
     op         := ':' | '!:' | '~:' | '!~:' | '<~:' | '!<~:' | '~>:' | '!~>:'
 
 A comparison with several values matches any of them; a negated one matches none of them. `~:` is "contains", `<~:`
-"starts with", `~>:` "ends with".
+"starts with", `~>:` "ends with". A `+` that was not percent-encoded arrives as a space, so a space means `+`, too.
+
+The parameters of version 1 (core/pkg/util/filterutil) are lists, which match any of their values; `*` at the end of a
+value matches any rest: `filterNamespaces=bu-*,chat`, `filterControllers=deployment:web`, `filterLabels=team:a`.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from gpucost.features.opencost.properties import MISSING_VALUE, Properties, find_label
+from gpucost.core.errors import ParameterError
+from gpucost.core.query.filters import check_parameter_text
+from gpucost.features.opencost.properties import (
+    LABEL_ALIASES,
+    MISSING_VALUE,
+    WORKLOAD_KINDS,
+    Properties,
+    find_label,
+)
 
-Predicate = Callable[[Properties], bool]
+Predicate = Callable[[Any], bool]
+Fields = Mapping[str, str]
+"""The attribute that each field of the filter language reads."""
 MAX_LENGTH = 4000
 _MAX_DEPTH = 20
-_PROPERTIES_BY_FIELD = {
+ALLOCATION_FIELDS = {
     "cluster": "cluster",
     "node": "node",
     "namespace": "namespace",
     "controllerName": "controller",
+    "controller": "controller",
     "controllerKind": "controller_kind",
     "pod": "pod",
 }
 _UNSUPPORTED_FIELDS = {
     "container",
     "provider",
+    "service",
     "services",
     "annotation",
     "department",
@@ -48,20 +65,40 @@ _OPERATORS: dict[str, Callable[[str, str], bool]] = {
 _TOKEN = re.compile(r'\s*(?:(!?(?:<~|~>|~)?:)|([+|(),])|"([^"]*)"|\[([^\]]*)\]|([0-9A-Za-z_-]+))')
 
 
+_FIELDS_BY_LIST = {
+    "filterClusters": "cluster",
+    "filterNodes": "node",
+    "filterNamespaces": "namespace",
+    "filterControllerKinds": "controllerKind",
+    "filterPods": "pod",
+    "filterTypes": "type",
+    "filterNames": "name",
+    "filterCategories": "category",
+    "filterProviders": "provider",
+    "filterProviderIDs": "providerID",
+}
+_CASELESS_FIELDS = {"controllerKind", "type", "assetType"}
+_LABELS_BY_LIST = {f"filter{alias.capitalize()}s": label for alias, label in LABEL_ALIASES.items()}
+_LABEL_LISTS = ("filterControllers", "filterLabels", *_LABELS_BY_LIST)
+
+
 class Filter(Struct, frozen=True):
     """A parsed filter."""
 
     matches: Predicate = lambda _: True
     property_names: frozenset[str] = frozenset()
     """Fields of `Properties` that the filter reads."""
+    includes_cluster: Callable[[str], bool] = lambda _: True
+    """Whether the filter can match anything of a cluster. It is exact for filters that read only the cluster."""
 
 
-def parse_filter(text: str, cost_labels: Sequence[str]) -> Filter:
+def parse_filter(text: str, cost_labels: Sequence[str], fields: Fields = ALLOCATION_FIELDS) -> Filter:
     """Parse a filter; "" matches everything.
 
     Args:
         text: the parameter `filter`.
         cost_labels: the labels that the ledger stores.
+        fields: what the filter can read.
 
     Raises:
         ValueError: a syntax error, or a field that the ledger does not store. The message says what is allowed.
@@ -70,9 +107,92 @@ def parse_filter(text: str, cost_labels: Sequence[str]) -> Filter:
         raise ValueError(f"is longer than {MAX_LENGTH} characters. Shorten it.")
     if not text.strip():
         return Filter()
-    parser = _Parser(_tokens(text), cost_labels)
+    parser = _Parser(_tokens(text), cost_labels, fields)
     matches = parser.parse_group(0)
-    return Filter(matches, frozenset(parser.fields))
+    return _of_properties(matches, frozenset(parser.fields))
+
+
+def parse_list_filters(
+    parameters: Mapping[str, str], cost_labels: Sequence[str], fields: Fields = ALLOCATION_FIELDS
+) -> list[Filter]:
+    """Parse the filter parameters of version 1. Empty ones match everything, as in OpenCost.
+
+    Args:
+        parameters: all parameters; others than these filters are not read.
+        cost_labels: the labels that the ledger stores.
+        fields: what the filters can read.
+
+    Raises:
+        ParameterError: a property that the ledger does not store.
+    """
+    allowed = [name for name, field in _FIELDS_BY_LIST.items() if field in fields]
+    allowed += _LABEL_LISTS if "controllerName" in fields else ()
+    filters = []
+    for name, text in parameters.items():
+        patterns = [pattern.strip() for pattern in text.split(",") if pattern.strip()]
+        if not patterns or not name.startswith("filter") or name == "filter":
+            continue
+        if name not in allowed:
+            raise ParameterError(name[:60], f"cannot be filtered by. Leave it out; allowed: {', '.join(allowed)}")
+        check_parameter_text(name, text)
+        try:
+            filters.append(_list_filter(name, patterns, cost_labels, fields))
+        except ValueError as error:
+            raise ParameterError(name, str(error)) from None
+    return filters
+
+
+def all_of(filters: Sequence[Filter]) -> Filter:
+    """Return the filter that matches if all filters match."""
+    names = frozenset[str]().union(*(each.property_names for each in filters))
+    return Filter(
+        lambda properties: all(each.matches(properties) for each in filters),
+        names,
+        lambda cluster: all(each.includes_cluster(cluster) for each in filters),
+    )
+
+
+def _of_properties(matches: Predicate, names: frozenset[str]) -> Filter:
+    if names == {"cluster"}:
+        return Filter(matches, names, lambda cluster: matches(Properties(cluster)))
+    return Filter(matches, names)
+
+
+def _list_filter(name: str, patterns: Sequence[str], cost_labels: Sequence[str], fields: Fields) -> Filter:
+    if name == "filterControllers":
+        kinds_and_names = [pattern.rpartition(":") for pattern in patterns]
+        return Filter(
+            lambda properties: any(
+                kind.lower() in ("", properties.controller_kind) and _matches_prefix(properties.controller, controller)
+                for kind, _, controller in kinds_and_names
+            ),
+            frozenset({"controller", "controller_kind"}),
+        )
+    if name in ("filterLabels", *_LABELS_BY_LIST):
+        labels = [
+            (find_label(_LABELS_BY_LIST.get(name) or pattern.partition(":")[0], cost_labels), pattern)
+            for pattern in patterns
+        ]
+        pairs = [
+            (label, pattern if name in _LABELS_BY_LIST else pattern.partition(":")[2]) for label, pattern in labels
+        ]
+        return Filter(
+            lambda properties: any(_matches_prefix(properties.label(label) or "", pattern) for label, pattern in pairs),
+            frozenset({"labels"}),
+        )
+    attribute = fields[_FIELDS_BY_LIST[name]]
+    if _FIELDS_BY_LIST[name] in _CASELESS_FIELDS:
+        patterns = [pattern.lower() for pattern in patterns]
+    return _of_properties(
+        lambda properties: any(_matches_prefix(getattr(properties, attribute), pattern) for pattern in patterns),
+        frozenset({attribute}),
+    )
+
+
+def _matches_prefix(actual: str, expected: str) -> bool:
+    if expected.endswith("*"):
+        return actual.startswith(expected.removesuffix("*"))
+    return actual == ("" if expected == MISSING_VALUE else expected)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -93,8 +213,11 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 class _Parser:
     """A recursive-descent parser, as OpenCost's."""
 
-    def __init__(self, tokens: list[tuple[str, str]], cost_labels: Sequence[str]) -> None:
+    def __init__(self, tokens: list[tuple[str, str]], cost_labels: Sequence[str], fields: Fields) -> None:
         self._tokens = tokens
+        self._fields = fields
+        self._is_of_pods = "pod" in fields
+        self._allowed = ", ".join([*fields, *(["label[name]"] if self._is_of_pods else [])])
         self._position = 0
         self._cost_labels = cost_labels
         self.fields: set[str] = set()
@@ -102,12 +225,13 @@ class _Parser:
     def parse_group(self, depth: int) -> Predicate:
         if depth > _MAX_DEPTH:
             raise ValueError(f"has more than {_MAX_DEPTH} nested parentheses.")
-        parts = [self._parse_element(depth)]
-        operator = self._peek()
-        while self._peek() in (("mark", "+"), ("mark", "|")):
-            if self._peek() != operator:
+        parts, operators = [self._parse_element(depth)], set()
+        while (token := self._peek()) in (("mark", "+"), ("mark", "|"), ("mark", "(")) or token[0] == "word":
+            is_spaced = token not in (("mark", "+"), ("mark", "|"))
+            operators.add("+" if is_spaced else token[1])
+            if len(operators) > 1:
                 raise ValueError("mixes + and | on one level. Put one of them in parentheses.")
-            self._position += 1
+            self._position += not is_spaced
             parts.append(self._parse_element(depth))
         expected_end = ("mark", ")") if depth else ("end", "")
         if self._peek() != expected_end:
@@ -115,7 +239,7 @@ class _Parser:
         self._position += 1
         if len(parts) == 1:
             return parts[0]
-        join = all if operator == ("mark", "+") else any
+        join = all if "+" in operators else any
         return lambda properties: join(part(properties) for part in parts)
 
     def _parse_element(self, depth: int) -> Predicate:
@@ -125,7 +249,7 @@ class _Parser:
         return self._parse_comparison()
 
     def _parse_comparison(self) -> Predicate:
-        name = self._take("word", f"a field: {', '.join(_PROPERTIES_BY_FIELD)}, label[name]")
+        name = self._take("word", f"a field: {self._allowed}")
         read_property = self._parse_field(name)
         operator = self._take("op", "one of : !: ~: !~: <~: !<~: ~>: !~>:")
         texts = [self._take("text", 'a value in "quotes"')]
@@ -134,23 +258,26 @@ class _Parser:
             texts.append(self._take("text", 'a value in "quotes"'))
         matches = _OPERATORS[operator.lstrip("!")]
         expected_texts = ["" if value == MISSING_VALUE else value for value in texts]
-        if name == "controllerKind":
+        if name in _CASELESS_FIELDS:
             expected_texts = [value.lower() for value in expected_texts]
         negated = operator.startswith("!")
         return lambda properties: any(matches(read_property(properties), value) for value in expected_texts) != negated
 
-    def _parse_field(self, name: str) -> Callable[[Properties], str]:
-        if name == "label":
+    def _parse_field(self, name: str) -> Callable[[Any], str]:
+        if name == "label" and self._is_of_pods:
             if self._peek()[0] != "key":
                 raise ValueError("label needs a name, for example label[app].")
             label = find_label(self._take("key", "a name"), self._cost_labels)
             self.fields.add("labels")
             return lambda properties: properties.label(label) or ""
-        if name in _UNSUPPORTED_FIELDS:
-            raise ValueError(f"cannot filter by {name}; allowed: {', '.join(_PROPERTIES_BY_FIELD)}, label[name].")
-        if name not in _PROPERTIES_BY_FIELD:
-            raise ValueError(f"{name!r} is not a field; allowed: {', '.join(_PROPERTIES_BY_FIELD)}, label[name].")
-        attribute = _PROPERTIES_BY_FIELD[name]
+        if name in WORKLOAD_KINDS and self._is_of_pods:
+            self.fields |= {"controller", "controller_kind"}
+            return lambda properties: properties.controller if properties.controller_kind == name else ""
+        if name in _UNSUPPORTED_FIELDS and name not in self._fields:
+            raise ValueError(f"cannot filter by {name}; allowed: {self._allowed}.")
+        if name not in self._fields:
+            raise ValueError(f"{name!r} is not a field; allowed: {self._allowed}.")
+        attribute = self._fields[name]
         self.fields.add(attribute)
         return lambda properties: str(getattr(properties, attribute))
 

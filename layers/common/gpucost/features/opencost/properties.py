@@ -12,11 +12,11 @@ MISSING_VALUE = "__unallocated__"
 IDLE_NAME = "__idle__"
 DEFAULT_AGGREGATION = ("cluster", "node", "namespace", "pod")
 """OpenCost's default aggregation, without the container: the ledger has no containers."""
-_WORKLOAD_KINDS = ("deployment", "statefulset", "daemonset", "job")
-_LABEL_ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
+WORKLOAD_KINDS = ("deployment", "statefulset", "daemonset", "job")
+LABEL_ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
 """OpenCost's names for aggregation by a pod label, and the label."""
 _PROPERTY_NAMES = {"cluster", "node", "namespace", "pod", "controller", "controllerKind"}
-AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *_WORKLOAD_KINDS, *_LABEL_ALIASES, "label:<name>")
+AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *WORKLOAD_KINDS, *LABEL_ALIASES, "label:<name>")
 _ILLEGAL_LABEL_CHARACTERS = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -75,14 +75,14 @@ def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
         return DEFAULT_AGGREGATION
     if text == "all":
         return ()
-    canonical_names = {name.lower(): name for name in (*_PROPERTY_NAMES, *_WORKLOAD_KINDS)}
+    canonical_names = {name.lower(): name for name in (*_PROPERTY_NAMES, *WORKLOAD_KINDS)}
     dimensions = []
     for part in (part.strip() for part in text.split(",")):
         if part.startswith("label:"):
             name = find_label(part.removeprefix("label:"), cost_labels)
             dimensions.append(f"label:{name}")
-        elif part.lower() in _LABEL_ALIASES:
-            dimensions.append(f"label:{find_label(_LABEL_ALIASES[part.lower()], cost_labels)}")
+        elif part.lower() in LABEL_ALIASES:
+            dimensions.append(f"label:{find_label(LABEL_ALIASES[part.lower()], cost_labels)}")
         elif part.lower() in canonical_names:
             dimensions.append(canonical_names[part.lower()])
         else:
@@ -112,7 +112,7 @@ def properties_needed(aggregate: Iterable[str]) -> set[str]:
             needed.add("labels")
         elif dimension == "controllerKind":
             needed.add("controller_kind")
-        elif dimension in ("controller", *_WORKLOAD_KINDS):
+        elif dimension in ("controller", *WORKLOAD_KINDS):
             needed |= {"controller", "controller_kind"}
         else:
             needed.add(dimension)
@@ -137,7 +137,7 @@ def _name_part(properties: Properties, dimension: str) -> str:
             else properties.controller
         )
         return name if properties.controller else MISSING_VALUE
-    if dimension in _WORKLOAD_KINDS:
+    if dimension in WORKLOAD_KINDS:
         return (
             properties.controller
             if properties.controller and properties.controller_kind == dimension

@@ -6,14 +6,15 @@ to their cost.
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Literal
 
 from msgspec import Struct
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Idle
 from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
-from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError
-from gpucost.core.hours import HOUR
+from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError, SourceError
+from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import LABEL_PREFIX
 from gpucost.core.query.idle import share_idle
@@ -28,14 +29,20 @@ from gpucost.features.opencost.properties import (
     properties_needed,
     properties_of,
 )
-from gpucost.reports.cost_reader import CostReader
+from gpucost.features.opencost.windows import start_of_week
+from gpucost.reports.cost_reader import CostReader, InconsistentRowsError, QueryTooLargeError
 from gpucost.reports.parameters import select_clusters
+from gpucost.reports.published_until import PublishedUntil
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
 MAX_WINDOW = 35 * DAY
 MAX_ALLOCATIONS = 10_000
+NARROWER_QUERY = "Shorten the window, aggregate by fewer properties, or select clusters with filterClusters."
+"""The remedy for queries that read or return too much."""
 _SUMMARY_PROPERTIES = {"cluster", "namespace"}
 _LINE_PROPERTIES = {"node", "pod"}
+CalendarUnit = Literal["day", "week", "month", "quarter"]
+"""A UTC day, a week from Sunday, a month or a quarter."""
 
 
 class Allocation(Struct, frozen=True):
@@ -67,12 +74,15 @@ class AllocationQuery(Struct, frozen=True):
     filter: Filter
     include_idle: bool = False
     share_idle: bool = False
+    unit: CalendarUnit | None = None
+    """Steps of the calendar, in place of `step`; the first and the last are those parts that the window contains."""
 
     def steps(self) -> Iterator[Period]:
         """Yield the steps of the window; the last may be shorter."""
         start = self.start
         while start < self.end:
-            end = min(start + self.step, self.end)
+            next_start = start + self.step if self.unit is None else _next_start(start, self.unit)
+            end = min(next_start, self.end)
             yield Period(start, end)
             start = end
 
@@ -94,6 +104,7 @@ class AllocationService:
         self._ledger = ledger
         self._rollups = rollups
         self.now = clock
+        self.published_until = PublishedUntil(settings_store, ledger, clock)
 
     def cost_labels(self) -> tuple[str, ...]:
         """Return the labels that queries can use.
@@ -102,6 +113,14 @@ class AllocationService:
             SettingsMissingError: no settings yet.
         """
         return self._settings_store.current().settings.cost_labels
+
+    def currency(self) -> str:
+        """Return the currency of the settings.
+
+        Raises:
+            SettingsMissingError: no settings yet.
+        """
+        return self._settings_store.current().settings.pricing.currency
 
     def compute(self, query: AllocationQuery, *, scope: Scope) -> list[list[Allocation]]:
         """Return one list of allocations per step, in order of time and name. Lists of steps without costs are empty.
@@ -116,14 +135,25 @@ class AllocationService:
             raise ParameterError("window", f"is longer than {MAX_WINDOW.days} days. Shorten it.")
         if query.include_idle and not scope.is_fleet:
             raise AccessDeniedError("includeIdle covers all business units. It needs the role viewer or admin.")
+        if query.start == query.end:
+            return [[]]  # clients read the first set
         clusters = select_clusters(None, self._settings_store.current(), scope, query.start)
+        clusters = [name for name in clusters if query.filter.includes_cluster(name)]
         dimensions = self._dimensions(query)
         reader = CostReader(self._ledger, self._rollups, scope, limits_fact_days=False)
         costs_by_step: dict[tuple[datetime, str], CostAccumulator[Properties]] = {}
         capacities: dict[tuple[datetime, str], CapacityCosts | None] = {}
         currencies: set[str] = set()
         for cost_query in _cost_queries(query, dimensions):
-            result, totals = reader.read(cost_query, clusters)
+            try:
+                result, totals = reader.read(cost_query, clusters)
+            except QueryTooLargeError as error:
+                raise InvalidInputError(f"{error.problem} {NARROWER_QUERY}") from error
+            except InconsistentRowsError as error:
+                raise SourceError(
+                    f"{error.problem} Aggregate and filter by namespace or cluster only, or select whole UTC days "
+                    "without node and pod."
+                ) from error
             for (begin, cluster, names), costs in result.cells.items():
                 step_costs = costs_by_step.setdefault((begin, cluster), CostAccumulator())
                 step_costs.add(properties_of(dimensions, names), costs)
@@ -131,8 +161,8 @@ class AllocationService:
             currencies |= totals.currencies
         if len(currencies) > 1:
             raise InvalidInputError(
-                f"the window has amounts in {' and '.join(sorted(currencies))}, which cannot be added up. Shorten the "
-                "window."
+                f"the window has amounts in {' and '.join(sorted(currencies))}, which cannot be added up. Select the "
+                "clusters of one currency with filterClusters, or a window before or after the change of currency."
             )
         sets, count = [], 0
         for period in query.steps():
@@ -146,8 +176,7 @@ class AllocationService:
             count += len(allocations)
             if count > MAX_ALLOCATIONS:
                 raise InvalidInputError(
-                    f"the response would have more than {MAX_ALLOCATIONS:,} allocations. Shorten the window, lengthen "
-                    "step, aggregate by fewer properties, or filter."
+                    f"the response would have more than {MAX_ALLOCATIONS:,} allocations. {NARROWER_QUERY}"
                 )
             sets.append(allocations)
         return sets
@@ -166,22 +195,36 @@ class AllocationService:
             whole_days = 0
         hours = (query.end - query.start - whole_days * DAY) // HOUR
         if hours > MAX_LINE_HOURS:
-            which_hours = "by node or pod" if needed & _LINE_PROPERTIES else "outside whole UTC days"
+            which_hours, remedy = (
+                ("by node or pod", "aggregate and filter by controller, namespace or cluster")
+                if needed & _LINE_PROPERTIES
+                else ("outside whole UTC days", "use whole UTC days as window and step")
+            )
             raise ParameterError(
                 "window",
-                f"has {hours} hours {which_hours}, and {MAX_LINE_HOURS} is the maximum. Shorten it, use whole UTC days "
-                "as window and step, or aggregate by namespace or cluster.",
+                f"has {hours} hours {which_hours}, and {MAX_LINE_HOURS} is the maximum. Shorten it, or {remedy}.",
             )
         labels = (f"{LABEL_PREFIX}{name}" for name in self.cost_labels())
         line_dimensions = () if whole_days else ("node", "pod")
         return ("cluster", "namespace", "workload_kind", "workload", *line_dimensions, *labels)
 
 
+def _next_start(moment: datetime, unit: CalendarUnit) -> datetime:
+    day = floor_day(moment)
+    if unit == "day":
+        return day + DAY
+    if unit == "week":
+        return start_of_week(day) + 7 * DAY
+    months = 1 if unit == "month" else 3 - (day.month - 1) % 3
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return day.replace(year=year, month=month + 1, day=1)
+
+
 def _cost_queries(query: AllocationQuery, dimensions: tuple[str, ...]) -> list[CostQuery]:
     """Return one query of all steps, or one for each step if a whole day would be in two of them."""
     period = Period(query.start, query.end)
     cost_query = CostQuery(period, "total", dimensions, idle="separate", step=query.step)
-    if query.step < DAY or cost_query.has_rows_of_whole_days():
+    if query.unit is None and (query.step < DAY or cost_query.has_rows_of_whole_days()):
         return [cost_query]
     return [CostQuery(step, "total", dimensions, idle="separate") for step in query.steps()]
 
