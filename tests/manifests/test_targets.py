@@ -138,7 +138,7 @@ def test_prometheus_without_aws_needs_no_parameters(tmp_path: Path) -> None:
         done = in_this_process("manifests", "render", "--for", target, *arguments)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
     labels = yaml.safe_load((tmp_path / "manifests/helm/kube-state-metrics.yaml").read_text())["metricLabelsAllowlist"]
-    assert labels[1:] == ["namespaces=[org/unit]", "pods=[project]"]
+    assert labels[1:] == ["namespaces=[org/unit,resource.kubernetes.io/admin-access]", "pods=[project]"]
     environment = (tmp_path / "manifests/env.sh").read_text()
     assert set(re.findall(r"(\w+)_VERSION=", environment)) == {"DCGM_EXPORTER", "KUBE_STATE_METRICS"}
     assert "AWS_" not in environment
@@ -159,7 +159,10 @@ def test_stack_without_amp_needs_only_labels_and_pod_monitors() -> None:
     values = yaml.safe_load(files["helm/kube-prometheus-stack.yaml"])
     assert values["prometheus"].keys() == {"additionalPodMonitors"}
     assert values["prometheus"]["additionalPodMonitors"] == stack_values()["prometheus"]["additionalPodMonitors"]
-    assert values["kube-state-metrics"]["metricLabelsAllowlist"][1:] == ["namespaces=[org/unit]", "pods=[project]"]
+    assert values["kube-state-metrics"]["metricLabelsAllowlist"][1:] == [
+        "namespaces=[org/unit,resource.kubernetes.io/admin-access]",
+        "pods=[project]",
+    ]
 
 
 def test_collection_is_the_same_for_new_and_existing_clusters() -> None:
