@@ -20,7 +20,7 @@ from gpucost.runtime.messages import (
 )
 
 NOW = datetime(2026, 11, 19, 10, 5, tzinfo=UTC)
-SKEWED = "2026-11-19T10:10:00Z"
+SKEWED = "2026-11-19T10:20:00Z"
 """The latest time that a sender's clock may have."""
 HOURS = {"cluster": "c", "settings_version": 1, "correlation_id": "w"}
 DUE = {**HOURS, "kind": "hours-due", "origin": "schedule", "hours": 1}
@@ -48,7 +48,7 @@ def read_from_topic(message: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("read", "message", "field", "latest", "too_late"),
     [
-        (partial(read_as_event, ScheduledTick), {}, "scheduled_time", SKEWED, "2026-11-19T10:10:01Z"),
+        (partial(read_as_event, ScheduledTick), {}, "scheduled_time", SKEWED, "2026-11-19T10:20:01Z"),
         (partial(read_as_event, ScheduledTick), {}, "scheduled_time", SKEWED, "2030-01-01T00:00:00Z"),
         (partial(read_as_event, RecommendationsDue), {}, "scheduled_time", SKEWED, "2030-01-01T00:00:00Z"),
         (partial(read_as_event, ExportDue), {}, "scheduled_time", SKEWED, "2030-01-01T00:00:00Z"),

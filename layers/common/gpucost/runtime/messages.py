@@ -44,8 +44,8 @@ from gpucost.core.hours import HOUR, MAX_YEAR, MIN_YEAR, floor_day, floor_hour, 
 
 MAX_NAME_LENGTH = 200
 """As in the settings."""
-MAX_CLOCK_SKEW = timedelta(minutes=5)
-"""How far a sender's clock may be ahead."""
+MAX_CLOCK_SKEW = timedelta(minutes=15)
+"""How far the clocks of a sender and a function may differ."""
 MAX_HOURS_PER_MESSAGE = 24
 MAX_DAYS_PER_EXPORT = 31
 Model = TypeVar("Model", bound=BaseModel)
