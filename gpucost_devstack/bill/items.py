@@ -105,6 +105,17 @@ def on_demand(instance: str, of_type: str, start: datetime, amount: str, *, hour
     )
 
 
+def hyperpod(of_type: str, start: datetime, amount: str, *, resource: str, hours: str = "1") -> LineItem:
+    """A node of SageMaker HyperPod at the public price, with a usage type as `USE1-Cluster:ml.p4d.24xlarge`."""
+    return replace(
+        on_demand(resource, of_type, start, amount, hours=hours),
+        usage_type=f"USE1-Cluster:{of_type}",
+        product="AmazonSageMaker",
+        operation="RunInstance",
+        zone="us-east-1a",
+    )
+
+
 def spot(instance: str, of_type: str, start: datetime, amount: str, *, hours: str = "1") -> LineItem:
     """A spot instance. The amount is 0 if AWS interrupted it in its first hour."""
     cost = usd(amount)

@@ -46,6 +46,7 @@ class Offer:
     market: str = "OnDemand"
     currency: str = "USD"
     more: dict[str, str] = field(default_factory=dict)
+    service: str = "AmazonEC2"
 
 
 class Aws:
@@ -150,13 +151,17 @@ class Aws:
                 "tenancy": "Shared", "capacitystatus": "Used", "preInstalledSw": "NA",
                 "licenseModel": "No License required", "marketoption": offer.market, **offer.more,
             }  # fmt: skip
-            if all(self._matches(attributes, matcher) for matcher in params["Filters"]):
+            if offer.service != "AmazonEC2":
+                attributes = {"instanceType": offer.instance_type, "regionCode": offer.region, **offer.more}
+            if offer.service == params["ServiceCode"] and all(
+                self._matches(attributes, matcher) for matcher in params["Filters"]
+            ):
                 rows.append(json.dumps(_product(offer, attributes)))
         return {"FormatVersion": "aws_v1", **self._paged(params, "PriceList", rows)}
 
     def _matches(self, attributes: dict[str, str], filter_: dict[str, str]) -> bool:
         values = filter_["Value"].split(",") if filter_["Type"] == "ANY_OF" and self._any_of else [filter_["Value"]]
-        return attributes[filter_["Field"]] in values
+        return attributes.get(filter_["Field"]) in values
 
     def _paged(
         self, params: dict[str, Any], name: str, rows: list[Any], end: dict[str, str] | None = None
@@ -180,7 +185,7 @@ def _product(offer: Offer, attributes: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
-        "serviceCode": "AmazonEC2", "version": "20261118", "publicationDate": "2026-11-18T00:00:00Z",
+        "serviceCode": offer.service, "version": "20261118", "publicationDate": "2026-11-18T00:00:00Z",
         "terms": {"OnDemand": {f"{sku}.JRTCKXETXF": term}},
     }  # fmt: skip
 

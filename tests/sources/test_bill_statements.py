@@ -20,6 +20,7 @@ from gpucost_devstack.bill.export import ExportFormat, write_export
 from gpucost_devstack.bill.items import (
     LineItem,
     capacity_block,
+    hyperpod,
     on_demand,
     other_charges,
     reserved_instance,
@@ -150,6 +151,30 @@ def test_private_discounts_are_in_net_amounts_only(tmp_path: Path, form: dict[st
         PLAN: Decimal(20) if gross else Decimal(18),
         RI: Decimal(140) if gross else Decimal(126),
     }
+
+
+@each_statement
+def test_nodes_of_hyperpod_have_the_product_code_of_sagemaker(tmp_path: Path, form: dict[str, Any]) -> None:
+    """No documentation says which resource their lines name; storage, training plans and other jobs are no nodes."""
+    cluster = "arn:aws:sagemaker:us-east-1:1:cluster/tqci9uwuwqiz"
+    node = hyperpod("ml.p4d.24xlarge", HOUR, "25.25", resource=cluster)
+    named = hyperpod("ml.g5.8xlarge", HOUR, "3.06", resource=f"{cluster}/i-0f190b8fa232cef49")
+    others = [
+        replace(node, usage_type=usage_type)
+        for usage_type in (
+            "USE1-Cluster:VolumeUsage.gp2", "USE1-ReservedCluster:ml.p4d.24xlarge", "USE1-Train:ml.p4d.24xlarge",
+            "USE1-Cluster:ml.c5.4xlarge",
+        )
+    ]  # fmt: skip
+    lines = read(tmp_path, form, [node, replace(node, quantity=Decimal("0.5")), named, *others])
+    assert [(line.resource_id, line.instance_type, line.region, line.capacity_type) for line in lines] == [
+        ("i-0f190b8fa232cef49", "ml.g5.8xlarge", "us-east-1", "on-demand"),
+        ("sagemaker", "ml.p4d.24xlarge", "us-east-1", "on-demand"),
+    ]
+    assert [(line.amount, line.instance_hours) for line in lines] == [
+        (Decimal("3.06"), 1),
+        (Decimal("50.5"), Fraction("1.5")),
+    ]
 
 
 @pytest.mark.parametrize("unfilled", [None, Decimal(0)])

@@ -262,3 +262,24 @@ def test_region_of_a_zone(zone: str, region: str) -> None:
 )  # fmt: skip
 def test_region_of_a_zone_id(zone_id: str, region: str) -> None:
     assert region_of_zone_id(zone_id) == region
+
+
+def test_price_of_hyperpod_is_that_of_sagemakers_clusters() -> None:
+    """The attributes are those of the AmazonSageMaker offer: studio and training plans have lookalikes."""
+    aws = Aws()
+    aws.offers = [Offer("g5.8xlarge", "us-east-1", "2.448")]
+    for instance_type, component, usage_type, amount in (
+        ("ml.g5.8xlarge-Cluster", "Cluster", "USE1-Cluster:ml.g5.8xlarge", "3.06"),
+        ("ml.g5.8xlarge-Cluster", "ReservedCluster", "USE1-ReservedCluster:ml.g5.8xlarge", "0"),
+        ("ml.g5.8xlarge-Studio", "Studio", "USE1-Studio:ml.g5.8xlarge", "3.2"),
+        ("ml.p5.48xlarge-Cluster", "Cluster", "USE1-Cluster:ml.p5.48xlarge", "66.048"),
+    ):
+        more = {"component": component, "usagetype": usage_type, "servicecode": "AmazonSageMaker"}
+        aws.offers.append(Offer(instance_type, "us-east-1", amount, more=more, service="AmazonSageMaker"))
+    prices = listed(aws, ["g5.8xlarge", "ml.g5.8xlarge", "ml.p5.48xlarge"])
+    assert {price.applies_to["instance_type"]: str(price.amount) for price in prices} == {
+        "g5.8xlarge": "2.448",
+        "ml.g5.8xlarge": "3.06",
+        "ml.p5.48xlarge": "66.048",
+    }
+    assert [request["ServiceCode"] for request in aws.requests] == ["AmazonEC2", "AmazonSageMaker"]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from gpucost.core.metering.instance_types import instance_id_of
 from gpucost.storage.ports import PublishedHours, SettingsStore
 
 
@@ -16,7 +17,7 @@ class LedgerNodePools:
     def __call__(self, start: datetime, end: datetime) -> Mapping[str, str]:
         """Return the node pools of all clusters' nodes in `[start, end)`; nodes without a known one are left out."""
         return {
-            node.provider_id.rpartition("/")[2]: node.node_pool
+            instance_id_of(node.provider_id): node.node_pool
             for cluster in self._settings_store.current().clusters(start)
             for node in self._ledger.all_nodes(cluster, start, end)
             if node.node_pool

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.metering.instance_types import SAGEMAKER_PREFIX
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price, region_of, region_of_zone_id
 from gpucost.pipeline.refresh_bill import BillRefreshService
 from gpucost.runtime.messages import PricesDue
@@ -132,7 +133,7 @@ class PriceRefreshService:
             if source not in self._fetched or due.source not in (None, source):
                 continue
             if source == "spot":
-                self._refresh_spot(settings, in_use, newest_hour, result)
+                self._refresh_spot(settings, _ec2_types(in_use), newest_hour, result)
             elif source == "on-demand":
                 listed = priced["on-demand"] if due.new_only else {}
                 self._refresh_on_demand(settings, _without_stored_types(in_use, listed), newest_hour, result)
@@ -141,7 +142,8 @@ class PriceRefreshService:
                     self._refresh_bill(settings, due, result)
             else:
                 shapes = self._book.in_force(self._clock(), self._clock()).shapes if due.new_only else {}
-                self._refresh_shapes(_without_stored_types(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
+                of_ec2 = _ec2_types(in_use)
+                self._refresh_shapes(_without_stored_types(of_ec2, dict.fromkeys(of_ec2, shapes)), newest_hour, result)
         return result
 
     def _refresh_spot(
@@ -310,6 +312,13 @@ def _by_region(prices: Iterable[Price]) -> dict[str, set[str]]:
         if region:
             types.setdefault(region, set()).add(price.applies_to["instance_type"])
     return types
+
+
+def _ec2_types(in_use: TypesByRegion) -> dict[str, set[str]]:
+    """The types that EC2 knows. Those of SageMaker HyperPod have no spot market, and the shapes of EC2's."""
+    return {
+        region: {name for name in types if not name.startswith(SAGEMAKER_PREFIX)} for region, types in in_use.items()
+    }
 
 
 def _without_stored_types(in_use: TypesByRegion, priced: Mapping[str, Collection[str]]) -> dict[str, set[str]]:

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from statistics import mode
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gpucost.core.decimals import parse_fraction
 from gpucost.core.metering.instance_type_table import DAYS, INSTANCE_TYPES
@@ -40,15 +40,42 @@ CATALOG: dict[str, InstanceType] = {name: InstanceType.from_row(row) for name, r
 CATALOG_DAY = DAYS[mode(row[-1] for row in INSTANCE_TYPES.values())]
 """The day of the source that has most of the types (YYYY-MM-DD)."""
 
-GPUS_OF_INSTANCE: dict[str, int | Fraction] = {
-    name: int(instance_type.devices) if instance_type.devices >= 1 else instance_type.devices
-    for name, instance_type in CATALOG.items()
-    if instance_type.manufacturer == "NVIDIA"
-}
-"""Physical NVIDIA GPUs per EC2 instance type; a fraction for a part of a GPU."""
-NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = {
-    name: (int(instance_type.devices), instance_type.cores_per_device)
-    for name, instance_type in CATALOG.items()
-    if instance_type.cores_per_device
-}
-"""Neuron devices, and NeuronCores per device, per EC2 instance type."""
+_LOGICAL_CORE_SIZE = {"Trainium2": 2}
+"""Physical cores of a logical NeuronCore, by model, unless a node is configured otherwise (LNC)."""
+_Hardware = TypeVar("_Hardware")
+SAGEMAKER_PREFIX = "ml."
+"""SageMaker HyperPod's type `ml.X` has the hardware of EC2's X, and a price of its own."""
+
+
+def _with_sagemaker(types: dict[str, _Hardware]) -> dict[str, _Hardware]:
+    return types | {f"{SAGEMAKER_PREFIX}{name}": hardware for name, hardware in types.items()}
+
+
+GPUS_OF_INSTANCE: dict[str, int | Fraction] = _with_sagemaker(
+    {
+        name: int(instance_type.devices) if instance_type.devices >= 1 else instance_type.devices
+        for name, instance_type in CATALOG.items()
+        if instance_type.manufacturer == "NVIDIA"
+    }
+)
+"""Physical NVIDIA GPUs per instance type of EC2 and SageMaker; a fraction for a part of a GPU."""
+NEURON_OF_INSTANCE: dict[str, tuple[int, int]] = _with_sagemaker(
+    {
+        name: (
+            int(instance_type.devices),
+            instance_type.cores_per_device // _LOGICAL_CORE_SIZE.get(instance_type.model, 1),
+        )
+        for name, instance_type in CATALOG.items()
+        if instance_type.cores_per_device
+    }
+)
+"""Neuron devices, and the NeuronCores per device that nodes advertise by default, per instance type."""
+
+
+def instance_id_of(provider_id: str) -> str:
+    """Return the EC2 instance id in a node's provider id; its last part if there is none.
+
+    EKS writes `aws:///us-east-2a/i-0123`, and HyperPod `aws:///use2-az1/sagemaker/cluster/hyperpod-CLUSTER-i-0123`.
+    """
+    name = provider_id.rpartition("/")[2]
+    return f"i-{name.rpartition('-i-')[2]}" if name.startswith("hyperpod-") and "-i-" in name else name

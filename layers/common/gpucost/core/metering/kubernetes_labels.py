@@ -98,8 +98,10 @@ OPERATING_SYSTEM_LABEL = NodeLabel(
     "operating system", ("kubernetes.io/os",), "prices of Windows nodes", "nodes are priced as Linux",
 )  # fmt: skip
 NODE_POOL_LABEL = NodeLabel(
-    "node pool", ("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup"), "node pool of each line and node",
-    "lines have no node pool", ("karpenter.sh/provisioner-name", "alpha.eksctl.io/nodegroup-name"),
+    "node pool",
+    ("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "sagemaker.amazonaws.com/instance-group-name"),
+    "node pool of each line and node", "lines have no node pool",
+    ("karpenter.sh/provisioner-name", "alpha.eksctl.io/nodegroup-name"),
 )  # fmt: skip
 CAPACITY_TYPE_LABEL = NodeLabel(
     "capacity type", ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),

@@ -27,11 +27,16 @@ class BilledHour(Struct, frozen=True):
     """Whether it is the fee of an instance of a Capacity Block, whose price was paid in advance."""
 
 
+def sagemaker_rate_id(instance_type: str, region: str) -> str:
+    """Return the key of the mean cost of an instance-hour of SageMaker HyperPod, whose lines may name no instance."""
+    return f"{instance_type} {region}"
+
+
 class Bill(Struct, frozen=True):
     """One hour of the bill."""
 
     instances: Mapping[str, BilledHour] = field(default_factory=dict)
-    """By instance id."""
+    """By instance id; and by `sagemaker_rate_id` the mean cost of an instance-hour."""
     charges: Mapping[str, Sequence[ClusterCharge]] = field(default_factory=dict)
     """By cluster."""
     is_final: bool = False
@@ -40,6 +45,11 @@ class Bill(Struct, frozen=True):
     def billed_hour_of(self, instance_id: str) -> BilledHour | None:
         """Return the bill of one instance; None if it is not in the bill (yet)."""
         return self.instances.get(instance_id) if instance_id else None
+
+    def sagemaker_rate_of(self, instance_type: str, region: str) -> BilledHour | None:
+        """Return the mean cost of an instance-hour of one type of SageMaker HyperPod; None if the bill has none."""
+        rate = self.instances.get(sagemaker_rate_id(instance_type, region))
+        return rate if rate is not None and rate.billed_ms else None
 
     def charges_to(self, cluster: str) -> Sequence[ClusterCharge]:
         """Return the charges of a cluster other than for its nodes."""

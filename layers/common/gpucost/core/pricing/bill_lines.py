@@ -21,13 +21,16 @@ from gpucost.core.amounts import split, to_decimal, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.core.pricing.bill import Bill, BilledHour, sagemaker_rate_id
 
 Blend = Literal["none", "instance_type", "node_pool"]
 """Which instances pay the same rate. `none`: each instance pays its own. `instance_type`: those of one type, account,
 region and capacity type. `node_pool`: of these, those of one node pool."""
 ChargeKind = Literal["savings-plan", "reservation", "capacity-reservation"]
 LineKind = Literal["instance", "unused-savings-plan", "unused-reservation", "unused-capacity-reservation"]
+
+
+SAGEMAKER = "sagemaker"
 
 
 class BillLine(Struct, frozen=True):
@@ -40,7 +43,8 @@ class BillLine(Struct, frozen=True):
     account: str
     region: str
     resource_id: str
-    """The instance id, or the ARN of the unused commitment or reservation."""
+    """The instance id, or the ARN of the unused commitment or reservation; `sagemaker` for a node of SageMaker HyperPod
+    whose line does not name the instance."""
     instance_type: str
     capacity_type: str
     """`spot`, `capacity-block`, `reserved` (launched into a capacity reservation) or `on-demand`. Savings Plans and
@@ -135,7 +139,9 @@ def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
 def _billed_hours(lines: Sequence[BillLine], sharing: BillSharing) -> dict[str, BilledHour]:
     lines_by_instance: dict[str, list[BillLine]] = {}
     for line in lines:
-        lines_by_instance.setdefault(line.resource_id, []).append(line)
+        is_rate = line.resource_id == SAGEMAKER
+        key = sagemaker_rate_id(line.instance_type, line.region) if is_rate else line.resource_id
+        lines_by_instance.setdefault(key, []).append(line)
     hours: dict[str, BilledHour] = {}
     pools: dict[tuple[str, ...], list[str]] = {}
     for instance_id, rows in sorted(lines_by_instance.items()):
@@ -143,6 +149,9 @@ def _billed_hours(lines: Sequence[BillLine], sharing: BillSharing) -> dict[str, 
             rows, key=lambda row: (row.instance_hours or 0, row.instance_type, row.capacity_type, row.operation)
         )
         amount = to_fixed_point(sum((row.amount for row in rows), Decimal(0)))
+        if longest.resource_id == SAGEMAKER:
+            hours[instance_id] = _rate_of_type(rows, amount)
+            continue
         # A spot instance that AWS interrupts in its first hour is free, and must not lower other prices.
         is_interrupted = longest.capacity_type == "spot" and not amount
         is_block_fee = sharing.is_block_fee(longest)
@@ -159,6 +168,17 @@ def _billed_hours(lines: Sequence[BillLine], sharing: BillSharing) -> dict[str, 
     for instance_ids in pools.values():
         hours.update(zip(instance_ids, _blend([hours[instance_id] for instance_id in instance_ids]), strict=True))
     return hours
+
+
+def _rate_of_type(rows: Sequence[BillLine], amount: int) -> BilledHour:
+    """Return what an hour of an instance cost, as the mean over those whose lines do not name them."""
+    hours = sum((row.instance_hours or 0 for row in rows), Fraction(0))
+    return BilledHour(
+        amount=round(amount / hours) if hours else 0,
+        currency=rows[0].currency,
+        billed_ms=HOUR_MS if hours else 0,
+        is_final=all(row.is_final for row in rows),
+    )
 
 
 def _blending_pool(line: BillLine, sharing: BillSharing) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
+from gpucost.core.metering.instance_types import SAGEMAKER_PREFIX
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
 from gpucost.core.pricing.list_prices import list_price_label
@@ -99,12 +100,14 @@ class Pricing(Struct, frozen=True):
         fee = billed if billed and (billed.is_block_fee or is_in_block) else None
         for source in self.sources:
             if source == "cur":
-                if billed is None or fee is not None:
+                rate = self._sagemaker_rate(facts) if billed is None else None
+                of_bill = billed or rate
+                if of_bill is None or fee is not None:
                     continue
-                if billed.currency != self.currency:
-                    other_currencies.append(f"{source} has a price in {billed.currency}")
+                if of_bill.currency != self.currency:
+                    other_currencies.append(f"{source} has a price in {of_bill.currency}")
                     continue
-                return self._cost_from_bill(node, billed)
+                return self._cost_from_rate(node, rate, time) if rate else self._cost_from_bill(node, of_bill)
             paid = time
             if source == "capacity-block":
                 paid = clip_to_blocks(self.capacity_blocks, cluster, facts["reservation_id"], time)
@@ -125,10 +128,17 @@ class Pricing(Struct, frozen=True):
             )
             return replace(price, note="; ".join(filter(None, notes))) if any(notes) else price
         sources = ", ".join(self.sources)
+        is_sagemaker = facts["instance_type"].startswith(SAGEMAKER_PREFIX)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         if fee and not is_in_block:
             hint += "; the bill has only a fee of its Capacity Block. Add the block to pricing.capacity_blocks"
-        if "list-price" in self.sources:
+        if is_sagemaker:
+            hint += (
+                "; EC2's price does not apply to SageMaker HyperPod. Use AWS credentials with pricing:GetProducts (in "
+                "a stack: set the parameter OnDemandPrices), read the bill, or add a price of "
+                f"{facts['instance_type']} in pricing.rates"
+            )
+        elif "list-price" in self.sources:
             hint += (
                 f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}. Use "
                 "AWS credentials (in a stack: set the parameter OnDemandPrices), or add a price in pricing.rates"
@@ -196,6 +206,15 @@ class Pricing(Struct, frozen=True):
         return replace(
             price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended_amount=billed.unblended_amount
         )
+
+    def _sagemaker_rate(self, facts: Mapping[str, str]) -> BilledHour | None:
+        if self.bill is None or not facts["instance_type"].startswith(SAGEMAKER_PREFIX):
+            return None
+        return self.bill.sagemaker_rate_of(facts["instance_type"], facts["region"])
+
+    def _cost_from_rate(self, node: GpuNode, rate: BilledHour, time: IntervalMs) -> NodeCost | Unpriced:
+        price = self._split_cost(node, "cur", Fraction(rate.amount, SCALE) * time.length / HOUR_MS)
+        return price if isinstance(price, Unpriced) else replace(price, is_final=rate.is_final)
 
     def _cost_from_quote(
         self, node: GpuNode, quote: SourceQuote, gpus: Fraction, fee: BilledHour | None

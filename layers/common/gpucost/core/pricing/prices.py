@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.instance_types import instance_id_of
 from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM_LABEL, REGION_LABEL, RESERVATION_ID_LABEL
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def attributes_of_node(node: "GpuNode", cluster: str) -> dict[str, str]:
     Kubernetes label (`linux`, `windows`), otherwise linux.
     """
     labels = node.labels
-    instance_id = node.provider_id.rpartition("/")[2]
+    instance_id = instance_id_of(node.provider_id)
     return {
         "cluster": cluster,
         "node": node.name,

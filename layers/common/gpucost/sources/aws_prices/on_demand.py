@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpucost.core.errors import SourceError
 from gpucost.core.metering.implausible_samples import is_price
+from gpucost.core.metering.instance_types import SAGEMAKER_PREFIX
 from gpucost.core.pricing.prices import OperatingSystem, Price
 from gpucost.runtime.observability import logger
 from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors, parse_price
@@ -42,9 +43,14 @@ class AwsPriceList:
             SourceError: the request failed, was refused, or returned two prices of one instance type.
         """
         prices: dict[tuple[str, OperatingSystem], Price] = {}
-        for system in operating_systems:
-            for types in batches(instance_types, TYPES_PER_FILTER):
-                for price in self._prices(region, types, system, tenancy, now):
+        of_sagemaker = {name for name in instance_types if name.startswith(SAGEMAKER_PREFIX)}
+        queries: list[tuple[Collection[str], OperatingSystem, _Offers]] = [
+            ({*instance_types} - of_sagemaker, system, _ec2_offers(system, tenancy)) for system in operating_systems
+        ]
+        queries.append((of_sagemaker, "linux", _SAGEMAKER_OFFERS))
+        for names, system, offers in queries:
+            for types in batches(names, TYPES_PER_FILTER):
+                for price in self._prices(region, types, system, offers, now):
                     key = (price.applies_to["instance_type"], system)
                     if key in prices and (prices[key].amount, prices[key].currency) != (price.amount, price.currency):
                         raise SourceError(
@@ -55,18 +61,48 @@ class AwsPriceList:
         return list(prices.values())
 
     def _prices(
-        self, region: str, types: list[str], system: OperatingSystem, tenancy: str, now: datetime
+        self, region: str, types: list[str], system: OperatingSystem, offers: "_Offers", now: datetime
     ) -> list[Price]:
-        prices = list(self._query(region, types, system, tenancy, now))
+        prices = list(self._query(region, types, system, offers, now))
         if not prices and len(types) > 1:  # some endpoints do not support several types in one filter
-            prices = [price for name in types for price in self._query(region, [name], system, tenancy, now)]
+            prices = [price for name in types for price in self._query(region, [name], system, offers, now)]
         return prices
 
     def _query(
-        self, region: str, types: list[str], system: OperatingSystem, tenancy: str, now: datetime
+        self, region: str, types: list[str], system: OperatingSystem, offers: "_Offers", now: datetime
     ) -> Iterator[Price]:
-        exact_matches = {
-            "regionCode": region,
+        exact_matches = {"regionCode": region, **offers.attributes}
+        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact_matches.items()]
+        kind = "ANY_OF" if len(types) > 1 else "TERM_MATCH"
+        names = {f"{name}{offers.type_suffix}": name for name in types}
+        filters.append({"Type": kind, "Field": "instanceType", "Value": ",".join(names)})
+        with map_aws_errors("pricing:GetProducts"):
+            client, currency = self._clients("pricing", price_list_region(region)), currency_of(region)
+            for page in client.get_paginator("get_products").paginate(
+                ServiceCode=offers.service, FormatVersion="aws_v1", Filters=filters
+            ):
+                for text in page["PriceList"]:
+                    product = json.loads(text)
+                    instance_type = names.get(product["product"]["attributes"]["instanceType"])
+                    if instance_type is not None:
+                        applies_to = {"instance_type": instance_type, "region": region, "operating_system": system}
+                        yield from _prices_in_effect(product, applies_to, currency, now)
+
+
+class _Offers(NamedTuple):
+    """The products of the Price List that have the prices of some instance types."""
+
+    service: str
+    attributes: Mapping[str, str]
+    """Attributes of these products, apart from region and type."""
+    type_suffix: str = ""
+    """What follows the type in the attribute `instanceType`."""
+
+
+def _ec2_offers(system: OperatingSystem, tenancy: str) -> _Offers:
+    return _Offers(
+        "AmazonEC2",
+        {
             "operatingSystem": OPERATING_SYSTEM_NAMES[system],
             "tenancy": tenancy,
             "capacitystatus": "Used",
@@ -74,21 +110,12 @@ class AwsPriceList:
             "licenseModel": "No License required",
             # Capacity Blocks of the same type are listed as well, with a price of 0.
             "marketoption": "OnDemand",
-        }
-        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact_matches.items()]
-        kind = "ANY_OF" if len(types) > 1 else "TERM_MATCH"
-        filters.append({"Type": kind, "Field": "instanceType", "Value": ",".join(types)})
-        with map_aws_errors("pricing:GetProducts"):
-            client, currency = self._clients("pricing", price_list_region(region)), currency_of(region)
-            for page in client.get_paginator("get_products").paginate(
-                ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters
-            ):
-                for text in page["PriceList"]:
-                    product = json.loads(text)
-                    instance_type = product["product"]["attributes"]["instanceType"]
-                    if instance_type in types:
-                        applies_to = {"instance_type": instance_type, "region": region, "operating_system": system}
-                        yield from _prices_in_effect(product, applies_to, currency, now)
+        },
+    )
+
+
+_SAGEMAKER_OFFERS = _Offers("AmazonSageMaker", {"component": "Cluster"}, "-Cluster")
+"""SageMaker HyperPod: usage type `USE1-Cluster:ml.p5.48xlarge`. Training plans (`ReservedCluster`) are prepaid."""
 
 
 def _prices_in_effect(

@@ -21,8 +21,9 @@ COLUMNS = (
     "operation", "hours", "amount", "currency", "is_final", "reservation",
 )  # fmt: skip
 """The columns of every statement, in this order."""
-ACCELERATED_FAMILIES_PATTERN = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
-"""EC2 instance families with accelerators, including future ones, as a regular expression that all engines support."""
+ACCELERATED_FAMILIES_PATTERN = "^(ml[.])?(p|g|gr|inf|trn|dl|vt)[0-9]"
+"""Instance families of EC2 and SageMaker with accelerators, including future ones, as a regular expression that all
+engines support."""
 BILL_CLOSED_AFTER = timedelta(days=14)
 """FOCUS 1.0 does not say when a bill is closed; AWS closes them within the first days of the next month."""
 _STATEMENTS_FOLDER = Path(__file__).parent / "statements"

@@ -22,7 +22,11 @@ WITH lines AS (
     CASE line_item_line_item_type
       WHEN 'SavingsPlanRecurringFee' THEN savings_plan_savings_plan_a_r_n
       WHEN 'RIFee' THEN reservation_reservation_a_r_n
-      ELSE line_item_resource_id
+      ELSE coalesce(
+        CASE WHEN line_item_product_code = 'AmazonSageMaker'
+          THEN coalesce(nullif(regexp_extract(line_item_resource_id, 'i-[0-9a-f]{8,}$$'), ''), 'sagemaker') END,
+        line_item_resource_id
+      )
     END AS resource,
     split_part(line_item_usage_type, ':', 2) AS instance_type,
     CASE
@@ -102,6 +106,12 @@ WITH lines AS (
             AND lower(coalesce(capacity_reservation_capacity_reservation_type, '')) NOT LIKE '%capacity%block%'
           )
         )
+      )
+      OR (
+        line_item_product_code = 'AmazonSageMaker'
+        AND line_item_line_item_type IN ('Usage', 'SavingsPlanCoveredUsage')
+        AND regexp_like(line_item_usage_type, '(^|-)Cluster:ml[.]')
+        AND regexp_like(split_part(line_item_usage_type, ':', 2), '$accelerated')
       )
       OR (
         line_item_product_code = 'AmazonEC2'

@@ -19,6 +19,8 @@ WITH lines AS (
     CASE
       WHEN CommitmentDiscountStatus = 'Unused' THEN CommitmentDiscountId
       WHEN regexp_like(x_UsageType, '(^|-)Unused(Box|Ded):') THEN ResourceId
+      WHEN x_ServiceCode = 'AmazonSageMaker'
+        THEN coalesce(nullif(regexp_extract(ResourceId, 'i-[0-9a-f]{8,}$$'), ''), 'sagemaker')
       ELSE regexp_extract(ResourceId, 'i-[0-9a-f]+$$')
     END AS resource,
     split_part(x_UsageType, ':', 2) AS instance_type,
@@ -58,6 +60,12 @@ WITH lines AS (
           OR CommitmentDiscountStatus = 'Unused'
           OR regexp_like(x_UsageType, '(^|-)Unused(Box|Ded):')
         )
+      )
+      OR (
+        x_ServiceCode = 'AmazonSageMaker'
+        AND coalesce(CommitmentDiscountStatus, '') <> 'Unused'
+        AND regexp_like(x_UsageType, '(^|-)Cluster:ml[.]')
+        AND regexp_like(split_part(x_UsageType, ':', 2), '$accelerated')
       )
       OR (
         x_ServiceCode = 'ComputeSavingsPlans'

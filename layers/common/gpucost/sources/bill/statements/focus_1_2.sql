@@ -18,6 +18,8 @@ WITH lines AS (
     CASE
       WHEN CommitmentDiscountStatus = 'Unused' THEN CommitmentDiscountId
       WHEN CapacityReservationStatus = 'Unused' THEN CapacityReservationId
+      WHEN x_ServiceCode = 'AmazonSageMaker'
+        THEN coalesce(nullif(regexp_extract(ResourceId, 'i-[0-9a-f]{8,}$$'), ''), 'sagemaker')
       ELSE regexp_extract(ResourceId, 'i-[0-9a-f]+$$')
     END AS resource,
     split_part(SkuMeter, ':', 2) AS instance_type,
@@ -58,6 +60,12 @@ WITH lines AS (
           OR CommitmentDiscountStatus = 'Unused'
           OR CapacityReservationStatus = 'Unused'
         )
+      )
+      OR (
+        x_ServiceCode = 'AmazonSageMaker'
+        AND coalesce(CommitmentDiscountStatus, '') <> 'Unused'
+        AND regexp_like(SkuMeter, '(^|-)Cluster:ml[.]')
+        AND regexp_like(split_part(SkuMeter, ':', 2), '$accelerated')
       )
       OR (
         x_ServiceCode = 'ComputeSavingsPlans'
