@@ -188,12 +188,9 @@ class RecordingRules:
         return f"sum by (node) ({units} * on (node, resource) ({per_unit}))"
 
     def _nominal_gpus_per_unit(self) -> str:
-        def info(*matchers: str) -> str:
-            return self._recorded("node:gpucost_info", *matchers)
-
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
         return first_available(
-            shares.gpus_per_unit_vectors(self._advertised, self._node_labels, info, physical), "node, resource"
+            shares.gpus_per_unit_vectors(self._advertised, self._node_labels, physical), "node, resource"
         )
 
     def _gpus_per_unit(self) -> str:

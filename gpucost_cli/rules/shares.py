@@ -37,15 +37,12 @@ def instance_types_by_gpu_count() -> Mapping[Fraction, list[str]]:
     return {count: sorted(names) for count, names in sorted(types_by_count.items())}
 
 
-def gpus_per_unit_vectors(
-    capacity: SelectorBuilder, labels: SelectorBuilder, info: SelectorBuilder, physical: str
-) -> Iterator[str]:
+def gpus_per_unit_vectors(capacity: SelectorBuilder, labels: SelectorBuilder, physical: str) -> Iterator[str]:
     """Yield PromQL expressions of the physical GPUs in one unit, by node and resource. The first with a value counts.
 
     Args:
         capacity: builds a vector of units by node and resource, from matchers.
         labels: builds a selector of nodes' labels, from matchers.
-        info: builds a selector of the recorded facts about nodes, from matchers.
         physical: a vector of physical GPUs by node.
     """
     yield from _mig_resources(capacity, labels)
@@ -53,7 +50,7 @@ def gpus_per_unit_vectors(
     yield f"{whole} + 1 and on (node) {capacity(matches('resource', MIG_PREFIX + '.+'))}"
     for share, products in _mig_products().items():
         yield f"{whole} + {_float_literal(share)} and on (node) {labels(_product_matcher(products))}"
-    yield from _neuron_devices_per_unit(capacity, info)
+    yield from _neuron_devices_per_unit(capacity, physical)
     yield from accelerators_per_unit_vectors(capacity, labels)
     nvidia = capacity(matches("resource", GPU, GPU_SHARED))
     yield f"clamp_max(1 / ({nvidia} / on (node) group_left () {physical}), 1)"
@@ -98,14 +95,13 @@ def _mig_products() -> Mapping[Fraction, list[str]]:
     return products_by_share
 
 
-def _neuron_devices_per_unit(capacity: SelectorBuilder, info: SelectorBuilder) -> Iterator[str]:
-    yield f"{capacity(matches('resource', *NEURON_DEVICES))} * 0 + 1"
+def _neuron_devices_per_unit(capacity: SelectorBuilder, physical: str) -> Iterator[str]:
+    """Yield the shares of Neuron devices, and of cores: logical cores are as many as the node is configured to have."""
+    devices = capacity(matches("resource", *NEURON_DEVICES))
+    yield f"{devices} * 0 + 1"
     cores = capacity(equals("resource", NEURON_CORE))
-    by_cores: dict[int, list[str]] = {}
-    for name, (_, count) in NEURON_OF_INSTANCE.items():
-        by_cores.setdefault(count, []).append(name)
-    for count, names in sorted(by_cores.items()):
-        yield f"{cores} * 0 + {_float_literal(Fraction(1, count))} and on (node) {info(instance_type_matcher(names))}"
+    for of_node in (f"max by (node) ({devices})", physical):
+        yield f"clamp_max(1 / ({cores} / on (node) group_left () {of_node}), 1)"
 
 
 def accelerators_per_unit_vectors(capacity: SelectorBuilder, labels: SelectorBuilder) -> Iterator[str]:

@@ -17,6 +17,7 @@ from gpucost.core.metering.instance_types import (
     CATALOG_DAY,
     GPUS_OF_INSTANCE,
     NEURON_OF_INSTANCE,
+    SAGEMAKER_PREFIX,
     InstanceType,
 )
 
@@ -40,7 +41,7 @@ DOCUMENTED: dict[str, dict[str, int | str]] = {
 NEURON = {
     "inf1.xlarge": (1, 4), "inf1.6xlarge": (4, 4), "inf1.24xlarge": (16, 4), "inf2.xlarge": (1, 2),
     "inf2.24xlarge": (6, 2), "inf2.48xlarge": (12, 2), "trn1.2xlarge": (1, 2), "trn1.32xlarge": (16, 2),
-    "trn1n.32xlarge": (16, 2), "trn2.3xlarge": (1, 8), "trn2.48xlarge": (16, 8), "trn2u.48xlarge": (16, 8),
+    "trn1n.32xlarge": (16, 2), "trn2.3xlarge": (1, 4), "trn2.48xlarge": (16, 4), "trn2u.48xlarge": (16, 4),
 }  # fmt: skip
 """Devices, and cores per device."""
 
@@ -98,13 +99,13 @@ def test_gpus_are_as_documented() -> None:
         f"{family}.{size}": Fraction(gpus) for family, sizes in DOCUMENTED.items() for size, gpus in sizes.items()
     }
     assert {name: GPUS_OF_INSTANCE[name] for name in documented} == documented
-    assert {name.partition(".")[0] for name in GPUS_OF_INSTANCE} == DOCUMENTED.keys()
+    assert {name.removeprefix(SAGEMAKER_PREFIX).partition(".")[0] for name in GPUS_OF_INSTANCE} == DOCUMENTED.keys()
 
 
 def test_neuron_devices_and_cores_are_as_documented() -> None:
     assert {name: NEURON_OF_INSTANCE[name] for name in NEURON} == NEURON
     families = {name.partition(".")[0] for name in NEURON}
-    assert {name.partition(".")[0] for name in NEURON_OF_INSTANCE} == families
+    assert {name.removeprefix(SAGEMAKER_PREFIX).partition(".")[0] for name in NEURON_OF_INSTANCE} == families
 
 
 def test_catalog_matches_every_type_that_ec2_describes(recorded: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from gpucost.core.metering.gpu_models import partitions_per_gpu
 from gpucost.core.metering.gpu_shares import GpuNode, to_kubernetes_resource
 
 MI300X = "AMD-Instinct-MI300X-OAM"
+NEURON_DEVICE, NEURON_CORE = "aws_amazon_com_neuron", "aws_amazon_com_neuroncore"
 
 
 @pytest.mark.parametrize(
@@ -89,3 +90,36 @@ def test_share_of_a_partition_of_an_unknown_model_is_estimated() -> None:
 def test_partitions_divide_the_gpus_of_the_instance_type() -> None:
     node = GpuNode("n", capacity={"amd_com_cpx_nps1": Decimal(48)}, physical_gpus=8)
     assert node.share("amd_com_cpx_nps1", None).gpus_per_unit == Fraction(1, 6)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "physical", "capacity", "cores"),
+    [
+        # Trainium2 has eight physical cores a device; two of them are a logical one, unless the node says otherwise.
+        ("trn2.3xlarge", 1, {NEURON_DEVICE: 1, NEURON_CORE: 4}, 4),
+        ("trn2.48xlarge", 16, {NEURON_DEVICE: 16, NEURON_CORE: 64}, 4),
+        ("trn2.48xlarge", 16, {NEURON_DEVICE: 16, NEURON_CORE: 128}, 8),
+        ("trn2.48xlarge", 16, {"aws_amazon_com_neurondevice": 16, NEURON_CORE: 64}, 4),
+        ("trn2.48xlarge", 16, {NEURON_CORE: 128}, 8),
+        ("trn2.48xlarge", 16, {NEURON_DEVICE: 16}, 4),
+        ("trn1.32xlarge", 16, {NEURON_DEVICE: 16}, 2),
+        ("trn9.48xlarge", 16, {NEURON_DEVICE: 16, NEURON_CORE: 256}, 16),
+        ("trn9.48xlarge", 16, {NEURON_DEVICE: 16}, 1),
+    ],
+)
+def test_advertised_ratio_decides_how_many_cores_a_device_has(
+    instance_type: str, physical: int, capacity: dict[str, int], cores: int
+) -> None:
+    units = {name: Decimal(count) for name, count in capacity.items()}
+    node = GpuNode("n", instance_type=instance_type, physical_gpus=physical, capacity=units)
+    assert node.share(NEURON_CORE, None).gpus_per_unit == Fraction(1, cores)
+    assert node.gpus_of_units({NEURON_CORE: Decimal(physical * cores)}, None) == physical
+
+
+def test_advertised_partitions_overrule_the_catalog_of_modes() -> None:
+    """A model whose CPX mode has four partitions: its two GPUs advertise eight."""
+    capacity = {"amd_com_gpu": Decimal(8)}
+    node = GpuNode("n", gpu_model=MI300X, partition="cpx_nps1", physical_gpus=2, capacity=capacity)
+    assert node.share("amd_com_gpu", None).gpus_per_unit == Fraction(1, 4)
+    uneven = GpuNode("n", gpu_model=MI300X, partition="cpx_nps1", physical_gpus=3, capacity=capacity)
+    assert uneven.share("amd_com_gpu", None).gpus_per_unit == Fraction(1, 8), "an exporter misses a GPU"

@@ -165,16 +165,16 @@ SHARES = (
     ("NVIDIA-GH200-480GB-MIG-1g.24gb", "nvidia_com_gpu", 1 / 4),
     ("NVIDIA-A10G-SHARED", "nvidia_com_gpu", 1 / 2),
     ("NVIDIA-A10G", "nvidia_com_gpu_shared", 1 / 2),
-    ("", "aws_amazon_com_neuroncore", 1 / 2),
+    ("", "aws_amazon_com_neuroncore", 1 / 8),
 )
 """Product labels, resources, and the share of a physical GPU that a unit is."""
 
 
 def test_shares_of_a_physical_gpu(tmp_path: Path) -> None:
-    """Nodes offer eight units of four GPUs, or of sixteen Neuron devices."""
+    """Nodes offer eight units of four GPUs, or of a Neuron device."""
     input_series, units, held = [], [], []
     for index, (product, resource, share) in enumerate(SHARES):
-        kind = "trn1.32xlarge" if "neuron" in resource else "g5.12xlarge"
+        kind = "trn1.2xlarge" if "neuron" in resource else "g5.12xlarge"
         labels = {"label_nvidia_com_gpu_product": product, "label_node_kubernetes_io_instance_type": kind}
         input_series += small({f"p{index}": f"n{index}"}, resource, **labels)
         units.append((of(node=f"n{index}", resource=resource), share))
@@ -183,6 +183,41 @@ def test_shares_of_a_physical_gpu(tmp_path: Path) -> None:
     output = promtool.run(tmp_path, groups(), input_series, [
         expectation("node_resource:gpucost_nominal_unit_gpus", 2, *units),
         expectation("sum by (pod) (pod:gpucost_allocated_gpus)", 2, *held),
+    ])  # fmt: skip
+    assert output == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "advertised", "cores"),
+    [
+        ("trn2.48xlarge", {"aws_amazon_com_neuron": 16, "aws_amazon_com_neuroncore": 64}, 4),
+        ("trn2.48xlarge", {"aws_amazon_com_neuroncore": 128}, 8),
+        ("trn1.32xlarge", {"aws_amazon_com_neuron": 16, "aws_amazon_com_neuroncore": 32}, 2),
+        ("trn9.48xlarge", {"aws_amazon_com_neuron": 16, "aws_amazon_com_neuroncore": 256}, 16),
+    ],
+)
+def test_cores_are_what_the_node_advertises(tmp_path: Path, kind: str, advertised: dict[str, int], cores: int) -> None:
+    """A pod with all cores holds all devices, however many physical cores are a logical one."""
+    total = advertised["aws_amazon_com_neuroncore"]
+    node = {"cluster": "c", "node": "n", "job": "kube-state-metrics", "instance": "k"}
+    pod = {"namespace": "ns", "pod": "p", "uid": "p", "container": "x", "resource": "aws_amazon_com_neuroncore"}
+    input_series = [
+        promtool.series("kube_node_info", node, "1x10"),
+        promtool.series("kube_node_labels", {**node, "label_node_kubernetes_io_instance_type": kind}, "1x10"),
+        promtool.series("kube_pod_container_resource_requests", {**node, **pod}, f"{total}x10"),
+        *(
+            promtool.series(f"kube_node_status_{metric}", {**node, "resource": resource}, f"{units}x10")
+            for metric in ("capacity", "allocatable")
+            for resource, units in advertised.items()
+        ),
+    ]
+    output = promtool.run(tmp_path, groups(), input_series, [
+        expectation("sum by (node) (node:gpucost_capacity_gpus)", 2, ({"node": "n"}, 16)),
+        expectation(
+            'node_resource:gpucost_unit_gpus{resource="aws_amazon_com_neuroncore"}', 2,
+            (of(node="n", resource="aws_amazon_com_neuroncore"), 1 / cores),
+        ),
+        expectation("sum by (pod) (pod:gpucost_allocated_gpus)", 2, ({"pod": "p"}, 16)),
     ])  # fmt: skip
     assert output == ""
 

@@ -185,13 +185,16 @@ class GpuNode(Struct, frozen=True, dict=True):
         return self._gpus_of_units(units, slices_per_gpu, scaled=True)
 
     def cores_per_device(self) -> int:
-        """Return the NeuronCores per Neuron device."""
-        catalog_entry = NEURON_OF_INSTANCE.get(self.instance_type)
-        if catalog_entry:
-            return catalog_entry[1]
-        devices = max((self.capacity.get(name, Decimal(0)) for name in NEURON_DEVICES), default=Decimal(0))
+        """Return the NeuronCores per Neuron device, as the node advertises them; otherwise those of its type.
+
+        On Trainium2 and later, a logical core is one, two or more physical cores, as the node is configured.
+        """
         cores = self.capacity.get(NEURON_CORE, Decimal(0))
-        return int(cores / devices) if devices and cores >= devices else 1
+        advertised = max(self.capacity.get(name, Decimal(0)) for name in NEURON_DEVICES)
+        devices = advertised or Decimal(self.devices or 0)
+        if devices and cores and cores % devices == 0:
+            return int(cores / devices)
+        return NEURON_OF_INSTANCE.get(self.instance_type, (0, 1))[1]
 
     def _gpus_of_units(self, units: Mapping[str, Decimal], slices_per_gpu: int | None, *, scaled: bool) -> Fraction:
         share = self.share if scaled else self._unscaled_share
@@ -247,12 +250,12 @@ class GpuNode(Struct, frozen=True, dict=True):
 
     def _partition_share(self, partition: str, resource: str) -> GpuShare:
         """Return the share of a partition of an AMD GPU."""
+        units = self.capacity.get(resource)
+        if self.devices and units and len(self.capacity) == 1 and units % self.devices == 0:
+            return GpuShare(Fraction(self.devices) / Fraction(units), "partition")
         parts = partitions_per_gpu(partition, self.gpu_model)
         if parts is not None:
             return GpuShare(Fraction(1, parts), "partition")
-        units = self.capacity.get(resource)
-        if self.devices and units and len(self.capacity) == 1 and units >= self.devices:
-            return GpuShare(Fraction(self.devices) / Fraction(units), "partition")
         return GpuShare(Fraction(1, USUAL_COMPUTE_DIES), "partition-name")
 
     def _mig_share(self, resource: str) -> GpuShare:
