@@ -23,6 +23,7 @@ from authoring.grafana.building import (
     with_size,
 )
 from authoring.grafana.live import Level, query_panel
+from gpucost.core.metering.signals import SUCCESSORS
 from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
 
 _IN_POOL = f'{IN_CLUSTER},node_pool=~"$pool"'
@@ -92,14 +93,18 @@ def _gpus() -> Sequence[Panel]:
 
 
 def _devices() -> Sequence[Panel]:
-    """Build panels with the metric names of dcgm-exporter up to 4.8; not every exporter labels the node."""
+    """Build panels with the metric names of dcgm-exporter up to 4.8 and later; not every exporter labels the node."""
 
     def metric(name: str) -> str:
-        return f"{name}{{{IN_CLUSTER}}}"
+        return " or ".join(f"{version}{{{IN_CLUSTER}}}" for version in (name, SUCCESSORS[name]))
 
-    used, free = metric("DCGM_FI_DEV_FB_USED"), metric("DCGM_FI_DEV_FB_FREE")
+    names = [("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE")]
+    names += [(SUCCESSORS[used], SUCCESSORS[free]) for used, free in names]
+    memory = " or ".join(
+        f"{used}{{{IN_CLUSTER}}} / ({used}{{{IN_CLUSTER}}} + {free}{{{IN_CLUSTER}}})" for used, free in names
+    )
     return [
-        query_panel("Memory in use", RATIO, f"{used} / ({used} + {free})", _DEVICE, width=8, maximum=1),
+        query_panel("Memory in use", RATIO, memory, _DEVICE, width=8, maximum=1),
         query_panel("Power", "watt", f"max by (cluster, UUID) ({metric('DCGM_FI_DEV_POWER_USAGE')})", width=8),
         query_panel("Temperature", "celsius", metric("DCGM_FI_DEV_GPU_TEMP"), _DEVICE, width=8),
         query_panel("Tensor pipe", RATIO, metric("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), _DEVICE, width=8),

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
-from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
+from gpucost.core.metering.energy import ENERGY_COUNTER, ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, Signal, signals_by_preference
 
 __all__ = [
     "ENERGY_COUNTER",
+    "ENERGY_COUNTERS",
     "ENERGY_METRICS",
     "Signal",
     "accelerator_signal_names",
@@ -22,7 +23,7 @@ __all__ = [
     "usual_scale",
 ]
 
-ENERGY_METRICS = (ENERGY_COUNTER, *POWER_GAUGES)
+ENERGY_METRICS = (*ENERGY_COUNTERS, *POWER_GAUGES)
 """The metrics of energy, in order of preference."""
 
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.accelerators import Accelerator
-from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
+from gpucost.core.metering.energy import ENERGY_COUNTER, ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
 from gpucost.core.metering.signals import SIGNALS, VGPU_SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
-from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
+from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS
 from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
@@ -92,7 +92,7 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
     shown = sorted(
         name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS
     )
-    needed = [*SIGNALS, GPU_MEMORY_METRIC, ENERGY_COUNTER, *POWER_GAUGES]
+    needed = [*SIGNALS, *GPU_MEMORY_METRICS, *ENERGY_COUNTERS, *POWER_GAUGES]
     return _alternation(dict.fromkeys([*needed, *(shown if dashboards else ())]))
 
 

@@ -17,7 +17,7 @@ from gpucost_devstack.fleet.bounds import (
     subtract,
 )
 from gpucost_devstack.fleet.instants import ZERO, DeviceUse, PodAllocation, allocations
-from gpucost_devstack.fleet.power import ENERGY_COUNTER, GpuPower, gpu_powers
+from gpucost_devstack.fleet.power import ENERGY_COUNTER, JOULES_COUNTER, GpuPower, gpu_powers
 from gpucost_devstack.fleet.scenario import Exporter, Minutes, Node, Scenario
 from gpucost_devstack.fleet.truth import ZERO_AMOUNT, ToleratedAmount
 
@@ -69,7 +69,7 @@ class _EnergyBuilder:
         shares = {index: share for index, share in ((i, self._share(a, gpu)) for i, a in enumerate(on_node)) if share}
         edges = {edge for allocation in on_node for edge in (allocation.start, allocation.end)}
         spans = [overlap(node.lifetime, self._window)]
-        if ENERGY_COUNTER not in self._exporter.energy_metrics:
+        if not self._is_counter():
             spans = subtract(spans[0], self._bounds.unobserved_use(node))
         tolerance = ToleratedAmount(ZERO, self._tolerance(node, power, [on_node[index] for index in shares]))
         energy = self._energy
@@ -128,4 +128,4 @@ class _EnergyBuilder:
         return self._exporter.full_watts * minutes * 60 / JOULES_PER_KWH
 
     def _is_counter(self) -> bool:
-        return ENERGY_COUNTER in self._exporter.energy_metrics
+        return not {ENERGY_COUNTER, JOULES_COUNTER}.isdisjoint(self._exporter.energy_metrics)

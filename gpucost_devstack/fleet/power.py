@@ -1,7 +1,8 @@
 """The power of a scenario's GPUs, and what dcgm-exporter exposes of it.
 
 As in dcgm-exporter 4.6.0, the energy counter counts millijoules since the driver was loaded, power is in watts, and
-both are those of the whole GPU: each MIG device and each copy of a shared device's series has the same value.
+both are those of the whole GPU: each MIG device and each copy of a shared device's series has the same value. From 4.9
+on, another counter counts joules.
 """
 
 from bisect import bisect_right
@@ -13,6 +14,7 @@ from gpucost_devstack.fleet.instants import DeviceUse, allocations
 from gpucost_devstack.fleet.scenario import Exporter, Minutes, Node, Scenario
 
 ENERGY_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+JOULES_COUNTER = "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL"
 POWER_GAUGE = "DCGM_FI_DEV_POWER_USAGE"
 _COUNTED_BEFORE = 7_000_000_123
 """Millijoules that a driver had counted before the scenario starts."""
@@ -80,10 +82,14 @@ def readers(exporter: Exporter, gpu: GpuPower | None) -> Mapping[str, Callable[[
     """The exposed metrics of a GPU, each with the value at a time."""
     if gpu is None:
         return {}
-    of_metric = {
-        ENERGY_COUNTER: lambda at: str(
-            round(1000 * gpu.joules(*_counted_interval(exporter, gpu, at))) + _base(exporter, at)
-        ),
+
+    def millijoules(at: Fraction) -> int:
+        return round(1000 * gpu.joules(*_counted_interval(exporter, gpu, at))) + _base(exporter, at)
+
+    of_metric: Mapping[str, Callable[[Fraction], str]] = {
+        ENERGY_COUNTER: lambda at: str(millijoules(at)),
+        JOULES_COUNTER: lambda at: str(millijoules(at) // 1000),
+        "DCGM_FI_DEV_BOARD_POWER_WATTS": lambda at: f"{float(gpu.watts_at(at)):.6f}",
         POWER_GAUGE: lambda at: f"{float(gpu.watts_at(at)):.6f}",
     }
     return {metric: of_metric[metric] for metric in exporter.energy_metrics}

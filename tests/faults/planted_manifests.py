@@ -21,8 +21,8 @@ MANIFEST_FAULTS = tuple(
         (
             "fallback signals are dropped",
             SERIES,
-            "needed = [*SIGNALS, GPU_MEMORY_METRIC",
-            "needed = [*list(SIGNALS)[:1], GPU_MEMORY_METRIC",
+            "needed = [*SIGNALS, *GPU_MEMORY_METRICS",
+            "needed = [*list(SIGNALS)[:1], *GPU_MEMORY_METRICS",
         ),
         (
             "no series has the cluster's label",

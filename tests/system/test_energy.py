@@ -1,12 +1,15 @@
 """What it costs to read the energy of GPUs, and energy of a GPU whose holder changes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 from gpucost_devstack.fleet import openmetrics
-from gpucost_devstack.fleet.power import ENERGY_COUNTER
+from gpucost_devstack.fleet.power import ENERGY_COUNTER, JOULES_COUNTER
 from gpucost_devstack.fleet.scenarios.energy import pods_in_turn
+from gpucost_devstack.fleet.scenarios.energy import scenarios as energy_scenarios
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, assert_energy
 from tests.system.limited import limited
@@ -45,3 +48,21 @@ def test_pods_that_hold_a_gpu_in_turn_have_the_energy_of_their_time(tmp_path: Pa
         hour = ask([scenario], url, base, tmp_path)[scenario.name, 0]
     assert_energy(scenario, 0, hour)
     assert {line["pod"]: float(line["energy_kwh"]) for line in hour["lines"]} == {"ended": 0.077, "started": 0.105}
+
+
+def test_energy_of_the_counter_in_joules_is_that_of_the_one_in_millijoules(tmp_path: Path) -> None:
+    """dcgm-exporter 4.9 has another counter. It counts whole joules: a 3,600,000th of a kWh for each GPU."""
+    base = datetime(2026, 11, 19, 10, tzinfo=UTC)
+    old = next(scenario for scenario in energy_scenarios() if scenario.name == "energy")
+    assert old.dcgm is not None
+    new = replace(
+        old, name="renamed", dcgm=replace(old.dcgm, energy_metrics=(JOULES_COUNTER, "DCGM_FI_DEV_BOARD_POWER_WATTS"))
+    )
+    openmetrics.write([old, new], base, tmp_path / "metrics.om")
+    with running_prometheus(tmp_path / "metrics.om") as url:
+        hours = ask([old, new], url, base, tmp_path)
+    of_old, of_new = (
+        {line["pod"]: line["energy_kwh"] for line in hours[name, 0]["lines"]} for name in (old.name, new.name)
+    )
+    assert of_old.keys() == of_new.keys()
+    assert max(abs(of_new[pod] - of_old[pod]) for pod in of_old) <= 4 / Decimal(3_600_000)

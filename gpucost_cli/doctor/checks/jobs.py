@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
 from gpucost.core.metering.signals import SIGNALS
-from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
+from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
 from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
@@ -13,7 +13,7 @@ from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (
     REQUESTS, NODE_INFO, CAPACITY, "kube_pod_labels", "kube_namespace_labels",
-    *SIGNALS, GPU_MEMORY_METRIC, *(signal.name for signal in ACCELERATOR_SIGNALS),
+    *SIGNALS, *GPU_MEMORY_METRICS, *(signal.name for signal in ACCELERATOR_SIGNALS),
     KUBE_DRA_EXPORTER.devices, *VGPU_METRIC_NAMES, "karpenter_nodepools_limit", "karpenter_nodepool_limit",
 )  # fmt: skip
 """Metrics from which the jobs of all sources are read."""

@@ -24,16 +24,17 @@ from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import EnergySeries, ScrapeTarget
+from gpucost.core.metering.signals import SUCCESSORS
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 from gpucost.core.metering.usage import NodeEnergy, PodUsage
 
 ENERGY_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-"""Millijoules since the driver was loaded (DCGM 4.6.0, dcgm_fields.h: "Total energy consumption for the GPU in mJ since
-the driver was last reloaded"). DCGM reads it of the GPU only. In MIG mode, dcgm-exporter 4.6.0 copies a GPU's figure to
-each MIG device (its issues 257 and 317), and under virtual GPUs to each sharer."""
-POWER_GAUGES = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS")
-"""Watts, of the GPU only. The second is DCGM 4.6's new name of the field."""
-JOULES_PER_COUNT = Decimal("0.001")
+ENERGY_COUNTERS: Mapping[str, Decimal] = {ENERGY_COUNTER: Decimal("0.001"), SUCCESSORS[ENERGY_COUNTER]: Decimal(1)}
+"""Joules in a count of each counter of the energy since the driver was loaded (DCGM 4.7, dcgm_fields.h). DCGM reads it
+of the GPU only. In MIG mode, dcgm-exporter 4.6.0 copies a GPU's figure to each MIG device (its issues 257 and 317), and
+under virtual GPUs to each sharer."""
+POWER_GAUGES = ("DCGM_FI_DEV_POWER_USAGE", SUCCESSORS["DCGM_FI_DEV_POWER_USAGE"])
+"""Watts, of the GPU only."""
 JOULES_PER_KWH = 3_600_000
 MAX_WATTS = 10_000
 """More than any GPU draws. What exceeds it is not energy: exporters read a counter at different times, or a

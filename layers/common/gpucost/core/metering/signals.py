@@ -5,7 +5,7 @@ Other vendors' signals are in `accelerators`. Sources: dcgm-exporter's `etc/defa
 exporter 1.x (lower case).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from msgspec import Struct
@@ -60,6 +60,24 @@ SIGNALS: dict[str, Signal] = {
         Signal("dcgm_gpu_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.x"),
     )
 }
+SUCCESSORS: Mapping[str, str] = {
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+    "DCGM_FI_PROF_SM_ACTIVE": "DCGM_FI_PROF_SM_UTIL_RATIO",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "DCGM_FI_PROF_TENSOR_UTIL_RATIO",
+    "DCGM_FI_PROF_DRAM_ACTIVE": "DCGM_FI_PROF_DRAM_UTIL_RATIO",
+    "DCGM_FI_DEV_GPU_UTIL": "DCGM_FI_DEV_GPU_UTIL_RATIO",
+    "DCGM_FI_DEV_POWER_USAGE": "DCGM_FI_DEV_BOARD_POWER_WATTS",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",
+    "DCGM_FI_DEV_FB_USED": "DCGM_FI_DEV_FB_USED_BYTES",
+    "DCGM_FI_DEV_FB_FREE": "DCGM_FI_DEV_FB_FREE_BYTES",
+    "DCGM_FI_DEV_GPU_TEMP": "DCGM_FI_DEV_GPU_TEMP_CELSIUS",
+    "DCGM_FI_DEV_XID_ERRORS": "DCGM_FI_DEV_XID_ERROR",
+}
+"""The metrics of dcgm-exporter up to 4.8 that anything reads, and their names from 4.9 on (DCGM 4.7).
+
+Units change with three names: percent become a ratio, millijoules joules, and MiB bytes. Sources: the release notes of
+dcgm-exporter 4.9.0, go-dcgm's `const_fields.go`, and DCGM's field identifiers.
+"""
 VGPU_SIGNALS = (
     Signal(
         "hami_container_device_utilization_ratio", "container", _PERCENT, works_under_mig=True,

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.energy import ENERGY_COUNTER, JOULES_PER_COUNT
+from gpucost.core.metering.energy import ENERGY_COUNTERS
 from gpucost.core.metering.observations import DeviceSeries, EnergySeries
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import device_matcher, gpu_uuid, node_name
-from gpucost.sources.prometheus.queries import ENERGY
+from gpucost.sources.prometheus.queries import ENERGY, ENERGY_SAMPLES
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
 
 _USUAL_SAMPLES = 240
@@ -28,13 +28,12 @@ class EnergyTable:
         self._increases: list[tuple[_GpuKey, Labels, Decimal]] = []
         self._sample_counts: list[tuple[_GpuKey, Labels, int]] = []
         self._raw: dict[_GpuKey, list[EnergySeries]] = {}
-        for statistic, statistic_rows in rows.items():
-            if statistic == ENERGY:
-                self._increases += [(self._key(labels), labels, increase) for labels, increase in statistic_rows]
-            elif statistic.startswith(f"{ENERGY} "):
-                self._sample_counts += [
-                    (self._key(labels), labels, to_sample_count(count)) for labels, count in statistic_rows
-                ]
+        for name, joules in ENERGY_COUNTERS.items():
+            increases = rows.get(f"{ENERGY} {name}", ())
+            self._increases += [(self._key(labels), labels, count * joules) for labels, count in increases]
+        for statistic, counts in rows.items():
+            if statistic.partition(" ")[0] == ENERGY_SAMPLES:
+                self._sample_counts += [(self._key(labels), labels, to_sample_count(count)) for labels, count in counts]
 
     def needing_raw_samples(self, devices: Iterable[DeviceSeries]) -> dict[str, dict[str, int]]:
         """GPUs whose increase is not enough, by label name and label value, each with its sample count.
@@ -58,19 +57,19 @@ class EnergyTable:
     def add_raw_samples(self, series: Iterable[Series]) -> None:
         """Add raw samples."""
         for labels, samples in series:
-            is_counter = labels["__name__"] == ENERGY_COUNTER
-            factor = JOULES_PER_COUNT if is_counter else Decimal(1)
+            joules = ENERGY_COUNTERS.get(labels["__name__"])
+            factor = Decimal(1) if joules is None else joules
             readings = tuple((time, parse_number(text) * factor) for time, text in samples)
             key = self._key(labels)
             self._raw.setdefault(key, []).append(
-                EnergySeries(*key, scrape_target(labels), is_counter, increase=None, samples=readings)
+                EnergySeries(*key, scrape_target(labels), joules is not None, increase=None, samples=readings)
             )
 
     def series(self) -> Sequence[EnergySeries]:
         """The series for metering. Of GPUs with raw samples, only series that have them."""
         increases = [
-            EnergySeries(*key, scrape_target(labels), is_counter=True, increase=increase * JOULES_PER_COUNT)
-            for key, labels, increase in self._increases
+            EnergySeries(*key, scrape_target(labels), is_counter=True, increase=joules)
+            for key, labels, joules in self._increases
             if key not in self._raw
         ]
         return [*increases, *(copy for copies in self._raw.values() for copy in copies)]

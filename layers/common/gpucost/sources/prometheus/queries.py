@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.accelerators import accelerator_of_signal
-from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
+from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.inference_servers import InferenceServer, metrics_of_servers
@@ -63,8 +63,8 @@ SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_ti
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
-ENERGY = "energy"
-"""The statistic of energy counters' increase over the hour, in millijoules."""
+ENERGY, ENERGY_SAMPLES = "energy", "energy-samples"
+"""Prefixes of the statistics of an energy counter: its increase over the hour, and its number of samples."""
 PARTIAL = "partial"
 """The statistic of pods for which the increase of inference servers' counters is not enough."""
 COUNTS, SAMPLES = "counts", "samples"
@@ -331,20 +331,23 @@ class Queries(Struct, frozen=True):
     def _energy(self) -> dict[str, str]:
         """The energy of GPUs: statistics without any series where no exporter measures it.
 
-        `energy` is the increase of counters from their last sample before the hour to the last in it. The others are
-        the sample counts of series of which single samples are needed: counters that started again or are not there at
-        both ends, and power where there is no counter.
+        `ENERGY` is the increase of a counter from its last sample before the hour to the last in it. `ENERGY_SAMPLES`
+        are the sample counts of series of which single samples are needed: counters that started again or are not
+        there at both ends, and power where there is no counter.
         """
-        counter = self.series_selector(ENERGY_COUNTER, shard_by="UUID")
-        increase = f"({counter} - {counter} offset 1h unless resets({counter}[65m]) > 0)"
+        statistics: dict[str, str] = {}
+        samples: list[str] = []
+        for name in ENERGY_COUNTERS:
+            counter = self.series_selector(name, shard_by="UUID")
+            increase = f"({counter} - {counter} offset 1h unless resets({counter}[65m]) > 0)"
+            samples.append(f"count_over_time({counter}[1h])")
+            statistics[f"{ENERGY} {name}"] = increase
+            statistics[f"{ENERGY_SAMPLES} {name}"] = f"({samples[-1]} unless {increase})"
         gauges = " or ".join(
             f"count_over_time({self.series_selector(name, shard_by='UUID')}[1h])" for name in POWER_GAUGES
         )
-        return {
-            ENERGY: increase,
-            f"{ENERGY} {ENERGY_COUNTER}": f"(count_over_time({counter}[1h]) unless {increase})",
-            f"{ENERGY} power": f"(({gauges}) unless on (UUID, instance) count_over_time({counter}[1h]))",
-        }
+        without_counter = " ".join(f"unless on (UUID, instance) {counts}" for counts in samples)
+        return statistics | {f"{ENERGY_SAMPLES} power": f"(({gauges}) {without_counter})"}
 
     def counters(self, inference: InferenceLabels) -> str:
         """The increase of inference servers' counters over the hour.
@@ -369,9 +372,9 @@ class Queries(Struct, frozen=True):
 
     def energy_selector(self, label: str, values: Iterable[str]) -> str:
         """A selector of the energy counters and the power of some GPUs."""
-        names = name_matcher([ENERGY_COUNTER, *POWER_GAUGES])
+        names = name_matcher([*ENERGY_COUNTERS, *POWER_GAUGES])
         return self.series_selector(
-            "", names, f"{label}=~{any_of_values(values)}", metrics_source=metrics_source_of(ENERGY_COUNTER)
+            "", names, f"{label}=~{any_of_values(values)}", metrics_source=metrics_source_of(POWER_GAUGES[0])
         )
 
     def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
