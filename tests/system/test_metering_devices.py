@@ -190,3 +190,122 @@ def test_partly_observed_sharer_is_credited_at_most_its_allocation(attribute: At
     pod_line = line(record, "greedy")
     assert (pod_line.effective_gpu_hours or 0) / SCALE == pytest.approx(0.125, abs=0.01)
     assert pod_line.unmeasured_gpu_hours / SCALE == pytest.approx(0.125, abs=0.01)
+
+
+def test_signal_is_chosen_for_each_device_of_a_node(attribute: Attribute) -> None:
+    """A card without profiling counters next to one that has them, as a consumer card or a part of an L4."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    for gpu, name in enumerate(("profiled", "plain")):
+        timeline.pod(name)
+        labels = {"exported_pod": name, "exported_namespace": "team"}
+        timeline.device(90, gpu=gpu, signal="DCGM_FI_DEV_GPU_UTIL", **labels)
+    timeline.device(0.25, gpu=0, exported_pod="profiled", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert (line(record, "profiled").utilization, line(record, "plain").utilization) == (
+        Decimal("0.25"),
+        Decimal("0.9"),
+    )
+    assert record.totals is not None
+    assert record.totals.costs.unmeasured_usd == 0
+    assert record.notes == (
+        "utilization of 1 GPUs of node 'n1' is from DCGM_FI_DEV_GPU_UTIL, because they have no "
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE, which other GPUs of the same node have",
+    )
+
+
+def test_processes_of_a_node_with_different_cards_divide_both(attribute: Attribute) -> None:
+    """The signal of processes is a lower rank: its table lacks the card that has a better signal."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(
+        capacity={"nvidia_com_gpu": 4},
+        labels={"nvidia_com_gpu_replicas": "2", "nvidia_com_gpu_count": "2", "nvidia_com_gpu_sharing_strategy": "mps"},
+    )
+    for number in range(4):
+        name, gpu, slot = f"p{number}", number // 2, str(number % 2)
+        timeline.pod(name)
+        labels = {"exported_pod": name, "exported_namespace": "team", "pod_uid": f"uid-{name}", "vgpu": slot}
+        timeline.device(60 if slot == "0" else 20, gpu=gpu, signal="DCGM_FI_DEV_GPU_UTIL", **labels)
+        if gpu == 0:
+            timeline.device(0.8, gpu=0, exported_pod=name, exported_namespace="team", vgpu=slot)
+    for gpu in range(2):
+        timeline.device(80, gpu=gpu, signal="DCGM_FI_DEV_GPU_UTIL")
+    (record,) = attribute(timeline)
+    lines = [line(record, f"p{number}") for number in range(4)]
+    assert {pod_line.utilization_source for pod_line in lines} == {"process"}
+    assert [pod_line.effective_gpu_hours for pod_line in lines] == [
+        amount("0.5"),
+        amount("0.2"),
+        amount("0.5"),
+        amount("0.2"),
+    ]
+
+
+BUSY_DEVICE, POWER = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE"
+MEASURED_BY_DEVICE = "utilization: {on_contradiction: device}"
+
+
+def idle_by_profiling(*, busy: float, watts: tuple[float, float] = (70, 70)) -> Timeline:
+    """A node whose two held GPUs have a profiling signal of 0; another signal, and power before and in the hour."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 2})
+    for gpu in range(2):
+        timeline.pod(f"p{gpu}")
+        labels = {"exported_pod": f"p{gpu}", "exported_namespace": "team"}
+        timeline.device(0, gpu=gpu, **labels)
+        timeline.device(busy, gpu=gpu, signal=BUSY_DEVICE, **labels)
+        timeline.device(watts[0], -65, 0, gpu=gpu, signal=POWER, **labels)
+        timeline.device(watts[1], 0, gpu=gpu, signal=POWER, **labels)
+    return timeline
+
+
+@pytest.mark.parametrize(
+    ("timeline", "statement"),
+    [
+        (idle_by_profiling(busy=99), "DCGM_FI_DEV_GPU_UTIL says that they are in use"),
+        (
+            idle_by_profiling(busy=0, watts=(70, 300)),
+            "they draw at least twice the power of their lowest hour of the day",
+        ),
+    ],
+    ids=["device utilization", "power"],
+)
+def test_signal_of_zero_that_a_witness_contradicts_is_unmeasured(
+    attribute: Attribute, timeline: Timeline, statement: str
+) -> None:
+    (record,) = attribute(timeline)
+    assert record.totals is not None
+    costs = record.totals.costs
+    assert (costs.allocated_usd, costs.unmeasured_usd, costs.waste_usd) == (amount(20), amount(20), 0)
+    (note,) = record.notes
+    assert note.startswith(f"the utilization signal of 2 GPUs of node 'n1' is 0 all hour, although {statement}: their ")
+    assert record.status == "complete"
+
+
+def test_gpu_that_is_idle_for_every_witness_stays_waste(attribute: Attribute) -> None:
+    (record,) = attribute(idle_by_profiling(busy=3, watts=(70, 80)))
+    assert record.totals is not None
+    assert (record.totals.costs.waste_usd, record.totals.costs.unmeasured_usd) == (amount(20), 0)
+    assert record.notes == ()
+
+
+def test_settings_let_the_witness_measure(attribute: Attribute) -> None:
+    (record,) = attribute(idle_by_profiling(busy=60), more=MEASURED_BY_DEVICE)
+    assert [pod_line.utilization for pod_line in record.lines] == [Decimal("0.6"), Decimal("0.6")]
+    assert record.totals is not None
+    assert record.totals.costs.unmeasured_usd == 0
+    (note,) = record.notes
+    assert "DCGM_FI_DEV_GPU_UTIL says that they are in use: they are measured by the latter" in note
+
+
+def test_signal_is_not_stuck_while_any_held_gpu_of_the_node_has_some_use(attribute: Attribute) -> None:
+    """One busy GPU shows that the node's counters work: the other is idle, whatever its coarse signal says."""
+    timeline = idle_by_profiling(busy=99)
+    timeline.pod("p2")
+    timeline.device(0.5, gpu=2, exported_pod="p2", exported_namespace="team")
+    (record,) = attribute(timeline)
+    assert line(record, "p0").waste_usd == amount(10)
+    assert not any("is 0 all hour" in note for note in record.notes)

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.metering.nvlink_domains import MinimumJob
 from gpucost.core.metering.resource_names import GPU_RESOURCES, exported_resource
 from gpucost.core.metering.signals import SIGNALS
@@ -236,6 +236,10 @@ class UtilizationSettings(Section):
     """Where a pod's utilization may come from, in order of preference: its exclusive devices (`pod`); its part of
     devices that it shares, by what its processes use (`process`) or by its replicas (`shared`); or the average of its
     node or cluster."""
+    on_contradiction: Literal["unmeasured", "device"] = "unmeasured"
+    """What counts if the signal of a node's held GPUs is exactly 0 all hour, although another signal says that they are
+    in use, or they draw at least twice the power of their lowest hour of the day: nothing (`unmeasured`), or the other
+    signal (`device`). The hour has a note."""
 
     @field_validator("signal")
     @classmethod
@@ -272,8 +276,7 @@ class BusinessUnitSettings(Section):
     """Labels with one value each. The unit also owns all pods of a namespace that has all of them."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
     """Labels with one value each, which is no pattern. The unit also owns pods that have all of them. Pods with other
-    values are those of other units; `namespaces` takes several patterns. Whoever may create pods may label them, and so
-    picks who pays, unless a policy of the cluster prevents it (`workloads/payer-policy.yaml` of the manifests)."""
+    values are those of other units; `namespaces` takes several patterns."""
     consumers: tuple[Name, ...] = ()
     """Shell patterns of the names by which inference servers know the unit's requests (`inference.consumer_label`). A
     name that no unit matches is a unit of its own. It owns no pods through them."""
@@ -415,7 +418,11 @@ class CoreSettings(Section):
         """Physical GPUs per instance type: the catalog's, and those of `instance_types`."""
         if not self.instance_types:
             return GPUS_OF_INSTANCE
-        configured = {added.name: Fraction(added.gpus) for added in self.instance_types}
+        configured = {
+            f"{prefix}{added.name}": Fraction(added.gpus)
+            for prefix in (SAGEMAKER_PREFIX, "")
+            for added in self.instance_types
+        }
         return {**GPUS_OF_INSTANCE, **{name: int(gpus) if gpus >= 1 else gpus for name, gpus in configured.items()}}
 
     def minimum_jobs(self, cluster: str) -> tuple[MinimumJob, ...]:

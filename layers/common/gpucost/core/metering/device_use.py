@@ -91,6 +91,8 @@ class DeviceHour:
         """Whether every series has a sample at every scrape, so that only sums are known and needed."""
         self.vendor = series[0].vendor
         """The vendor in the catalog of accelerators."""
+        self.is_contradicted = False
+        """Whether a second witness contradicts its signal, so that its use is unknown."""
         self.labeled_pods = frozenset(
             [
                 (device_series.namespace, device_series.pod, device_series.uid)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, overlapping, overlapping_keys, union
+from gpucost.core.metering.accelerators import accelerator_of_vendor, vendor_of
 from gpucost.core.metering.device_assignment import (
     DeviceAssignments,
     devices_expected,
@@ -131,6 +132,32 @@ class UtilizationResolver:
         labeled_nodes = {device.node for device in self._devices if device.labeled_pods}
         return {node: len(holdings) for node, holdings in self._unlabeled.items() if node in labeled_nodes}
 
+    def pods_without_labels(self) -> dict[str, dict[str, int]]:
+        """Return, by vendor and node, how many unmeasured pods are on nodes of which no device names a pod.
+
+        For devices of claims that no exporter of the vendor measures, it makes no difference whether there are any.
+        """
+        unmeasured = [
+            holding
+            for holding in self._holdings
+            if holding.utilization_source == "none" and holding.running.length and holding.share.source != FRACTION
+        ]
+        if not unmeasured:
+            return {}
+        names = {(holding.pod.namespace, holding.pod.pod) for holding in self._holdings}
+        reported = {(device.node, device.vendor) for device in self._devices if not device.is_contradicted}
+        labeled = {device.node for device in self._devices if any(label[:2] in names for label in device.labeled_pods)}
+        pods: dict[str, dict[str, set[str]]] = {}
+        for holding in unmeasured:
+            vendor, node = vendor_of(holding.resource), holding.node.name
+            accelerator = accelerator_of_vendor(vendor)
+            is_never_measured = (
+                accelerator is not None and accelerator.use_of_claims and holding.pod.claimed_device is not None
+            )
+            if is_never_measured or ((node, vendor) in reported and node not in labeled):
+                pods.setdefault(vendor, {}).setdefault(node, set()).add(holding.pod.uid)
+        return {vendor: {node: len(uids) for node, uids in by_node.items()} for vendor, by_node in pods.items()}
+
     def fractions_without_gpu(self) -> dict[str, int]:
         """Return, by node with devices, how many pods hold a fraction of a GPU that no metric names."""
         if not self._unlabeled:
@@ -189,7 +216,7 @@ class UtilizationResolver:
         expected = devices_expected(holding)
         if len(devices) == expected == 1 and devices[0].is_continuous and holding.running.length == self._window.length:
             (device,) = devices  # nearly all pods
-            time = overlap_length(device.observed_times, holding.running)
+            time = 0 if device.is_contradicted else overlap_length(device.observed_times, holding.running)
             if time:
                 gpus, mean = gpus_of_device(holding, device), device.mean
                 used_gpu_ms = Fraction(mean.numerator * gpus.numerator * time, mean.denominator * gpus.denominator)
@@ -198,6 +225,8 @@ class UtilizationResolver:
         used, observed = ZERO, 0
         effective = ZERO
         for device in devices:
+            if device.is_contradicted:
+                continue
             # More devices than units were held in succession, so each counts only while it had the pod's label.
             pods = (
                 frozenset(labeled_pods_of_holding(holding, device))
@@ -248,6 +277,8 @@ class UtilizationResolver:
         used, observed, allocated = ZERO, 0, ZERO
         credited, beyond_allocation = ZERO, ZERO
         for device in devices:
+            if device.is_contradicted:
+                continue
             use = self._shared_use(index, device, source)
             device_observed_ms = self._observed_ms(holding, use.observed_ms, device, is_whole=use.is_whole)
             mean = use.device_ms / use.observed_ms if use.observed_ms else ZERO
@@ -450,7 +481,7 @@ class UtilizationResolver:
     def _averages(self, source: UtilizationSource, assigned: set[DeviceKey]) -> dict[str, _AverageUse]:
         unassigned: dict[str, list[DeviceHour]] = {}
         for device in self._devices:
-            if device.key not in assigned and device.observed_times:
+            if device.key not in assigned and device.observed_times and not device.is_contradicted:
                 unassigned.setdefault(device.node if source == "node" else "", []).append(device)
         return {
             name: _AverageUse(
@@ -459,3 +490,25 @@ class UtilizationResolver:
             )
             for name, devices in unassigned.items()
         }
+
+
+def unlabeled_pods_notes(pods: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a note for each vendor with pods whose use is unknown, because no device is labeled with a pod.
+
+    Args:
+        pods: by vendor and node, as `UtilizationResolver.pods_without_labels` returns them.
+    """
+    notes = []
+    for vendor, by_node in sorted(pods.items()):
+        accelerator = accelerator_of_vendor(vendor)
+        exporter, change = "dcgm-exporter", "set DCGM_EXPORTER_KUBERNETES in it"
+        if accelerator is not None:
+            exporter = accelerator.exporter
+            change = accelerator.pod_labels_from or "it names none; a pod that holds all devices of a node is measured"
+        if accelerator is not None and accelerator.use_of_claims:
+            change += f". Of devices of claims: {accelerator.use_of_claims}"
+        notes.append(
+            f"the use of {sum(by_node.values())} pods on {len(by_node)} nodes (the first is {min(by_node)!r}) is "
+            f"unmeasured, because no series of {exporter} names a pod there ({change})"
+        )
+    return notes

@@ -56,6 +56,7 @@ def metrics_reader(
         clock=clock,
         budget=budget,
         per_process="process" in settings.utilization.sources,
+        measures_contradicted=settings.utilization.on_contradiction == "device",
         pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),
         namespace_labels=any(unit.namespace_labels for unit in settings.business_units),
         gpus_by_instance_type=settings.gpus_by_instance_type(),

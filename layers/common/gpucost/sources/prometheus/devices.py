@@ -13,7 +13,7 @@ from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
+from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, take_turns, to_sample_count
 from gpucost.sources.prometheus.vgpus import container_name, vgpu_uuid
 
 DeviceKey = tuple[str, str, str]
@@ -92,13 +92,50 @@ class DeviceTable:
         """
         return {row.key[0]: row.labels.get(label, "") for row in self._rows if row.labels.get("vgpu")}
 
+    def gpus_by_node(self) -> dict[str, set[str]]:
+        """UUIDs of the devices of each node. Partitions of a GPU have its UUID."""
+        gpus: dict[str, set[str]] = {}
+        for row in self._rows:
+            gpus.setdefault(row.key[0], set()).add(row.key[1])
+        return gpus
+
     def keep_nodes(self, nodes: Container[str]) -> None:
         """Remove devices of other nodes."""
         self._rows = [row for row in self._rows if row.key[0] in nodes]
 
+    def keep_gpus(self, gpus: Container[tuple[str, str]]) -> None:
+        """Remove devices of other GPUs than some (node, UUID)."""
+        self._rows = [row for row in self._rows if row.key[:2] in gpus]
+
+    def keep_missing_gpus(self, nodes: Container[str], others: Mapping[str, Container[str]]) -> None:
+        """Remove devices of other nodes, and those that another signal measures.
+
+        Args:
+            nodes: names of nodes.
+            others: UUIDs of the devices that another signal measures, by node.
+        """
+        self._rows = [row for row in self._rows if row.key[0] in nodes and row.key[1] not in others.get(row.key[0], ())]
+
     def signal_names(self) -> str:
         """The signals that have series."""
         return ", ".join(sorted({row.signal.name for row in self._rows}))
+
+    def nodes_in_turn(self) -> dict[ScrapeTarget, set[str]]:
+        """Targets whose scrapes are answered by the exporters of several nodes in turn, with the nodes.
+
+        A Service sends each scrape to another pod. So no scrape has devices of two nodes, and their times overlap.
+        """
+        nodes: dict[ScrapeTarget, set[str]] = {}
+        for row in self._rows:
+            nodes.setdefault(row.target, set()).add(row.key[0])
+        if all(len(of_target) == 1 for of_target in nodes.values()):
+            return {}
+        times: dict[ScrapeTarget, dict[str, set[int]]] = {}
+        for row in self._rows:
+            if len(nodes[row.target]) > 1 and row.raw_samples:  # every device of such a target lacks samples
+                of_target = times.setdefault(row.target, {})
+                of_target.setdefault(row.key[0], set()).update(time for time, _ in row.raw_samples)
+        return {target: set(by_node) for target, by_node in times.items() if take_turns([*by_node.values()])}
 
     def densest_series(self) -> dict[ScrapeTarget, Labels]:
         """By exporter, the labels of the series with most samples."""

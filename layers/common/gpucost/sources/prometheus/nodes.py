@@ -1,13 +1,15 @@
 """Nodes of one hour, built from the query results for their presence, labels and capacity."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations
 
 from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NVIDIA, vendor_of
+from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX
 from gpucost.core.metering.implausible_samples import (
     SUSPECT_PREFIX,
     format_sample_value,
@@ -15,8 +17,15 @@ from gpucost.core.metering.implausible_samples import (
     overlap_beyond_lag,
     sources_contradict,
 )
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.kubernetes_labels import GPU_LABEL_PREFIXES, INSTANCE_TYPE_LABEL
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, instance_id_of
+from gpucost.core.metering.kubernetes_labels import (
+    GPU_COUNT_LABEL,
+    GPU_LABEL_PREFIXES,
+    GPU_PRODUCT_LABEL,
+    GPU_REPLICAS_LABEL,
+    INSTANCE_TYPE_LABEL,
+    parse_whole_number,
+)
 from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory_labels, differing_labels
@@ -30,6 +39,7 @@ from gpucost.sources.prometheus.tables import (
     object_labels,
     parse_number,
     scrape_target,
+    take_turns,
 )
 
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
@@ -109,7 +119,7 @@ class NodeTable:
         self,
         rows: Mapping[str, Rows],
         with_gpus: Container[str] = (),
-        gpus_by_instance_type: Container[str] = GPUS_OF_INSTANCE,
+        gpus_by_instance_type: Mapping[str, int | Fraction] = GPUS_OF_INSTANCE,
     ) -> None:
         self._gpus_by_instance_type = gpus_by_instance_type
         self._nodes: dict[str, _Node] = {}
@@ -139,25 +149,60 @@ class NodeTable:
                 sums[target] = max(value, largest) if value.is_finite() and largest.is_finite() else _NOT_A_NUMBER
 
     def by_instance_id(self) -> dict[str, str]:
-        """Names of nodes, by name and by EC2 instance id (provider id `aws:///us-east-2a/i-0123` → `i-0123`)."""
+        """Names of nodes, by name and by EC2 instance id."""
         names = {name: name for name in self._nodes}
         for node in self._nodes.values():
             names.update(
-                (provider_id.rsplit("/", 1)[-1], node.name) for provider_id in node.info_sample_counts if provider_id
+                (instance_id_of(provider_id), node.name) for provider_id in node.info_sample_counts if provider_id
             )
         return names
 
-    def with_gpus(self) -> set[str]:
-        """Names of nodes with NVIDIA GPUs, by capacity or by instance type."""
+    def with_missing_gpus(self, gpus_by_node: Mapping[str, Collection[str]]) -> set[str]:
+        """Names of nodes that have more NVIDIA GPUs, by instance type, labels or capacity, than have a signal.
+
+        Args:
+            gpus_by_node: UUIDs of the GPUs that have one, by node.
+        """
         names = set()
         for node in self._nodes.values():
             vendors = {vendor_of(name) for name, resource in node.capacity.items() if resource.sums}
             has_gpu_type = any(
                 _has_instance_type(labels, self._gpus_by_instance_type) for labels in node.labels.values()
             )
-            if NVIDIA in vendors or (has_gpu_type and not vendors):
+            measured = len(gpus_by_node.get(node.name, ()))
+            if (NVIDIA in vendors or (has_gpu_type and not vendors)) and (
+                not measured or measured < self._gpu_devices(node)
+            ):
                 names.add(node.name)
         return names
+
+    def _gpu_devices(self, node: _Node) -> int:
+        """The number of a node's NVIDIA GPUs; 0 if it is unknown, because MIG or sharing divides them."""
+        labels = node.labels.get("labels-end") or node.labels.get("labels-start", {})
+        of_type = self._gpus_by_instance_type.get(INSTANCE_TYPE_LABEL.value_in(labels))
+        if of_type:
+            return max(1, int(of_type))
+        product = GPU_PRODUCT_LABEL.value_in(labels)
+        if "-MIG-" in product or any(name.startswith(MIG_PREFIX) for name in node.capacity):
+            return 0
+        if labeled := parse_whole_number(GPU_COUNT_LABEL.value_in(labels)):
+            return labeled
+        is_shared = product.endswith("-SHARED") or GPU_REPLICAS_LABEL.value_in(labels) not in {"", "0", "1"}
+        whole = node.capacity.get(GPU)
+        return 0 if is_shared or whole is None or whole.units is None else int(whole.units)
+
+    def targets_in_turn(self) -> list[ScrapeTarget]:
+        """Targets of which each scrape has only some of the nodes that they report, each time others.
+
+        Such a target is a Service that sends each scrape to another shard of kube-state-metrics.
+        """
+        times: dict[ScrapeTarget, set[frozenset[int]]] = {}
+        for node in self._nodes.values():
+            if node.raw_samples is not None:  # nodes that lack samples, as all nodes of such a target do
+                for by_target in node.raw_samples.present.values():
+                    for target, of_node in by_target.items():
+                        times.setdefault(target, set()).add(frozenset(of_node))
+        return sorted(target for target, of_nodes in times.items() if take_turns([*of_nodes]))
 
     def needing_raw_samples(self, covers_hour: CoversHour, expected: ExpectedSamples) -> list[str]:
         """Names of GPU nodes that started, ended or changed within the hour, by samples, labels or capacity."""

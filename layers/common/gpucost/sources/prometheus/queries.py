@@ -65,6 +65,8 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 ENERGY, ENERGY_SAMPLES = "energy", "energy-samples"
 """Prefixes of the statistics of an energy counter: its increase over the hour, and its number of samples."""
+POWER = "power"
+"""The prefix of statistics of GPUs' mean power over the hour, in watts."""
 PARTIAL = "partial"
 """The statistic of pods for which the increase of inference servers' counters is not enough."""
 COUNTS, SAMPLES = "counts", "samples"
@@ -348,6 +350,27 @@ class Queries(Struct, frozen=True):
         )
         without_counter = " ".join(f"unless on (UUID, instance) {counts}" for counts in samples)
         return statistics | {f"{ENERGY_SAMPLES} power": f"(({gauges}) {without_counter})"}
+
+    def witnesses(self, nodes: Sequence[str], label: str) -> str:
+        """The signals of lower ranks, and the mean power of the hour, of GPUs whose signal is 0.
+
+        Args:
+            nodes: only these nodes; all if empty.
+            label: the label that holds nodes' names, `Hostname` or `hostname`.
+        """
+        matchers = [f"{label}=~{any_of_values(nodes)}"] if nodes else []
+        statistics: dict[str, str] = {}
+        for rank in range(1, len(self.signals)):
+            for signal, series in self._signals(rank, matchers):
+                statistics[f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR_RANGE})"
+                statistics[f"count {signal.name}"] = f"count_over_time({series}{_HOUR_RANGE})"
+        for name, joules in ENERGY_COUNTERS.items():
+            counter = self.series_selector(name, *matchers, shard_by="UUID")
+            statistics[f"{POWER} {name}"] = f"rate({counter}{_HOUR_RANGE}) * {joules}"
+        for name in POWER_GAUGES:
+            gauge = self.series_selector(name, *matchers, shard_by="UUID")
+            statistics[f"{POWER} {name}"] = f"avg_over_time({gauge}{_HOUR_RANGE})"
+        return union(statistics)
 
     def counters(self, inference: InferenceLabels) -> str:
         """The increase of inference servers' counters over the hour.

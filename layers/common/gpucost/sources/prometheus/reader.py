@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from fractions import Fraction
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from gpucost.core.errors import HoursTooLargeError, MetricsResponseError, MetricsTooLargeError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
+from gpucost.core.metering.exporter_conflicts import exporter_of
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.observations import (
     LOOK_AROUND_MS,
@@ -23,6 +25,7 @@ from gpucost.core.metering.observations import (
     VirtualGpus,
 )
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, VGPU_SIGNALS
+from gpucost.core.metering.stuck_signals import Gpu, contradicted_gpus, gpus_at_zero, says_in_use, stuck_signal_notes
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import multiple_clusters
@@ -65,6 +68,7 @@ from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import KeptSize, ShardedClient
 from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost.sources.prometheus.vgpus import has_fractions, virtual_gpus
+from gpucost.sources.prometheus.witnesses import HOURS_OF_DAY, Witnesses
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
@@ -109,6 +113,7 @@ class PrometheusReader:
         clock: the time now; queries never ask for the future.
         budget: the client's memory budget for all hours that are read together.
         per_process: whether the settings need the utilization of processes on shared GPUs.
+        measures_contradicted: whether another signal measures GPUs whose signal of 0 it contradicts.
         pod_labels: whether the settings need pods' labels.
         namespace_labels: whether the settings need namespaces' labels.
         gpus_by_instance_type: the instance types with NVIDIA GPUs.
@@ -123,9 +128,10 @@ class PrometheusReader:
         clock: Callable[[], datetime],
         budget: MemoryBudget,
         per_process: bool = False,
+        measures_contradicted: bool = False,
         pod_labels: bool = False,
         namespace_labels: bool = False,
-        gpus_by_instance_type: Container[str] = GPUS_OF_INSTANCE,
+        gpus_by_instance_type: Mapping[str, int | Fraction] = GPUS_OF_INSTANCE,
     ) -> None:
         self._gpus_by_instance_type = gpus_by_instance_type
         self._client = ShardedClient(client, queries, budget)
@@ -136,6 +142,7 @@ class PrometheusReader:
         self._cluster = cluster
         self._clock = clock
         self._per_process = per_process
+        self._measures_contradicted = measures_contradicted
         self._pod_labels = pod_labels
         self._namespace_labels = namespace_labels
 
@@ -247,15 +254,16 @@ class PrometheusReader:
         vgpus, container_scrapes = self._virtual_gpus(rows, pods, partial, hour)
         partial_gpus = {uuid for name in pods.names(partial) for uuid in vgpus.gpus_of_pod.get(name, ())}
         fully_held_nodes |= pods.nodes_with_fractions(partial, except_names=vgpus.gpus_of_pod)
+        partial_pods = PartialHourPods(
+            pods.names(partial),
+            fully_held_nodes,
+            pods.names(pods.uids()) if fully_held_nodes else set(),
+            partial_gpus,
+        )
         devices, process_devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            PartialHourPods(
-                pods.names(partial),
-                fully_held_nodes,
-                pods.names(pods.uids()) if fully_held_nodes else set(),
-                partial_gpus,
-            ),
+            partial_pods,
             hour,
             dict(exporters.around_hour(hour)),
         )
@@ -287,7 +295,19 @@ class PrometheusReader:
         unexplained += unknown_resources(rows["nodes"], self._cluster)
         unexplained += pods.unknown_phases()
         unexplained += unreported_claims(rows["owners"].get("claim", []), claiming)
+        holders = {(pod.namespace, pod.pod) for pod in (*pod_observations, *claiming)}
+        contradicted: set[Gpu] = set()
+        if at_zero := gpus_at_zero(devices, holders):
+            devices, contradicted, stuck_notes = self._check_with_witnesses(
+                devices, at_zero, _host_label(rows["devices"]), nodes.by_instance_id(), partial_pods, hour, scrapes
+            )
+            device_notes += stuck_notes
         notes = [*query_notes, *pods.labels.notes]
+        notes += [
+            f"one target ({exporter_of(target)}) reports other nodes in each scrape: its Service sends each scrape to "
+            "another shard of kube-state-metrics. Scrape every shard's pod, not the Service's address"
+            for target in nodes.targets_in_turn()
+        ]
         if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
@@ -301,6 +321,7 @@ class PrometheusReader:
             vgpus=vgpus,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
+            contradicted_gpus=frozenset(contradicted),
             process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *cluster_notes, *device_notes])),
             unexplained=tuple(unexplained),
@@ -487,35 +508,73 @@ class PrometheusReader:
         hour: datetime,
         exporters: dict[ScrapeTarget, Scrapes],
     ) -> tuple[tuple[DeviceSeries, ...], tuple[DeviceSeries, ...], dict[ScrapeTarget, Scrapes], list[str]]:
-        """Series of the best signal, and of the next best for nodes without it; of processes; scrapes; notes."""
+        """Series of the best signal, and of the next best for devices without it; of processes; scrapes; notes."""
         series: list[DeviceSeries] = []
         notes: list[str] = []
         names = nodes.by_instance_id()
         table = DeviceTable(0, self._queries.signals[0], rows, names)
-        nodes_with_series = table.nodes()
+        gpus_by_node = table.gpus_by_node()
         label = tables.first_common_label_name(table.labels, ("Hostname", "hostname"))
         self._read_partial_devices(table, exporters, partial, hour)
         series.extend(table.series())
+        notes += _notes_on_services(table)
         by_rank = {0: table}
         for rank in range(1, len(self._queries.signals)):
-            without = sorted(nodes.with_gpus() - nodes_with_series)
+            without = nodes.with_missing_gpus(gpus_by_node)
             if not without:
                 break
-            only = without[:NAMES_PER_QUERY] if label and nodes_with_series else []
-            table = self._fallback_devices(rank, only, label, names, hour)
-            table.keep_nodes(set(without))
-            nodes_with_series |= table.nodes()
+            has_names = label and gpus_by_node and len(without) <= NAMES_PER_QUERY
+            table = self._fallback_devices(rank, sorted(without) if has_names else [], label, names, hour)
+            table.keep_missing_gpus(without, gpus_by_node)
             exporters |= self._scrape_times.rank_scrapes(table.rank, table.densest_series(), [hour], self._clock())
             self._read_partial_devices(table, exporters, partial, hour)
             series.extend(table.series())
+            notes += _fallback_notes(table, gpus_by_node, self._queries.signals[0][0].name)
             by_rank[rank] = table
-            if table.labels:
-                notes.append(
-                    f"utilization of {len(table.nodes())} nodes is from {table.signal_names()}, because they have no "
-                    f"{self._queries.signals[0][0].name}"
-                )
+            for node, gpus in table.gpus_by_node().items():
+                gpus_by_node.setdefault(node, set()).update(gpus)
         processes = tuple(self._process_devices(by_rank, label, names, partial, hour, exporters))
         return tuple(series), processes, exporters, notes
+
+    def _check_with_witnesses(
+        self,
+        devices: tuple[DeviceSeries, ...],
+        at_zero: Set[Gpu],
+        label: str,
+        names: Mapping[str, str],
+        partial: PartialHourPods,
+        hour: datetime,
+        exporters: Mapping[ScrapeTarget, Scrapes],
+    ) -> tuple[tuple[DeviceSeries, ...], set[Gpu], Sequence[str]]:
+        """The devices, the GPUs whose signal of 0 another witness contradicts and that no signal measures, and notes.
+
+        Args:
+            devices: the series of every device.
+            at_zero: GPUs whose signal is 0.
+            label: that of nodes' names; "" if the GPUs' series have none in common.
+            names: names of nodes, by name and by EC2 instance id.
+            partial: pods that held GPUs for a part of the hour.
+            hour: the hour.
+            exporters: the scrapes of the exporters.
+        """
+        nodes = sorted({node for node, _ in at_zero})
+        only = nodes if label and len(nodes) <= NAMES_PER_QUERY else []
+        builders: QueryBuilders = {"witnesses": lambda queries: queries.witnesses(only, label)}
+        day = [hour - number * HOUR for number in reversed(range(HOURS_OF_DAY))]
+        (series,) = self._client.query_hours(builders, day).values()
+        witnesses = Witnesses(series, to_epoch_ms(hour + HOUR), self._queries.signals, names)
+        contradicted = contradicted_gpus(at_zero, witnesses.series(), witnesses.power())
+        measured: dict[Gpu, list[DeviceSeries]] = {}
+        for table in witnesses.tables if self._measures_contradicted and contradicted else ():
+            of_table = {(device.node, device.uuid) for device in table.series() if says_in_use(device)}
+            table.keep_gpus((of_table & contradicted.keys()) - measured.keys())
+            self._read_partial_devices(table, exporters, partial, hour)
+            for device in table.series():
+                measured.setdefault((device.node, device.uuid), []).append(device)
+        if measured:
+            others = (device for device in devices if (device.node, device.uuid) not in measured)
+            devices = (*others, *chain.from_iterable(measured.values()))
+        return devices, contradicted.keys() - measured.keys(), stuck_signal_notes(contradicted, measured)
 
     def _process_devices(
         self,
@@ -537,9 +596,12 @@ class PrometheusReader:
             for rank, signals in enumerate(self._queries.signals)
             if any(signal.family == PROCESS_FAMILY and signal.name in SIGNALS for signal in signals)
         )
-        if rank in by_rank:
-            yield from by_rank[rank].series(hosts)
-        others = hosts.keys() - (by_rank[rank].nodes() if rank in by_rank else set())
+        # A table of a lower rank lacks the devices that have a better signal.
+        of_better_ranks = {node for better in by_rank if better < rank for node in by_rank[better].nodes()}
+        whole = by_rank[rank].nodes() - of_better_ranks if rank in by_rank else set[str]()
+        if whole:
+            yield from by_rank[rank].series(whole & hosts.keys())
+        others = hosts.keys() - whole
         if others:
             only = sorted({hosts[node] for node in others}) if label and len(others) <= NAMES_PER_QUERY else []
             table = self._fallback_devices(rank, only, label, names, hour)
@@ -645,6 +707,46 @@ def _silent_nodes(nodes: Iterable[NodeObservation], devices: Iterable[DeviceSeri
     """Names of nodes that existed all hour, and of which an exporter reports GPUs that none of the nodes advertises."""
     silent = {node.name for node in nodes if node.sample_times is None and not node.states}
     return silent and {device.node for device in devices} & silent
+
+
+def _notes_on_services(table: DeviceTable) -> list[str]:
+    """A note for each target whose scrapes are answered by the exporters of several nodes in turn."""
+    return [
+        f"one target ({exporter_of(target)}) reports the devices of {len(nodes)} nodes in turn (the first is "
+        f"{min(nodes)!r}), so that most of their use is unmeasured: its Service sends each scrape to another pod. "
+        "Scrape the exporter's pods (PodMonitor, or kubernetes_sd_configs with role: pod), not the Service's address"
+        for target, nodes in sorted(table.nodes_in_turn().items())
+    ]
+
+
+def _fallback_notes(table: DeviceTable, better: Mapping[str, Container[str]], signal: str) -> list[str]:
+    """Which nodes and devices are measured by another signal.
+
+    Args:
+        table: the devices of the other signal.
+        better: the GPUs that have a better signal, by node.
+        signal: the signal that the settings name.
+    """
+    gpus = table.gpus_by_node()
+    whole = [node for node in gpus if node not in better]
+    parts = {node: len(gpus[node]) for node in gpus if node in better}
+    notes = []
+    if whole:
+        notes.append(f"utilization of {len(whole)} nodes is from {table.signal_names()}, because they have no {signal}")
+    if parts:
+        first = min(parts)
+        others = f" and {len(parts) - 1} other nodes" if len(parts) > 1 else ""
+        notes.append(
+            f"utilization of {sum(parts.values())} GPUs of node {first!r}{others} is from {table.signal_names()}, "
+            f"because they have no {signal}, which other GPUs of the same node have"
+        )
+    return notes
+
+
+def _host_label(devices: RowsByStatistic) -> str:
+    """The label that holds nodes' names in the series of NVIDIA's GPUs."""
+    of_gpus = (labels for labels, _ in _all_rows(devices) if "UUID" in labels)
+    return tables.first_common_label_name(of_gpus, ("Hostname", "hostname"))
 
 
 def _all_rows(rows: RowsByStatistic) -> Iterable[tuple[tables.Labels, object]]:

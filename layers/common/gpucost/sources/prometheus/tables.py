@@ -1,7 +1,7 @@
 """Query results of one hour as rows of labels and numbers, from which pods, nodes and devices are built."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 
@@ -13,6 +13,8 @@ from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 
+_OVERLAP_MS = 300_000
+"""Times that overlap for longer are not those of objects that succeeded each other."""
 _MAX_SAMPLE_COUNT = Decimal(10**9)
 
 Labels = Mapping[str, str]
@@ -89,6 +91,15 @@ def first_common_label_name(rows: Iterable[Labels], names: Iterable[str]) -> str
 def object_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
     """The labels of the Kubernetes object, which kube-state-metrics exports as `label_…`."""
     return {name: value for name, value in labels.items() if name.startswith(prefix)}
+
+
+def take_turns(times: Sequence[Collection[int]]) -> bool:
+    """Whether several objects of one target are never in the same scrape, although their times overlap."""
+    if len(times) == 1 or sum(map(len, times)) != len(set[int]().union(*times)):
+        return False
+    ends = [(min(of_object), max(of_object)) for of_object in times if of_object]
+    latest_start, earliest_end = max(first for first, _ in ends), min(last for _, last in ends)
+    return earliest_end - latest_start > _OVERLAP_MS
 
 
 class SampleCounts(Struct):
