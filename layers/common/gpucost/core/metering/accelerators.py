@@ -3,7 +3,8 @@
 A vendor is one entry. Sources: ROCm/device-metrics-exporter 1.5.2 (`gpuagent_gpu_metrics.go`, docs/configuration) and
 ROCm/k8s-device-plugin 1.31 (docs/user-guide/configuration.md); HabanaAI/gaudi-metric-exporter 1.24.0-1007
 (`exporter.go`, `kube.go`); intel/xpumanager 2.0.0 (`xpumd/receiver/intelxpu`) and intel-device-plugins-for-kubernetes
-0.36 (cmd/gpu_plugin/README.md); the Neuron Monitor user guide.
+0.36 (cmd/gpu_plugin/README.md); the Neuron Monitor user guide. DRA drivers: ROCm/k8s-gpu-dra-driver,
+intel/intel-resource-drivers-for-kubernetes, EKS' user guide (Manage Neuron devices).
 """
 
 import re
@@ -88,8 +89,14 @@ class Accelerator(Struct, frozen=True):
     signals: tuple[Signal, ...]
     """Utilization signals; a device has at most one of them."""
     labels: DeviceLabels
+    dra_driver: str = ""
+    """The DRA driver that offers its devices to ResourceClaims."""
+    resource_of_claims: str = ""
+    """The resource, as kube-state-metrics writes it, of which a device of a claim is one unit."""
+    use_of_claims: str = ""
+    """What to do so that the use of devices of claims is measured."""
     pod_labels_from: str = ""
-    """How the exporter gets the labels of pods; "" if it has none, or if they are optional."""
+    """How the exporter gets the labels of pods; "" if it has none."""
     reports_idle_devices: bool = True
     """Whether devices that no process uses have series."""
     model: str = ""
@@ -132,6 +139,12 @@ NEURON = Accelerator(
         ),
     ),
     labels=DeviceLabels(("neuroncore",), "neuroncore-"),
+    dra_driver="neuron.aws.com",
+    resource_of_claims="aws_amazon_com_neuron",
+    use_of_claims="neuron-monitor does not support the Neuron DRA driver, so their use is unmeasured",
+    pod_labels_from=(
+        "turn on its Kubernetes integration: pipe its output through neuron-monitor-k8s-info.py (Neuron 2.23 or later)"
+    ),
     reports_idle_devices=False,
     model="NeuronCore",
     metric_prefixes=("neuron", "execution_"),
@@ -173,6 +186,8 @@ AMD = Accelerator(
         ordinal="gpu_id",
         pod_uid="pod_uuid",
     ),
+    dra_driver="gpu.amd.com",
+    resource_of_claims="amd_com_gpu",
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources (kubelet.podResourceAPISocketPath)",
     metric_prefixes=("gpu_gfx_", "amd_gpu_"),
 )  # fmt: skip
@@ -191,6 +206,8 @@ GAUDI = Accelerator(
         Signal("habanalabs_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.23+ (Gaudi)"),
     ),
     labels=DeviceLabels(device=("UUID", "Serial"), pod=("pod_namespace", "pod_name")),
+    dra_driver="gaudi.intel.com",
+    resource_of_claims="habana_ai_gaudi",
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
     model="Intel-Gaudi",
     metric_prefixes=("habanalabs_",),
@@ -214,12 +231,23 @@ INTEL_GPU = Accelerator(
         ),
     ),
     labels=DeviceLabels(device=("pci_bdf", "hw_id"), pod=("", "")),  # its series have no labels of pods
+    dra_driver="gpu.intel.com",
+    resource_of_claims="gpu_intel_com_xe",
     metric_prefixes=("hw_gpu_",),
 )  # fmt: skip
 ACCELERATORS = (NEURON, AMD, GAUDI, INTEL_GPU)
 """All vendors but NVIDIA, whose signals the settings choose."""
 
 NEURON_SIGNAL = NEURON.signals[0]
+DRA_DRIVERS: Mapping[str, str] = {
+    "gpu.nvidia.com": "gpu.nvidia.com",
+    **{accelerator.dra_driver: accelerator.resource_of_claims for accelerator in ACCELERATORS},
+}
+"""The DRA drivers of accelerators, and the resource of which a device of a claim is one unit."""
+DRA_DRIVERS_WITHOUT_GPUS = (
+    "(compute-domain[.]nvidia[.]com|dra[.]net|qat[.]intel[.]com|.*(efa|net|nic|rdma|sriov|dranet|cpu|memory).*)"
+)
+"""A regular expression of DRA drivers whose devices are no accelerators: interfaces, channels, processors."""
 _BY_SIGNAL = {signal.name: accelerator for accelerator in ACCELERATORS for signal in accelerator.signals}
 _BY_VENDOR = {accelerator.vendor: accelerator for accelerator in ACCELERATORS}
 ACCELERATOR_SIGNALS = tuple(signal for accelerator in ACCELERATORS for signal in accelerator.signals)

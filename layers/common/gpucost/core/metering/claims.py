@@ -38,18 +38,21 @@ def gpus_for_claims(
     devices: Iterable[DeviceHour],
     holdings: Iterable[PodUsage] = (),
     offered: Mapping[str, Sequence[OfferedTime]] | None = None,
+    hidden: dict[str, tuple[int, int]] | None = None,
 ) -> dict[NodeKey, Sequence[AdvertisedGpus]]:
     """Return the nodes whose GPUs a DRA driver offers, with the GPUs that claims hold or can have, by time.
 
     A node offers its GPUs to claims if it advertises none, and a collector reports its ResourceSlices. Without a
-    collector, the GPUs that its exporter reports are offered, if an exporter reports a claim on it or on a node of its
-    instance type and node pool. Of a GPU with partitions, claims can have what further partitions can have.
+    collector, the GPUs of its instance type are offered, if an exporter reports a claim on it or on a node of its
+    instance type and node pool; of a type that is not in the catalog, as many as exporters report of any such node. Of
+    a GPU with partitions, claims can have what further partitions can have.
 
     Args:
         lifecycles: the nodes by name.
         devices: all devices that exporters report.
         holdings: what pods hold.
         offered: by node, the devices in its ResourceSlices, and when they were.
+        hidden: collects, by node, how many GPUs its exporter reports, and how many it has.
     """
     silent = [
         lifecycle
@@ -71,6 +74,10 @@ def gpus_for_claims(
         for lifecycle in silent
         if any(series.resource_claim for device in on_node.get(lifecycle.node.name, ()) for series in device.series)
     }
+    most: dict[tuple[str, str], int] = {}
+    for lifecycle in silent:
+        pool, count = _pool(lifecycle.node), _reported_gpus(on_node.get(lifecycle.node.name, ()))
+        most[pool] = max(count, most.get(pool, 0))
     gpus: dict[NodeKey, Sequence[AdvertisedGpus]] = {}
     for lifecycle in silent:
         node = lifecycle.node
@@ -78,8 +85,17 @@ def gpus_for_claims(
         if offered and node.name in offered:
             gpus[key] = _gpus_in_slices(lifecycle, held.get(key, ()), offered[node.name])
         elif _pool(node) in pools and any(device.observed_times for device in on_node.get(node.name, ())):
-            gpus[key] = _gpus_of_exporter(lifecycle, held.get(key, ()), on_node[node.name])
+            reported = _reported_gpus(on_node[node.name])
+            count = max(reported, node.devices or most[_pool(node)])
+            if hidden is not None and count > reported:
+                hidden[node.name] = reported, count
+            gpus[key] = _gpus_of_exporter(lifecycle, held.get(key, ()), on_node[node.name], count)
     return gpus
+
+
+def _reported_gpus(devices: Iterable[DeviceHour]) -> int:
+    """Return the most GPUs of a node that exporters report at one time."""
+    return max_simultaneous_devices(series for device in devices for series in device.series)
 
 
 def _pool(node: GpuNode) -> tuple[str, str]:
@@ -126,15 +142,22 @@ def _held_or_claimable(
 
 
 def _gpus_of_exporter(
-    lifecycle: NodeLifecycle, held: Sequence[PodUsage], devices: Sequence[DeviceHour]
+    lifecycle: NodeLifecycle, held: Sequence[PodUsage], devices: Sequence[DeviceHour], count: int
 ) -> list[AdvertisedGpus]:
-    """Return the GPUs of a node that its exporter reports, less what no claim can have of GPUs with partitions."""
+    """Return the GPUs of a node, less what no claim can have of GPUs with partitions, while its exporter reports any.
+
+    Args:
+        lifecycle: the node.
+        held: what pods hold on it.
+        devices: those that its exporter reports.
+        count: the number of its GPUs.
+    """
     node = lifecycle.node
     observed = [time for device in devices for time in device.observed_times]
     reported = IntervalMs(min(time.start for time in observed), max(time.end for time in observed))
     reported = reported.overlap(lifecycle.present)
     series = [series for device in devices for series in device.series]
-    gpus = Fraction(max_simultaneous_devices(series))
+    gpus = Fraction(count)
     layouts = _static_layouts(series)
     for layout in layouts.values():
         shares = [profile_share(profile, node.gpu_model) for profile in layout]
@@ -172,6 +195,22 @@ def _static_layouts(series: Iterable[DeviceSeries]) -> dict[str, list[str]]:
         if uuid in static:
             layouts.setdefault(uuid, []).append(profile)
     return layouts
+
+
+def hidden_gpus_notes(hidden: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return a note if exporters report fewer GPUs than nodes have whose GPUs are for claims.
+
+    dcgm-exporter's commit b77dab5 (pull request 570) reports GPUs without claims again; 4.4.2-4.7.0 is the first tag
+    that contains it.
+    """
+    if not hidden:
+        return []
+    reported, total = (sum(numbers[position] for numbers in hidden.values()) for position in (0, 1))
+    return [
+        f"exporters report {reported} of {total} GPUs of {len(hidden)} nodes whose GPUs are for claims (the first is "
+        f"{min(hidden)!r}): dcgm-exporter 4.3.1-4.4.0 to 4.4.1-4.6.0 hides those that no pod has. They count as "
+        "unallocated. Update dcgm-exporter to 4.4.2-4.7.0 or later"
+    ]
 
 
 def _named(holdings: Iterable[PodUsage]) -> list[tuple[PodUsage, str]]:

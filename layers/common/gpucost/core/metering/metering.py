@@ -15,6 +15,7 @@ from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, adve
 from gpucost.core.metering.claims import (
     OfferedTime,
     gpus_for_claims,
+    hidden_gpus_notes,
     merge_pieces,
     notes_on_claimed_devices,
     share_claimed_devices,
@@ -48,7 +49,7 @@ from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Ob
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
-from gpucost.core.metering.utilization import UtilizationResolver
+from gpucost.core.metering.utilization import UtilizationResolver, unlabeled_pods_notes
 
 MAX_BRIDGED_GAP_MS = 300_000
 """Free GPUs count as unallocated during gaps up to this long (Prometheus' look-back), otherwise as unobserved."""
@@ -141,7 +142,9 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     served: tuple[ServedTokens, ...] = ()
     if observation.counters.series:
         served = served_tokens(observation.counters, holdings, window, notes)
-    for_claims = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans))
+    hidden: dict[str, tuple[int, int]] = {}
+    for_claims = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans), hidden)
+    notes += hidden_gpus_notes(hidden)
     nodes_with_unexplained: Container[NodeKey] = ()
     if observation.unexplained:
         relevant, nodes_with_unexplained = relevant_things(observation.unexplained, lifecycles, for_claims)
@@ -191,6 +194,9 @@ def _trusted_devices(
     suspect = contradictory_devices(series_by_device, window, pods)
     surplus = nodes_with_surplus_devices(lifecycles, observation.devices, window)
     devices = device_hours(series_by_device, observation.utilization_scrapes, window)
+    if observation.contradicted_gpus:
+        for device in devices:
+            device.is_contradicted = device.key[:2] in observation.contradicted_gpus
     suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
     return exclude_suspect_devices(devices, suspect), suspect
 
@@ -466,6 +472,7 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
             "is unknown (scrape HAMi's scheduler and its vGPU monitors; for KAI Scheduler, set "
             "DCGM_EXPORTER_KUBERNETES in dcgm-exporter)"
         )
+    notes += unlabeled_pods_notes(resolver.pods_without_labels())
     for node, count in sorted(resolver.unlabeled_sharers().items()):
         notes.append(
             f"no label says which GPU of node {node!r} each of {count} pods with shared GPUs is on; the use of these "

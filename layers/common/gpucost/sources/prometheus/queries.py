@@ -18,10 +18,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.metering.accelerators import accelerator_of_signal
+from gpucost.core.metering.accelerators import DRA_DRIVERS, DRA_DRIVERS_WITHOUT_GPUS, accelerator_of_signal
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
-from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER
 from gpucost.core.metering.inference_servers import InferenceServer, metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import (
     ADMIN_NAMESPACE_LABEL,
@@ -65,6 +64,8 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 ENERGY, ENERGY_SAMPLES = "energy", "energy-samples"
 """Prefixes of the statistics of an energy counter: its increase over the hour, and its number of samples."""
+UNKNOWN_DRIVERS = "unknown-drivers"
+"""The prefix of the statistics of devices of DRA drivers that are not in the catalog."""
 POWER = "power"
 """The prefix of statistics of GPUs' mean power over the hour, in watts."""
 PARTIAL = "partial"
@@ -275,8 +276,11 @@ class Queries(Struct, frozen=True):
         return f"last_over_time({labels}{_HOUR_RANGE})"
 
     def claim_objects(self) -> str:
-        """Devices of ResourceSlices, devices of claims, and pods of claims: samples in the window, by metric."""
-        of_driver = f"driver={quote(DRA_GPU_DRIVER)}"
+        """Devices of ResourceSlices, devices of claims, and pods of claims: samples in the window, by metric.
+
+        Of drivers that may offer accelerators and are not in the catalog: how many devices each node has.
+        """
+        of_driver = f"driver=~{any_of_values(DRA_DRIVERS)}"
         statistics: dict[str, str] = {}
         for collector in CLAIM_COLLECTORS:
             for metric, shard_by, matchers in (
@@ -286,6 +290,12 @@ class Queries(Struct, frozen=True):
             ):
                 series = self.series_selector(metric, *matchers, shard_by=shard_by)
                 statistics[metric] = f"count_over_time({series}{HOUR_WINDOW.range})"
+            labels, node = collector.device_labels, collector.node
+            unknown = self.series_selector(collector.devices, *UNKNOWN_DRIVER_MATCHERS, shard_by=labels.device)
+            devices = (
+                f"group by (driver, {labels.pool}, {labels.device}, {node}) (last_over_time({unknown}{_HOUR_RANGE}))"
+            )
+            statistics[f"{UNKNOWN_DRIVERS} {collector.devices}"] = f"count by (driver, {node}) ({devices})"
         return union(statistics)
 
     def labels(self, *, of_pods: bool, of_namespaces: bool) -> str | None:
@@ -562,3 +572,7 @@ def any_of_values(values: Iterable[str]) -> str:
 def name_matcher(metrics: Iterable[str]) -> str:
     """A matcher for any of several metrics."""
     return f"__name__=~{any_of_values(metrics)}"
+
+
+UNKNOWN_DRIVER_MATCHERS = (f"driver!~{any_of_values(DRA_DRIVERS)}", f"driver!~{quote(DRA_DRIVERS_WITHOUT_GPUS)}")
+"""Selects the devices of DRA drivers that may offer accelerators, and that are not in the catalog."""

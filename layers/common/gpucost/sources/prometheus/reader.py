@@ -13,7 +13,8 @@ from gpucost.core.errors import HoursTooLargeError, MetricsResponseError, Metric
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.exporter_conflicts import exporter_of
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost.core.metering.observations import (
     LOOK_AROUND_MS,
     DeviceSeries,
@@ -61,6 +62,7 @@ from gpucost.sources.prometheus.resource_claims import (
     ended_pods_with_claims,
     has_devices_of_several_claims,
     unreported_claims,
+    vendors_of_silent_nodes,
 )
 from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
@@ -294,7 +296,9 @@ class PrometheusReader:
         )
         unexplained += unknown_resources(rows["nodes"], self._cluster)
         unexplained += pods.unknown_phases()
-        unexplained += unreported_claims(rows["owners"].get("claim", []), claiming)
+        vendors = vendors_of_silent_nodes(node_observations) if rows["owners"].get("claim") else set()
+        unexplained += unreported_claims(rows["owners"].get("claim", []), claiming, vendors)
+        unexplained += collected.unknown_drivers() if collected else []
         holders = {(pod.namespace, pod.pod) for pod in (*pod_observations, *claiming)}
         contradicted: set[Gpu] = set()
         if at_zero := gpus_at_zero(devices, holders):
@@ -704,9 +708,19 @@ def _nodes_with_gpus(devices: RowsByStatistic, requests: RowsByStatistic) -> set
 
 
 def _silent_nodes(nodes: Iterable[NodeObservation], devices: Iterable[DeviceSeries]) -> set[str]:
-    """Names of nodes that existed all hour, and of which an exporter reports GPUs that none of the nodes advertises."""
-    silent = {node.name for node in nodes if node.sample_times is None and not node.states}
-    return silent and {device.node for device in devices} & silent
+    """Names of nodes that existed all hour and advertise nothing, although they have devices.
+
+    These are nodes whose GPUs an exporter reports, and those with Neuron devices: their exporter reports none.
+    """
+    silent = [node for node in nodes if node.sample_times is None and not node.states]
+    if not silent:
+        return set()
+    reported = {device.node for device in devices}
+    return {
+        node.name
+        for node in silent
+        if node.name in reported or INSTANCE_TYPE_LABEL.value_in(node.labels) in NEURON_OF_INSTANCE
+    }
 
 
 def _notes_on_services(table: DeviceTable) -> list[str]:

@@ -3,11 +3,15 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from gpucost.core.metering.accelerators import NEURON, NVIDIA
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GPU, MIG_PREFIX
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost.core.metering.observations import (
     ClaimedDevice,
     ContainerRequest,
     DeviceSeries,
+    NodeObservation,
     PodObservation,
     SampleTimes,
     ScrapeTarget,
@@ -102,8 +106,23 @@ def has_devices_of_several_claims(pods: Iterable[PodObservation]) -> bool:
     return False
 
 
-def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation]) -> list[Unexplained]:
-    """Pods with claims of which no metric says what they allocate; on nodes without free GPUs, they are no GPUs."""
+def vendors_of_silent_nodes(nodes: Iterable[NodeObservation]) -> set[str]:
+    """The vendors of the accelerators of nodes that advertise none, by their instance types."""
+    types = {INSTANCE_TYPE_LABEL.value_in(node.labels) for node in nodes if not node.states}
+    of_neuron = {NEURON.vendor} if not types.isdisjoint(NEURON_OF_INSTANCE) else set[str]()
+    return of_neuron | ({NVIDIA} if not types.isdisjoint(GPUS_OF_INSTANCE) else set[str]())
+
+
+def unreported_claims(
+    rows: Iterable[tuple[Labels, object]], pods: Sequence[PodObservation], vendors: Container[str] = ()
+) -> list[Unexplained]:
+    """Pods with claims of which no metric says what they allocate; on nodes without free GPUs, they are no GPUs.
+
+    Args:
+        rows: `kube_pod_resourceclaim_info`.
+        pods: those with claims that some metric explains.
+        vendors: of the accelerators of nodes that advertise none.
+    """
     reported = {(pod.namespace, pod.pod) for pod in pods}
     claiming = {pod_name(labels) for labels, _ in rows}
     names = sorted(claiming - reported)
@@ -115,9 +134,13 @@ def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodO
             "pods with ResourceClaims of which no metric says what they allocate, the first being",
             f"{namespace}/{pod}",
             Decimal(len(names)),
-            change="Set KUBERNETES_ENABLE_DRA in dcgm-exporter, or scrape kube-dra-exporter",
+            change=_CHANGE_FOR_NEURON if NEURON.vendor in vendors and NVIDIA not in vendors else _CHANGE_FOR_NVIDIA,
         )
     ]
+
+
+_CHANGE_FOR_NVIDIA = "Set KUBERNETES_ENABLE_DRA in dcgm-exporter, or scrape kube-dra-exporter"
+_CHANGE_FOR_NEURON = f"Scrape kube-dra-exporter, which reports claims of {NEURON.dra_driver}; {NEURON.use_of_claims}"
 
 
 def _resource(device: DeviceSeries) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from gpucost.core.intervals import IntervalMs, Scrapes
+from gpucost.core.metering.accelerators import DRA_DRIVERS
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GPU, MIG_PREFIX
 from gpucost.core.metering.mig_partitions import partition_of
 from gpucost.core.metering.observations import (
@@ -13,14 +14,35 @@ from gpucost.core.metering.observations import (
     PodObservation,
     SampleTimes,
     ScrapeTarget,
+    Unexplained,
 )
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS, ClaimCollector, DeviceLabels
 from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.queries import UNKNOWN_DRIVERS
 from gpucost.sources.prometheus.resource_claims import is_claim_of_extended_resources
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, scrape_target
 
-_DeviceName = tuple[str, str]
-"""Pool and name of a device of NVIDIA's driver."""
+_DeviceName = tuple[str, str, str]
+"""Driver, pool and name of a device."""
+
+
+def devices_of_unknown_drivers(rows: Rows, node: str) -> list[Unexplained]:
+    """What is not understood: the devices of DRA drivers that are not in the catalog.
+
+    Args:
+        rows: the number of devices by driver and node.
+        node: the label of the node.
+    """
+    return [
+        Unexplained(
+            "devices in ResourceSlices of the DRA driver",
+            labels.get("driver", ""),
+            count,
+            labels.get(node, ""),
+            "It is not in the catalog of vendors: who holds its devices is unknown",
+        )
+        for labels, count in rows
+    ]
 
 
 class ClaimTable:
@@ -32,19 +54,25 @@ class ClaimTable:
 
     def __init__(self, rows: Mapping[str, Rows]) -> None:
         self.collector = next(
-            (collector for collector in CLAIM_COLLECTORS if rows.get(collector.devices)), CLAIM_COLLECTORS[0]
+            (
+                collector
+                for collector in CLAIM_COLLECTORS
+                if rows.get(collector.devices) or rows.get(f"{UNKNOWN_DRIVERS} {collector.devices}")
+            ),
+            CLAIM_COLLECTORS[0],
         )
         self._counts: dict[str, list[tuple[Labels, Decimal]]] = {
             metric: rows.get(metric, [])
             for metric in (self.collector.devices, self.collector.allocations, self.collector.reservations)
         }
+        self._unknown = rows.get(f"{UNKNOWN_DRIVERS} {self.collector.devices}", [])
         self.scrapes: Mapping[ScrapeTarget, Scrapes] = {}
         """Scrapes of the targets."""
         self._expected: Mapping[ScrapeTarget, int] = {}
         self._samples: dict[tuple[str, str], dict[ScrapeTarget, set[int]]] = {}
 
     def __bool__(self) -> bool:
-        return any(self._counts.values())
+        return any(self._counts.values()) or bool(self._unknown)
 
     def densest_series(self) -> dict[ScrapeTarget, Labels]:
         """By target, the series with most samples."""
@@ -93,10 +121,14 @@ class ClaimTable:
         """The devices in ResourceSlices, each with the scrapes in which it was there."""
         collector = self.collector
         return tuple(
-            OfferedDevice(labels[collector.node], _device(labels, collector.device_labels)[1], times)
+            OfferedDevice(labels[collector.node], _device(labels, collector.device_labels)[2], times)
             for labels, times in self._distinct(collector.devices)
             if labels.get(collector.node)
         )
+
+    def unknown_drivers(self) -> list[Unexplained]:
+        """The devices of drivers that are not in the catalog, by node."""
+        return devices_of_unknown_drivers(self._unknown, self.collector.node)
 
     def claiming_pods(
         self,
@@ -133,15 +165,17 @@ class ClaimTable:
             is_extended = (namespace, claim) not in in_specifications and is_claim_of_extended_resources(claim, pod)
             if is_extended and (namespace, pod) in with_requests:
                 continue
-            for pool, name in sorted(of_claim.get((namespace, claim), ())):
+            for driver, pool, name in sorted(of_claim.get((namespace, claim), ())):
                 if not in_exporters.isdisjoint((namespace, pod, claim, reported_name) for reported_name in ("", name)):
                     continue
-                node = nodes.get((pool, name), "") or pool  # NVIDIA's driver names its pools after nodes
-                partition = partition_of(name)
-                resource = GPU if is_extended else DRA_GPU_DRIVER
+                node = nodes.get((driver, pool, name), "") or pool  # drivers name their pools after nodes
+                partition = partition_of(name) if driver == DRA_GPU_DRIVER else None
+                resource = DRA_DRIVERS[driver]
+                if is_extended and driver == DRA_GPU_DRIVER:
+                    resource = GPU
                 if partition:
                     resource = MIG_PREFIX + partition.profile.replace(".", "_")
-                device = ClaimedDevice(claim, node, name, "", name, DRA_GPU_DRIVER)
+                device = ClaimedDevice(claim, node, name, "", name, driver)
                 request = ContainerRequest("", "container", resource, Decimal(1))
                 pods.append(PodObservation(namespace, pod, uid, node, (request,), times, times, claimed_device=device))
         return pods
@@ -172,4 +206,4 @@ class ClaimTable:
 
 
 def _device(labels: Labels, names: DeviceLabels) -> _DeviceName:
-    return labels.get(names.pool, ""), labels.get(names.device, "")
+    return labels.get(names.driver, ""), labels.get(names.pool, ""), labels.get(names.device, "")
