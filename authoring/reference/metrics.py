@@ -9,8 +9,9 @@ from samtranslator.yaml_helper import yaml_parse
 
 from authoring.reference.markdown import code, page, table
 from authoring.reference.template import alarms_of, metric_of, runbook_section
+from authoring.reference.vendors import vendors_table
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS, ACCELERATORS
-from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
+from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.inference_servers import INFERENCE_SERVERS, MeanOfCounters
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.runtime.observability import METRICS_NAMESPACE
@@ -46,7 +47,10 @@ MEANINGS: Mapping[str, str] = {
 }
 """What each CloudWatch metric counts; a test compares the names with the code."""
 ENERGY = [
-    (code(ENERGY_COUNTER), "millijoules since the driver was loaded; a counter"),
+    *(
+        (code(name), f"{'joules' if joules == 1 else 'millijoules'} since the driver was loaded; a counter")
+        for name, joules in ENERGY_COUNTERS.items()
+    ),
     *((code(name), "watts") for name in POWER_GAUGES),
 ]
 INTRODUCTION = """
@@ -65,6 +69,10 @@ READ = """
 `gpucost doctor` says which of these a cluster lacks ([findings](doctor.md)), and `gpucost manifests render` writes relabeling rules that keep only these.
 
 ### kube-state-metrics
+"""  # noqa: E501 - one line for each paragraph
+
+VENDORS = """
+What is not in this table, such as a resource, a DRA driver or a device of another vendor, is named with its amount in the notes of the hour and by `gpucost doctor`. *Resources* are regular expressions.
 """  # noqa: E501 - one line for each paragraph
 
 
@@ -117,6 +125,9 @@ def metrics_page() -> str:
         "### Utilization of GPUs and other accelerators",
         "Any signal of dcgm-exporter can be the settings' `utilization.signal`. Those of others are always read.",
         table(("Metric", "Measures", "Value at full use", "Works on partitions", "Exporter versions"), signals),
+        "### Vendors",
+        VENDORS,
+        vendors_table(),
         "### Energy of GPUs",
         "The [energy](../explanation/energy.md) of a GPU is that of its counter; of its power, if it has no counter.",
         table(("Metric", "Value"), ENERGY),

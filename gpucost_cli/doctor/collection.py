@@ -1,6 +1,6 @@
 """Queries one cluster's Prometheus for the facts: about fifteen queries, whatever the cluster's size."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,10 +10,12 @@ from statistics import median_low
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, floor_hour, to_epoch_ms
+from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import multiple_clusters
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
+from gpucost.sources.prometheus.resource_slices import devices_of_unknown_drivers
 from gpucost.sources.prometheus.tables import pod_name, rows_at
 from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost_cli.doctor import parsing, signals
@@ -30,6 +32,8 @@ MAX_INTERVAL_TARGETS = 20
 """Number of targets whose scrape interval is read."""
 LONG_QUERY_LENGTH = 110_000
 """Characters of the longest query that attribution sends: for the phases of 400 uids."""
+MAX_GPUS_AT_ZERO = 20
+"""Number of GPUs with a signal of 0 of which other metrics are read."""
 MAX_TARGETS_WITHOUT_UP = 3
 """Number of targets without `up` of which another series is read."""
 
@@ -150,11 +154,36 @@ class FactsCollector:
         claiming: Sequence[Series] = ()
         if series.get(CLAIM_INFO) and any(not node.capacity for node in facts.gpu_nodes.values()):
             claiming = self._client.query(self._queries.claiming_pods(), evaluated_at)
-        return replace(
+        facts = replace(
             facts,
             nodes_with_several_exporters=several,
             claiming_pods=frozenset(pod_name(labels) for labels, _ in claiming),
         )
+        return self._with_suspicions(facts, [name for rank in by_rank for name in rank], first)
+
+    def _with_suspicions(self, facts: Facts, signal_names: Sequence[str], first: datetime) -> Facts:
+        """Add what further queries say about nodes without devices, signals of 0, and claims.
+
+        Args:
+            facts: the facts.
+            signal_names: the names of all signals.
+            first: the first time of the window.
+        """
+        unexplained = [*facts.unexplained]
+        if facts.series.get(CLAIM_INFO):
+            drivers = self._client.query(self._queries.unknown_drivers(), facts.evaluated_at)
+            by_metric = rows_at(drivers, to_epoch_ms(facts.evaluated_at))
+            for collector in CLAIM_COLLECTORS:
+                unexplained += devices_of_unknown_drivers(by_metric.get(collector.devices, []), collector.node)
+        in_turn: Mapping[Target, frozenset[str]] = {}
+        if _has_unreported_nodes(facts):
+            by_target = self._client.query_range(self._queries.nodes_by_target(signal_names), first, facts.now, STEP)
+            in_turn = parsing.nodes_in_turn(by_target)
+        contradictions: Mapping[str, str] = {}
+        if at_zero := _held_gpus_at_zero(facts, {signal.name for signal in self._ranks[0]}):
+            query = self._queries.contradictions(self._ranks, at_zero[:MAX_GPUS_AT_ZERO])
+            contradictions = parsing.first_statistics(self._client.query(query, facts.evaluated_at), "UUID")
+        return replace(facts, unexplained=unexplained, nodes_in_turn=in_turn, contradictions=contradictions)
 
     def _accepts_long_queries(self, now: datetime) -> bool:
         """Whether the server accepts a query as long as those about hundreds of short-lived pods."""
@@ -214,6 +243,21 @@ class FactsCollector:
                 {name: value for name, value in labels.items() if name != "__name__"}
             )
         return by_metric
+
+
+def _has_unreported_nodes(facts: Facts) -> bool:
+    """Whether GPU nodes lack devices or information that others have."""
+    if facts.devices and any(not facts.devices_by_node.get(name) for name in facts.gpu_nodes):
+        return True
+    have_info = {node.has_info for name, node in facts.nodes.items()}
+    return len(have_info) > 1
+
+
+def _held_gpus_at_zero(facts: Facts, signals: Collection[str]) -> Sequence[str]:
+    """UUIDs of GPUs whose signal is 0 although a pod holds them."""
+    of_signal = [device for device in facts.gpu_devices if device.signal in signals]
+    held = {device.uuid for device in of_signal if device.is_zero and facts.is_labeled_with_holder(device)}
+    return sorted(held - {device.uuid for device in of_signal if not device.is_zero})
 
 
 def _nodes_with_several_exporters(facts: Facts) -> frozenset[str]:

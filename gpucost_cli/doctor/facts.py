@@ -72,6 +72,8 @@ class ObservedDevice:
     """The label `vgpu`: the replica of a shared GPU."""
     claim: str
     """The DRA claim through which it is held."""
+    is_zero: bool = False
+    """Whether the signal is 0."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """All labels, to select the series again."""
     vendor: str = NVIDIA
@@ -134,6 +136,10 @@ class Facts:
     devices: Sequence[ObservedDevice] = ()
     nodes_with_several_exporters: frozenset[str] = frozenset()
     """Names of nodes of which several exporters report the same devices, for longer than a restart takes."""
+    nodes_in_turn: Mapping[Target, frozenset[str]] = field(default_factory=dict)
+    """Targets that report other nodes each time, with the nodes' names: a Service of several pods."""
+    contradictions: Mapping[str, str] = field(default_factory=dict)
+    """By UUID of GPUs whose signal is 0: the metric that says that they are in use."""
     unexplained: Sequence[Unexplained] = ()
     """What attribution does not understand."""
     claiming_pods: frozenset[tuple[str, str]] = frozenset()

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 
 from gpucost.core.metering.accelerators import NEURON, NVIDIA, accelerator_of_signal
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
+from gpucost.core.metering.instance_types import instance_id_of
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import exported_label, object_labels, parse_number
 from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
+from gpucost_cli.doctor.queries import NODE_NAME_LABELS
 
 Labels = Mapping[str, str]
-_NODE_NAMES = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
+_NODE_NAMES = tuple(name for name in NODE_NAME_LABELS if name != "instance_id")
 
 
 def parse_target(labels: Labels) -> Target:
@@ -97,7 +100,32 @@ def without_gone_pods(
 
 def parse_devices(series: Iterable[Series]) -> list[ObservedDevice]:
     """Devices, one for each series."""
-    return [_parse_device(labels) for labels, _ in series]
+    return [_parse_device(labels, is_zero=parse_number(samples[-1][1]) == 0) for labels, samples in series]
+
+
+def nodes_in_turn(series: Iterable[Series]) -> dict[Target, frozenset[str]]:
+    """Targets that report other nodes at other times, and back again; with the names of the nodes."""
+    names = (*NODE_NAME_LABELS, "exported_node")
+    by_target: dict[Target, dict[int, set[str]]] = {}
+    for labels, samples in series:
+        times = by_target.setdefault(parse_target(labels), {})
+        node = next((labels[name] for name in reversed(names) if labels.get(name)), "")
+        for time, _ in samples:
+            times.setdefault(time, set()).add(node)
+    in_turn: dict[Target, frozenset[str]] = {}
+    for target, times in by_target.items():
+        changes = sum(times[before].isdisjoint(times[after]) for before, after in pairwise(sorted(times)))
+        if changes > 1:  # an address that a pod of another node took over changes once
+            in_turn[target] = frozenset[str]().union(*times.values())
+    return in_turn
+
+
+def first_statistics(series: Iterable[Series], label: str) -> dict[str, str]:
+    """By a label's text, the first statistic that has it."""
+    first: dict[str, str] = {}
+    for labels, _ in series:
+        first.setdefault(labels.get(label, ""), labels.get(STATISTIC_LABEL, ""))
+    return first
 
 
 def values_by_label(series: Iterable[Series]) -> dict[str, list[str]]:
@@ -152,7 +180,7 @@ def _parse_node(name: str, rows: Sequence[Series]) -> ObservedNode:
     info, capacity = stats.get("info", []), _units_by_resource(stats.get("capacity", []))
     return ObservedNode(
         name=name,
-        instance_id=next((exported_label(row.labels, "provider_id").rsplit("/", 1)[-1] for row in info), ""),
+        instance_id=next((instance_id_of(exported_label(row.labels, "provider_id")) for row in info), ""),
         has_info=bool(info),
         labels={key: value for row in stats.get("labels", []) for key, value in object_labels(row.labels).items()},
         capacity=capacity,
@@ -167,7 +195,7 @@ def _units_by_resource(rows: Iterable[Series]) -> dict[str, int]:
     return {resource: count for resource, count in units.items() if count}
 
 
-def _parse_device(labels: Labels) -> ObservedDevice:
+def _parse_device(labels: Labels, *, is_zero: bool) -> ObservedDevice:
     accelerator = accelerator_of_signal(labels["__name__"])
     device = accelerator.labels.identify(labels) if accelerator is not None else None
     has_exported_labels = "exported_pod" in labels or "exported_namespace" in labels
@@ -197,6 +225,7 @@ def _parse_device(labels: Labels) -> ObservedDevice:
         target_pod=labels.get("pod", ""),
         slot=labels.get("vgpu", ""),
         claim=labels.get("dra_claim_name", ""),
+        is_zero=is_zero,
         labels=labels,
         vendor=NVIDIA if accelerator is None else accelerator.vendor,
     )

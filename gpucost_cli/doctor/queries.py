@@ -1,10 +1,11 @@
 """The PromQL that `doctor` sends: counts and single samples at some times, never an hour of every series."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gpucost.core.metering.accelerators import ACCELERATORS
+from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
+from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.kubernetes_labels import (
     ADMIN_NAMESPACE_LABEL,
     NAMESPACE_LABELS_METRIC,
@@ -14,11 +15,14 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
+from gpucost.core.metering.stuck_signals import MIN_POWER_RATIO, MIN_WITNESSED_USE
+from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.cluster_labels import CLUSTER_LABELS, NODE_INFO_LABELS
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import (
     GROUP_LABEL_MATCHER,
     POD_ANNOTATIONS,
+    UNKNOWN_DRIVER_MATCHERS,
     any_of_values,
     name_matcher,
     quote,
@@ -27,6 +31,7 @@ from gpucost.sources.prometheus.queries import (
 )
 from gpucost_cli.doctor.facts import ADMIN_NAMESPACES, CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
+from gpucost_cli.doctor.signals import Signal
 
 GPU_RESOURCES = "|".join(("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS)))
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
@@ -40,6 +45,8 @@ _DEVICE_LABELS = (
     "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
 )  # fmt: skip
 
+NODE_NAME_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename", "instance_id")
+"""Labels that name a device's node, in order of preference."""
 _GPU_LABELS = (*SCRAPE_LABELS, "gpu", "UUID", "uuid")
 """Labels that identify a GPU with all its MIG slices: if slices have a signal, one of the whole GPU adds nothing."""
 
@@ -177,6 +184,52 @@ class DoctorQueries:
         idle = f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)"
         on = ",".join((*_POD_LABELS, "instance"))
         return f"max by ({','.join(_POD_LABELS)}) ({self.select(CLAIM_INFO)} unless on ({on}) {idle})"
+
+    def unknown_drivers(self) -> str:
+        """Number of devices of DRA drivers that are not in the catalog, by driver and node."""
+        return union(
+            {
+                collector.devices: f"count by (driver,{collector.node}) "
+                f"({self.select(collector.devices, *UNKNOWN_DRIVER_MATCHERS)})"
+                for collector in CLAIM_COLLECTORS
+            }
+        )
+
+    def nodes_by_target(self, signals: Iterable[str]) -> str:
+        """The nodes that each target reports, by statistic: of exporters of devices, and of kube-state-metrics."""
+        by = ",".join((*SCRAPE_LABELS, *NODE_NAME_LABELS))
+        return union(
+            {
+                "devices": f"group by ({by}) ({self.any_of(signals)})",
+                "info": f"group by ({by},exported_node) ({self.select(NODE_INFO)})",
+            }
+        )
+
+    def contradictions(self, ranks: Sequence[Sequence[Signal]], uuids: Iterable[str]) -> str:
+        """GPUs whose signals of the best rank are 0 in the last hour, by what says that they are in use.
+
+        Args:
+            ranks: the signals, best first.
+            uuids: the GPUs.
+        """
+        of_gpus = f"UUID=~{any_of_values(uuids)}"
+        best = " or ".join(f"max_over_time({self.select(signal.name, of_gpus)}[1h])" for signal in ranks[0])
+        stuck = f"(max by (UUID) ({best}) == 0)"
+        statistics: dict[str, str] = {}
+        for signal in (signal for rank in ranks[1:] for signal in rank):
+            if accelerator_of_signal(signal.name) is None:
+                use = f"max by (UUID) (avg_over_time({self.select(signal.name, of_gpus)}[1h]))"
+                statistics[signal.name] = (
+                    f"{stuck} and on (UUID) ({use} >= {float(Fraction(signal.scale) * MIN_WITNESSED_USE)})"
+                )
+        power = {
+            **{name: f"rate({self.select(name, of_gpus)}[1h])" for name in ENERGY_COUNTERS},
+            **{name: f"avg_over_time({self.select(name, of_gpus)}[1h])" for name in POWER_GAUGES},
+        }
+        for name, watts in power.items():
+            lowest = f"(min by (UUID) (min_over_time(({watts})[23h:1h] offset 1h)) > 0)"
+            statistics[name] = f"{stuck} and on (UUID) (max by (UUID) ({watts}) >= {MIN_POWER_RATIO} * {lowest})"
+        return union(statistics)
 
     def owners(self) -> str:
         """Number of pods by the kind of their owner."""

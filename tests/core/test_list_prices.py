@@ -9,7 +9,7 @@ import pytest
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.pricing.list_price_table import DAYS, HOURLY_PRICES
 from gpucost.core.pricing.node_costs import NodeCost, Unpriced
 from gpucost.core.pricing.prices import Price
@@ -117,7 +117,8 @@ def test_prices_in_china_are_in_yuan() -> None:
 
 
 def test_list_prices_lack_only_types_that_aws_does_not_sell_on_demand_in_the_region() -> None:
-    missing = {*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE} - {*HOURLY_PRICES["us-east-1"]}
+    types = {name for name in (*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE) if not name.startswith(SAGEMAKER_PREFIX)}
+    missing = types - {*HOURLY_PRICES["us-east-1"]}
     # Sold in other regions, or as UltraServers and in Capacity Blocks only.
     assert {name.partition(".")[0] for name in missing} == {"p5e", "p6e-gb200", "trn2", "trn2u"}
 

@@ -80,7 +80,11 @@ READERS: dict[str, tuple[type[ClusterReader], Callable[[Any], object], Answer]] 
         lambda reader: reader.waits(DAY),
         answer_with({STATISTIC_LABEL: "scrapes"}, *({**POD, STATISTIC_LABEL: stat} for stat in ("count", "units"))),
     ),
-    "GPU memory": (PrometheusGpuMemory, lambda reader: reader.peaks(DAY), answer_with(POD, {**POD, "pod": "b"})),
+    "GPU memory": (
+        PrometheusGpuMemory,
+        lambda reader: reader.peaks(DAY),
+        answer_with(*({**POD, "pod": pod, STATISTIC_LABEL: "DCGM_FI_DEV_FB_USED"} for pod in "ab")),
+    ),
     "request latency": (
         PrometheusRequestLatency,
         lambda reader: reader.latencies(DAY, settings_of("a").inference),

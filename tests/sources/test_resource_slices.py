@@ -6,10 +6,11 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.intervals import IntervalMs, Scrapes
+from gpucost.core.metering.accelerators import DRA_DRIVERS
 from gpucost.core.metering.observations import ClaimedDevice, ContainerRequest, PodObservation
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
-from gpucost.sources.prometheus.queries import Queries
+from gpucost.sources.prometheus.queries import Queries, any_of_values
 from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.tables import Labels, Rows
 
@@ -121,5 +122,6 @@ def test_matchers_of_kube_state_metrics_do_not_hide_other_collectors() -> None:
     trusted = TrustedSeries({"kube_state_metrics": {"job": ["kube-state-metrics"]}})
     query = Queries({}, [], trusted_series=trusted).claim_objects()
     assert metrics_source_of(metric) == "kube_dra_exporter"
-    assert f'{metric}{{driver="gpu.nvidia.com"}}' in query
-    assert 'kube_resourceslice_device_info{driver="gpu.nvidia.com",job="kube-state-metrics"}' in query
+    drivers = f"driver=~{any_of_values(DRA_DRIVERS)}"
+    assert f"{metric}{{{drivers}}}" in query
+    assert f'kube_resourceslice_device_info{{{drivers},job="kube-state-metrics"}}' in query

@@ -1,6 +1,7 @@
 """Checks of the exporters of AWS's, AMD's and Intel's accelerators."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpucost.core.metering.accelerators import ACCELERATORS, Accelerator, vendor_of
@@ -47,7 +48,10 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
     """Check whether the devices' labels name their nodes and pods, and whether every node has devices."""
     facts, name = context.facts, accelerator.display_name
     devices = [device for device in facts.devices if device.vendor == accelerator.vendor]
-    if not devices or not accelerator.reports_idle_devices:
+    if not devices:
+        return
+    if not accelerator.reports_idle_devices:
+        yield from _check_pods(context, accelerator, signal, devices)
         return
     series = len({device.key for device in devices})
     without_node = [device for device in devices if not facts.node_of(device)]
@@ -60,16 +64,7 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
                 "[__meta_kubernetes_pod_node_name], target_label: node}",
             )
         yield context.check(f"nodes of {name}", signal, "recommended", fault, series=series - _count(without_node))
-    holders = [holder for holder in facts.holders if vendor_of(holder.resource) == accelerator.vendor]
-    claimed = [device for device in devices if facts.is_labeled_with_holder(device)]
-    if holders and accelerator.pod_labels_from:
-        fault = None
-        if not claimed:
-            fault = Fault(
-                f"{len(holders)} pods hold {name} devices, and no device series is labeled with any of them",
-                f"{accelerator.exporter}: {accelerator.pod_labels_from}",
-            )
-        yield context.check(f"pods of {name}", signal, "recommended", fault, series=_count(claimed))
+    yield from _check_pods(context, accelerator, signal, devices)
     if not without_node:
         names = [
             node.name
@@ -85,6 +80,27 @@ def _check_devices(context: CheckContext, accelerator: Accelerator, signal: str)
                 "matches these nodes",
             )
         yield context.check(f"{name} on every node", signal, "recommended", fault, series=len(names) - len(without))
+
+
+def _check_pods(
+    context: CheckContext, accelerator: Accelerator, signal: str, devices: Sequence[ObservedDevice]
+) -> Iterable[Check]:
+    """Check whether devices are labeled with the pods that hold them, where several pods of a node hold some."""
+    facts, name = context.facts, accelerator.display_name
+    holders = [holder for holder in facts.holders if vendor_of(holder.resource) == accelerator.vendor]
+    if not accelerator.reports_idle_devices:  # a pod that is alone on its node has all of the node's use
+        pods_by_node = Counter(node for node, _ in {(holder.node, holder.name) for holder in holders})
+        holders = [holder for holder in holders if pods_by_node[holder.node] > 1]
+    if not holders or not accelerator.pod_labels_from:
+        return
+    claimed = [device for device in devices if facts.is_labeled_with_holder(device)]
+    fault = None
+    if not claimed:
+        fault = Fault(
+            f"{len(holders)} pods hold {name} devices, and no device series is labeled with any of them",
+            f"{accelerator.exporter}: {accelerator.pod_labels_from}",
+        )
+    yield context.check(f"pods of {name}", signal, "recommended", fault, series=_count(claimed))
 
 
 def _count(devices: Sequence[ObservedDevice]) -> int:

@@ -11,7 +11,7 @@ from gpucost.core.metering.kubernetes_labels import (
     NODE_POOL_LABEL,
 )
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
 from gpucost_cli.doctor.facts import (
     ADMIN_NAMESPACES,
     CLAIM_INFO,
@@ -96,11 +96,34 @@ def check_host_names(context: CheckContext) -> Iterable[Check]:
     )
 
 
+def check_targets_in_turn(context: CheckContext) -> Iterable[Check]:
+    """Check for targets that are Services, whose scrapes go to one of several pods each."""
+    of_devices = {device.target for device in context.facts.devices}
+    for target, nodes in sorted(context.facts.nodes_in_turn.items(), key=str):
+        name = f"{target.job} on {target.instance}"
+        objects, metric = "objects", "kube_node_info"
+        if target in of_devices:
+            objects, metric = (
+                "devices",
+                next(device.signal for device in context.facts.devices if device.target == target),
+            )
+        fault = Fault(
+            f"one target ({name}) reports the {objects} of {len(nodes)} nodes in turn ({first_few(nodes)}): its "
+            "Service sends each scrape to another pod, so that most samples are lacking",
+            f"scrape configuration of {target.job}: a PodMonitor, or kubernetes_sd_configs with role: pod (or "
+            "endpoints), instead of the Service's address",
+        )
+        severity: Severity = "recommended" if target in of_devices else "required"
+        yield context.check("pods of a Service", metric, severity, fault)
+
+
 def check_nodes_without_devices(context: CheckContext) -> Iterable[Check]:
     """Check for GPU nodes without device series."""
     facts = context.facts
     if not facts.gpu_devices or not all(facts.node_of(device) for device in facts.gpu_devices):
         return
+    if any(device.target in facts.nodes_in_turn for device in facts.gpu_devices):
+        return  # `check_targets_in_turn` says why nodes have no devices
     nodes = facts.gpu_nodes
     without = [name for name in nodes if not facts.devices_by_node.get(name)]
     fault = None
@@ -126,7 +149,7 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
     """Check whether exporters report all GPUs that nodes have by their instance types."""
     facts = context.facts
     fewer: dict[str, str] = {}
-    has_slots = False
+    has_slots = has_claims = False
     for name, node in facts.gpu_nodes.items():
         devices = [device for device in facts.devices_by_node.get(name, ()) if device.vendor == NVIDIA]
         reported, expected = (
@@ -136,6 +159,7 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
         if 0 < reported < expected:
             fewer[name] = f"{name}: {reported} of {expected}"
             has_slots = has_slots or any(device.slot for device in devices)
+            has_claims = has_claims or (not node.capacity and any(device.claim for device in devices))
     if not facts.gpu_devices:
         return
     fault = None
@@ -144,6 +168,8 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
             f"exporters report fewer GPUs than their nodes have ({first_few(fewer.values())})",
             "dcgm-exporter: version 4.5.3 or later (before, with KUBERNETES_VIRTUAL_GPUS, idle GPUs disappear)"
             if has_slots
+            else "dcgm-exporter: version 4.4.2-4.7.0 or later (4.3.1-4.4.0 to 4.4.1-4.6.0 hide GPUs without claims)"
+            if has_claims
             else "dcgm-exporter: -d f, for all devices; a GPU that nvidia-smi does not list either is broken",
         )
     yield context.check(

@@ -5,7 +5,14 @@ from decimal import Decimal
 
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
-from gpucost_cli.doctor.signals import ENERGY_COUNTER, ENERGY_METRICS, Signal, signals_by_family, usual_scale
+from gpucost_cli.doctor.signals import (
+    ENERGY_COUNTER,
+    ENERGY_COUNTERS,
+    ENERGY_METRICS,
+    Signal,
+    signals_by_family,
+    usual_scale,
+)
 
 _TOLERANCE_UNDER_MIG = Decimal(2)
 """Under MIG, profiling ratios can be somewhat above 1 (NVIDIA/DCGM#152), unlike percentages of a busy GPU."""
@@ -79,6 +86,26 @@ def check_signal_scales(context: CheckContext) -> Iterable[Check]:
             yield context.check(f"scale of {signal.name}", signal.name, "required", fault, note=note)
 
 
+def check_stuck_signals(context: CheckContext) -> Iterable[Check]:
+    """Check whether another metric contradicts signals of 0 of GPUs that pods hold."""
+    facts, signal = context.facts, context.settings.utilization.signal
+    by_witness: dict[str, list[str]] = {}
+    for device in facts.gpu_devices:
+        if device.uuid in facts.contradictions:
+            by_witness.setdefault(facts.contradictions[device.uuid], []).append(facts.node_of(device))
+    for witness, nodes in sorted(by_witness.items()):
+        says = "says that they are in use"
+        if witness in ENERGY_METRICS:
+            says = "is at least twice that of their lowest hour of the day"
+        fault = Fault(
+            f"{signal} of {len(nodes)} GPUs of {first_few(nodes)} is 0, although {witness} {says}: their use is "
+            "unmeasured",
+            "dcgm-exporter: restart it, and end other tools that use DCGM's profiling counters; or settings: "
+            "utilization: {on_contradiction: device}, to measure such GPUs by another signal",
+        )
+        yield context.check("signal of 0", witness, "recommended", fault, series=len(nodes))
+
+
 def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
     """Check whether a signal works for MIG slices, if there are any."""
     facts = context.facts
@@ -110,7 +137,7 @@ def check_energy(context: CheckContext) -> Iterable[Check]:
         )
         yield context.check("energy", ENERGY_COUNTER, "optional", note=reason, status="not needed", series=0)
         return
-    note = "energy is computed from power, and unknown in gaps of its samples" if metric != ENERGY_COUNTER else None
+    note = None if metric in ENERGY_COUNTERS else "energy is computed from power, and unknown in gaps of its samples"
     yield context.check("energy", metric, "optional", note=note)
 
 
