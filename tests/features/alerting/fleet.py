@@ -1,6 +1,6 @@
 """The alert service over the real ledger in DynamoDB Local, with notifiers that record what they receive."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
+from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import SettingsWithAlerts
@@ -46,10 +47,13 @@ class RecordingNotifier:
     def __init__(self) -> None:
         self.messages: list[list[Notification]] = []
         self.fails = False
+        self.refuses: Callable[[Notification], bool] = lambda _: False
 
     def send(self, notifications: Sequence[Notification]) -> None:
         if self.fails:
             raise SourceError("out of order")
+        if any(self.refuses(notification) for notification in notifications):
+            raise RefusedMessageError("HTTP 400 invalid_blocks")
         self.messages.append(list(notifications))
 
     @property

@@ -18,6 +18,7 @@ from samtranslator.yaml_helper import yaml_parse
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
+from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.runtime.messages import UncheckedAlerts, read_alert_input
 from gpucost_devstack.alertmanager import running_alertmanager
 from gpucost_devstack.aws import client_environment, running_aws
@@ -90,7 +91,10 @@ def test_bearer_token_is_read_for_each_message_and_never_logged() -> None:
         receiver.send([notification()])
         receiver.send([notification()])
     assert [headers["authorization"] for _, headers in received] == ["Bearer first-token", "Bearer second-token"]
-    with recording_server(401) as (url, _), pytest.raises(SourceError, match="refused the alerts: HTTP 401") as failure:
+    with (
+        recording_server(401) as (url, _),
+        pytest.raises(RefusedMessageError, match="refused the alerts: HTTP 401") as failure,
+    ):
         notifier(url).send([notification()])
     assert "third-token" not in str(failure.value)
     with pytest.raises(SourceError, match="could not be reached"):

@@ -15,6 +15,7 @@ from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import NotificationEvent, WastefulWorkload
 from gpucost.features.alerting.notification_text import report_link
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
+from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.subjects import RuleKind, Subject
 from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
@@ -124,7 +125,7 @@ def test_error_message_does_not_contain_the_url(
 ) -> None:
     webhook.answers = list(answers)
 
-    with pytest.raises(SourceError, match=sentence) as failure:
+    with pytest.raises((SourceError, RefusedMessageError), match=sentence) as failure:
         webhook.notifier().send([NOTIFICATION])
 
     assert len(webhook.received) == tries

@@ -1,13 +1,14 @@
 """Delivery of outboxes: one message per receiver and group, each sent once; a failing receiver delays no other.
 
-A notification that cannot be turned into a message is set aside in the dead-letter queue, which has an alarm. It delays
-no other notification.
+A notification that cannot be turned into a message, or that its receiver refuses for good, is set aside in the
+dead-letter queue, which has an alarm. It delays no other notification.
 
 A message is sent and then removed from the stored outbox before the next message is sent. A crash between the two
 repeats that one message, and loses none. Receivers that recognize duplicates (the history, Alertmanager) show it once.
 Slack webhooks and SNS email have no such key.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ from gpucost.core.errors import ConflictError, SourceError
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
 from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
 from gpucost.features.alerting.ports import AlertStateStore, Notifier
+from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
@@ -25,6 +27,9 @@ SetAside = Callable[[OutboxEntry, str], None]
 LEASE = timedelta(seconds=55)
 """How long one delivery may take. It expires before Lambda's first retry, after 60 s."""
 MAX_SAVE_ATTEMPTS = 20
+MAX_SET_ASIDE = 10
+"""How many notifications of a receiver one delivery sets aside. A receiver that refuses more is left alone until the
+next one: it probably refuses everything, which takes time."""
 
 
 class Delivery:
@@ -56,6 +61,7 @@ class Delivery:
         self._clock = clock
         self._unbatched_receivers: set[str] = set()
         """Receivers with an entry that cannot be sent. Their entries are sent one by one, to find it."""
+        self._set_aside_counts: Counter[str] = Counter()
         self.failures: dict[str, str] = {}
 
     def deliver(self, groups: Iterable[AlertGroup]) -> None:
@@ -125,10 +131,15 @@ class Delivery:
             if len(batch) > 1:
                 self._unbatched_receivers.add(receiver)
                 return False
-            return self._try_to_set_aside(batch[0], f"{type(error).__name__}: {error}")
+            reason = str(error) if isinstance(error, RefusedMessageError) else f"{type(error).__name__}: {error}"
+            return self._try_to_set_aside(batch[0], reason)
         return True
 
     def _try_to_set_aside(self, entry: OutboxEntry, reason: str) -> bool:
+        self._set_aside_counts[entry.receiver] += 1
+        if self._set_aside_counts[entry.receiver] > MAX_SET_ASIDE:
+            self.failures[entry.receiver] = reason
+            return False
         logger.exception("a notification cannot be sent", receiver=entry.receiver, notification=entry.notification.id)
         try:
             self._set_aside(entry, reason)

@@ -22,6 +22,7 @@ from gpucost.features.alerting.notification_text import (
     summary,
     top_waster_lines,
 )
+from gpucost.features.alerting.refusals import RefusedMessageError, is_refusal
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, connection_problem, post_json
 
@@ -68,6 +69,7 @@ class AlertmanagerNotifier:
         """Post alerts; digests are left out, because they are not alerts.
 
         Raises:
+            RefusedMessageError: Alertmanager refuses these alerts for good.
             SourceError: not delivered. The message never contains the token.
         """
         now = self._clock()
@@ -83,9 +85,8 @@ class AlertmanagerNotifier:
         except (*REQUEST_ERRORS, ResponseTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached: {connection_problem(error)}") from error
         if response.status != requests.codes.ok:
-            raise SourceError(
-                f"Alertmanager refused the alerts: HTTP {response.status} {single_line(response.text(80))}"
-            )
+            failure = RefusedMessageError if is_refusal(response.status) else SourceError
+            raise failure(f"Alertmanager refused the alerts: HTTP {response.status} {single_line(response.text(80))}")
 
 
 def alertmanager_alert(notification: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:

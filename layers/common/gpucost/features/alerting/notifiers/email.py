@@ -17,12 +17,15 @@ from gpucost.features.alerting.notification_text import (
     summary,
     top_waster_lines,
 )
+from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.runtime.bounded_http import connection_problem
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
 
 MAX_SUBJECT_LENGTH = 99
+REFUSED_CODES = {"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid"}
+"""Errors of SNS about the message. Others, such as a missing permission, are about the topic."""
 _FIRST_PRINTABLE, _LAST_PRINTABLE = " ", "~"
 _SEPARATOR_LINE = "-" * 40
 
@@ -48,6 +51,7 @@ class EmailNotifier:
         """Publish notifications as one message.
 
         Raises:
+            RefusedMessageError: SNS refuses this message for good.
             SourceError: not published.
         """
         if not self._topic_arn:
@@ -63,7 +67,8 @@ class EmailNotifier:
             )
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "unknown error")
-            raise SourceError(f"the email topic refused the message: {code}") from error
+            failure = RefusedMessageError if code in REFUSED_CODES else SourceError
+            raise failure(f"the email topic refused the message: {code}") from error
         except BotoCoreError as error:
             raise SourceError(f"the email topic could not be reached: {connection_problem(error)}") from error
 

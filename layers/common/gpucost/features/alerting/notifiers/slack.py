@@ -18,6 +18,7 @@ from gpucost.features.alerting.notification_text import (
     summary,
     top_waster_lines,
 )
+from gpucost.features.alerting.refusals import RefusedMessageError, is_refusal
 from gpucost.runtime.bounded_http import (
     REQUEST_ERRORS,
     HttpResponse,
@@ -81,6 +82,7 @@ class SlackNotifier:
         """Post notifications as one message.
 
         Raises:
+            RefusedMessageError: Slack refuses this message for good.
             SourceError: not delivered. The message never contains the webhook's URL.
         """
         url = self._secret_value(self._secret).strip()
@@ -113,7 +115,11 @@ class SlackNotifier:
             )
 
     def _post(self, url: str, body: dict[str, Any], attempt: int) -> tuple[str | None, float | None]:
-        """Post once, and return the error and after how many seconds to retry (None: no retry)."""
+        """Post once, and return the error and after how many seconds to retry (None: no retry).
+
+        Raises:
+            RefusedMessageError: Slack refuses the message for good.
+        """
         backoff = float(2 ** (attempt - 1))
         try:
             response = self._post_json(url, body, seconds=self._timeout)
@@ -130,7 +136,10 @@ class SlackNotifier:
         if response.status >= requests.codes.internal_server_error:
             return f"answered HTTP {response.status}", backoff
         reason = single_line(response.text(80)).replace(url, "…")
-        return f"refused the message: HTTP {response.status} {reason}".rstrip(), None
+        problem = f"refused the message: HTTP {response.status} {reason}".rstrip()
+        if is_refusal(response.status):
+            raise RefusedMessageError(f"Slack ({self._secret}) {problem}")
+        return problem, None
 
 
 def slack_message(notifications: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
