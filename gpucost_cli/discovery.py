@@ -34,8 +34,9 @@ def find_clusters(
         InvalidInputError: no series of kube-state-metrics is there.
         SourceError: Prometheus did not answer.
     """
+    from gpucost.sources.prometheus.cluster_labels import CLUSTER_LABELS
     from gpucost_cli.doctor.parsing import values_by_label
-    from gpucost_cli.doctor.queries import CLUSTER_LABELS, DoctorQueries
+    from gpucost_cli.doctor.queries import DoctorQueries
 
     series = client.query_range(DoctorQueries({}).cluster_labels(), now - WINDOW, now, timedelta(minutes=10))
     if not series:
