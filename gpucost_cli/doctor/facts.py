@@ -205,7 +205,7 @@ class Facts:
         for device in self.gpu_devices:
             if device.claim:
                 claims.setdefault(device.key, set()).add((device.workload[0], device.claim))
-        return [device for device in self.gpu_devices if len(claims.get(device.key, ())) > 1]
+        return [device for device in self.gpu_devices if device.claim and len(claims[device.key]) > 1]
 
     @cached_property
     def uses_gpus(self) -> bool:
