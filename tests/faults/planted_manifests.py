@@ -13,8 +13,8 @@ MANIFEST_FAULTS = tuple(
         (
             "the metric that shows whether capacity is collected is dropped",
             SERIES,
-            'f"{GPU_RESOURCES}|cpu"',
-            "GPU_RESOURCES",
+            'f"{_RESOURCES}|cpu"',
+            "_RESOURCES",
         ),
         ("the phase of pods that pull their image is dropped", SERIES, '"Pending|Running|', '"Running|'),
         ("the signals of other vendors are dropped", SERIES, "_alternation([*signals, *(", "_alternation([*("),
