@@ -8,20 +8,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-PARTS: dict[str, tuple[str, ...]] = {
-    "marked": (*PYTEST, "--ring", "nightly"),
-    "golden": ("tests.golden", "check"),
-    "faults": ("tests.faults",),
-    "mutants": ("tests.mutation",),
-    "compat": ("scripts.compat",),
-    "chaos": ("tests.chaos",),
-    "contract": ("tests.contract",),
+TODAY = datetime.now(UTC).toordinal()
+PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "marked": ((*PYTEST, "--ring", "nightly"),),
+    "clocks": (("scripts.clocks",),),
+    "orders": ((*PYTEST, "--order", f"{TODAY}1"), (*PYTEST, "--order", f"{TODAY}2")),
+    "golden": (("tests.golden", "check"),),
+    "faults": (("tests.faults",),),
+    "mutants": (("tests.mutation",),),
+    "compat": (("scripts.compat",),),
+    "chaos": (("tests.chaos",),),
+    "contract": (("tests.contract",),),
 }
-"""Python modules with their arguments."""
+"""Python modules with their arguments. Each day has other orders; the runs print them."""
 
 
 def main(wanted: Sequence[str]) -> int:
@@ -36,13 +40,15 @@ def main(wanted: Sequence[str]) -> int:
 
 def run(name: str) -> bool:
     """Run a part, and return whether it passed."""
-    print(f"nightly: {name}", flush=True)
     start, used = time.monotonic(), processor_seconds()
-    done = subprocess.run([sys.executable, "-m", *PARTS[name]], cwd=ROOT, check=False)
-    outcome = f"failed with {done.returncode}" if done.returncode else "passed"
+    passed = True
+    for command in PARTS[name]:
+        print(f"nightly: python -m {' '.join(command)}", flush=True)
+        passed &= subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode == 0
+    outcome = "passed" if passed else "failed"
     seconds, used = time.monotonic() - start, processor_seconds() - used
     print(f"nightly: {name} {outcome} in {seconds:.0f} s, {used:.0f} s of processor time", flush=True)
-    return not done.returncode
+    return passed
 
 
 def processor_seconds() -> float:

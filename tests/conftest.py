@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -35,10 +36,14 @@ LONGEST_FILES = (
 """They begin first. Otherwise one worker would run one of them at the end, and the other would have nothing to do."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first, or all files in a random order. Those that share a demo keep theirs."""
     ranks = {file: rank for rank, file in enumerate(LONGEST_FILES)}
     items.sort(key=lambda test: ranks.get(_file(test.nodeid), len(ranks)))
+    if (seed := config.getoption("order")) is not None:
+        scopes = list(dict.fromkeys(_scope(test.nodeid) for test in items))
+        Random(seed).shuffle(scopes)
+        items.sort(key=lambda test: scopes.index(_scope(test.nodeid)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,6 +32,7 @@ BEGINNING = pytest.StashKey[float]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--ring", choices=tuple(SELECTED), default="test", help="the tests to select")
+    parser.addoption("--order", type=int, metavar="SEED", help="run the files in this random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -44,6 +44,7 @@ def address(built: Path) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.tools
 def test_built_site_loads_nothing_from_other_hosts(built: Path) -> None:
     assert list(site.site_problems(built)) == []
     assert len(list(built.rglob("*.html"))) > 60
@@ -101,6 +102,7 @@ def test_search_finds_a_settings_key_without_internet(address: str, chromium: Br
     assert [url for url in requests if not url.startswith((address, "data:", "blob:"))] == []
 
 
+@pytest.mark.tools
 def test_strict_build_refuses_a_broken_link(tmp_path: Path) -> None:
     shutil.copy(site.CONFIGURATION, tmp_path)
     shutil.copytree(site.DOCUMENTATION, tmp_path / "docs")

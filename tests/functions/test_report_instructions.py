@@ -20,6 +20,8 @@ from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table
 from tests.functions.api_requests import iam_caller, request_as
 
+pytestmark = pytest.mark.tools
+
 START = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 4 * DAY
 HOUR_WITH_LINES = START + 2 * DAY + 23 * HOUR
 CLUSTERS, PODS = 2, 800

@@ -84,6 +84,7 @@ def test_version_is_that_of_the_package() -> None:
     }
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script_asks_gpucost(shell: str) -> None:
     result = in_this_process("completion", shell)
@@ -92,6 +93,7 @@ def test_completion_script_asks_gpucost(shell: str) -> None:
     assert "gpucost" in result.stdout
 
 
+@pytest.mark.tools
 def test_bash_completes_commands() -> None:
     done: subprocess.CompletedProcess[str] = gpucost(
         _GPUCOST_COMPLETE="bash_complete", COMP_WORDS="gpucost mani", COMP_CWORD="1"
@@ -112,6 +114,7 @@ def test_top_level_list_has_the_first_sentence_of_every_command() -> None:
     assert written == helps
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["unknown"]])
 def test_help_and_errors_import_no_command_and_no_heavy_library(arguments: list[str]) -> None:
     """Imports are most of the time of a short command."""

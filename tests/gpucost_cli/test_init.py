@@ -27,6 +27,8 @@ from gpucost_devstack.template import REPOSITORY
 from tests import terminal
 from tests.system.test_cli import GPUCOST, gpucost
 
+pytestmark = pytest.mark.tools
+
 HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 REGION = "eu-central-1"
 WITHOUT_AWS = {

@@ -301,6 +301,18 @@ def test_nothing_is_installed_when_all_is_there(bare: Path, home: str, version: 
     assert done.stderr.splitlines()[-1] == "setup: could not install the packages of requirements/dev.txt"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_unit_tests_need_nothing_but_python(bare: Path, shell: str) -> None:
+    """No package manager, no npm, Java or Prometheus: the first failure is uv's, which installs Python packages."""
+    for name in ("python", "pip", "uv"):
+        add_program(bare / ".venv" / "bin", name, "exit 2")
+    done = setup_bare(bare, "unit", shell)
+    assert done.stderr.splitlines() == [
+        "setup: installing the packages of requirements/dev.txt",
+        "setup: could not install the packages of requirements/dev.txt",
+    ]
+
+
 @pytest.mark.parametrize("has_sha256sum", [True, False])
 def test_stamps_are_the_same_with_the_tools_of_macos(checkout: Path, has_sha256sum: bool) -> None:
     """`shasum` is in macOS, and a Perl script elsewhere: here it calls what it stands for."""

@@ -27,6 +27,8 @@ from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.recording_server import recording_server
 
+pytestmark = pytest.mark.tools
+
 NOW = datetime.now(UTC)
 LAST = floor_hour(NOW) - HOUR
 UNPRINTABLE = "\x01\x02\a\v\x7f\x80\xad\u202e\ue000\ufffd\U000e0001\U0010ffff"

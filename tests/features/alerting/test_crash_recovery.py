@@ -9,11 +9,15 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from gpucost.features.alerting.model import Notification
 from gpucost.runtime.messages import AlertTick, ClusterState
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, describe, node, pod, settings_with_rules
+
+pytestmark = pytest.mark.tools
 
 RULES = (
     "rule: waste, waste_usd_per_hour: 10, waste_percent: 50",

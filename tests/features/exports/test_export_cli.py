@@ -5,6 +5,7 @@ import pytest
 from tests.system.test_cli import gpucost
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("start", "end", "sentence"),
     [

@@ -36,6 +36,8 @@ from tests.features.exports.documented_queries import EXPECTED
 from tests.features.exports.exported_month import DAYS, START
 from tests.functions.api_requests import Context, request_as, role_caller, serving
 
+pytestmark = pytest.mark.tools
+
 END = START + timedelta(days=DAYS)
 NOW = END + timedelta(hours=2, minutes=40)
 CLUSTERS = {"east": DAYS, "west.eu": 2}

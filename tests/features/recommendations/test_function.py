@@ -131,7 +131,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
             yield table
 
 
-pytestmark = pytest.mark.usefixtures("stored")
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("stored")]
 
 
 def test_response_has_saving_and_evidence() -> None:

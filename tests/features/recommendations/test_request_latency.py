@@ -96,6 +96,7 @@ inference: {enabled: true}
 """
 
 
+@pytest.mark.tools
 def test_latency_is_read_by_pod_and_hour_from_prometheus(metrics: Path) -> None:
     with running_prometheus(metrics) as url:
         settings = parse_settings(SETTINGS.replace("URL", url))

@@ -103,6 +103,7 @@ def waits(url: str) -> Callable[[datetime], list[PodWait]]:
     return PrometheusWaitingPods(settings.clusters[0]).waits
 
 
+@pytest.mark.tools
 def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callable[[datetime], list[PodWait]]) -> None:
     by_pod = {wait.pod: wait for wait in waits(DAY)}
     assert by_pod.keys() == {"half", "long", "slice", "night", "late"}, (
@@ -118,6 +119,7 @@ def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callabl
     )
 
 
+@pytest.mark.tools
 def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(
     waits: Callable[[datetime], list[PodWait]],
 ) -> None:
