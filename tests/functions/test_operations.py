@@ -24,6 +24,8 @@ from tests.chaos.simulated_deployment import Context, Endpoints, SimulatedDeploy
 from tests.conftest import DynamoTable
 from tests.newer_settings import push_newer_format
 
+pytestmark = pytest.mark.tools
+
 
 @pytest.fixture
 def deployment(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDeployment]:

@@ -19,6 +19,8 @@ from gpucost_devstack.template import TEMPLATE
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
+pytestmark = pytest.mark.tools
+
 START = datetime(2026, 11, 2, 5, tzinfo=UTC)
 END = START + 70 * HOUR
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
@@ -122,7 +124,6 @@ def test_progress_is_followed_to_the_end(queue: Queue) -> None:
     assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried again"
 
 
-@pytest.mark.tools
 def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) -> None:
     """Queries over a day can always be too slow for a Prometheus that answers queries over an hour."""
     queue.most_hours = 3
@@ -179,7 +180,6 @@ def test_stalled_backfill_raises_an_error(queue: Queue) -> None:
     assert queue.now - NOW == timedelta(minutes=68)
 
 
-@pytest.mark.tools
 def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
     """Another backfill's messages are processed first. Each takes longer than the timeout for an empty queue."""
     others = Backfill(queue.ledger, queue, ["other"], START, END, lambda: queue.now)

@@ -14,6 +14,8 @@ from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 
+pytestmark = pytest.mark.tools
+
 START = datetime(2026, 10, 2, 5, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 POLL = timedelta(seconds=3)

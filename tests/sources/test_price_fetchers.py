@@ -144,6 +144,7 @@ def test_list_prices_are_exact_and_of_the_right_offer() -> None:
     assert (windows.amount, windows.applies_to["operating_system"]) == (Decimal(64), "windows")
 
 
+@pytest.mark.tools
 def test_types_are_queried_in_batches_or_singly() -> None:
     types = [f"g{kind}.xlarge" for kind in range(50)]
     for any_of, calls in ((True, 2), (False, 2 + 50)):

@@ -11,6 +11,8 @@ from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 
+pytestmark = pytest.mark.tools
+
 DAYS = 3
 
 

@@ -30,6 +30,8 @@ from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
 from tests.records import line, record
 
+pytestmark = pytest.mark.tools
+
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 ITEM = 400 * 1024

@@ -243,6 +243,7 @@ def test_large_hour_stays_within_its_write_budget(table: DynamoTable) -> None:
     assert len(again.calls) <= 3
 
 
+@pytest.mark.tools
 def test_thousands_of_pods_in_one_unit_are_stored_in_chunks(table: DynamoTable) -> None:
     import hashlib
 

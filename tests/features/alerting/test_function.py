@@ -25,6 +25,8 @@ from gpucost_devstack.aws import client_environment, running_aws
 from tests.enforced_permissions import enforcing
 from tests.records import amount
 
+pytestmark = pytest.mark.tools
+
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DOCUMENT = """
 clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
