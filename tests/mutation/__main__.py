@@ -24,7 +24,7 @@ CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]
 only_mutate = [{modules}]
-also_copy = ["gpucost_devstack", "gpucost_cli", "template.yaml"]
+also_copy = ["benchmarks", "gpucost_devstack", "gpucost_cli", "template.yaml"]
 pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
 pytest_add_cli_args_test_selection = [{tests}]
 mutate_only_covered_lines = true
@@ -42,7 +42,7 @@ def main() -> None:
         home = Path(folder)
         ignore = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(REPOSITORY / "layers" / "common" / "gpucost", home / "gpucost", ignore=ignore)
-        for name in ("gpucost_devstack", "gpucost_cli", "tests"):
+        for name in ("benchmarks", "gpucost_devstack", "gpucost_cli", "tests"):
             shutil.copytree(REPOSITORY / name, home / name, ignore=ignore)
         shutil.copy(REPOSITORY / "template.yaml", home)
         modules = ", ".join(f'"gpucost/core/{name}.py"' for name in mutated)
