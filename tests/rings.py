@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 TESTS = Path(__file__).parent
 UNIT_FOLDERS = (
@@ -121,6 +122,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         tools = {test for test in items if FIXTURES_WITH_PROCESSES.intersection(getattr(test, "fixturenames", ()))}
         config.hook.pytest_deselected(items=list(tools))
         items[:] = [test for test in items if test not in tools]
+        for test in items:
+            try_fewer_examples(getattr(test, "obj", None))
+
+
+def try_fewer_examples(function: Any) -> None:
+    """Let a property test try a fifth of its examples."""
+    if isinstance(chosen := getattr(function, "_hypothesis_internal_use_settings", None), settings):
+        function._hypothesis_internal_use_settings = settings(chosen, max_examples=max(1, chosen.max_examples // 5))
 
 
 @pytest.hookimpl(optionalhook=True)

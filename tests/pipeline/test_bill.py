@@ -316,6 +316,7 @@ def first_days() -> list[LineItem]:
     ]
 
 
+@pytest.mark.tools
 def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvironment) -> None:
     environment.now = NOVEMBER + timedelta(days=3)
 

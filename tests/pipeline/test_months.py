@@ -190,6 +190,7 @@ def test_reopened_month_applies_its_adjustments(system: System) -> None:
     assert system.month() == 2 * 10 + 15 + 9
 
 
+@pytest.mark.tools
 def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System) -> None:
     before, crossed = system.answers(), 0
     for at in range(1, 30):
@@ -333,6 +334,7 @@ def killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.tools
 def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: DynamoTable) -> None:
     class KilledError(BaseException):
         pass

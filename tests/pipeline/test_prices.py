@@ -219,6 +219,7 @@ def test_newest_rated_hour_is_that_of_any_cluster(system: System) -> None:
     assert ("spot", NOON + 20 * MINUTE, NOON + HOUR) in periods(system.book.pending_changes())
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("days", [1, 3, 20])
 def test_missing_hours_are_sent_after_an_outage(system: System, days: int) -> None:
     system.refresh()
@@ -365,6 +366,7 @@ class AwsWithDeadline(Aws):
         return super()._operations()
 
 
+@pytest.mark.tools
 def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table: DynamoTable, aws: Aws) -> None:
     mortal = AwsWithDeadline(page=40)
     mortal.points = [point for point in aws.points if point.at > NOON - 16 * DAY or point.instance_type == P5]

@@ -321,6 +321,7 @@ def test_cluster_that_was_never_in_the_settings_is_refused(system: System) -> No
         system.restating(system.ledger).restate(message)
 
 
+@pytest.mark.tools
 def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: System) -> None:
     system.attribute(hours=24)
     system.push(20)

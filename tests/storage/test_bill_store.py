@@ -226,6 +226,7 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_gets_a_conflict(table:
     assert store_of(table).bill(hours_of_day(8)[0]) == bill("9")
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("after", [False, True])
 def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, after: bool) -> None:
     before, later = large(60), large(40, seed=5) | {hours_of_day(23)[0]: bill("1")}

@@ -87,6 +87,7 @@ def test_business_unit_may_have_any_name(table: DynamoTable, name: str) -> None:
     assert [read_line.business_unit for read_line in ledger.lines("demo", HOUR, name)] == [name]
 
 
+@pytest.mark.tools
 def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamodb_url: str, table: DynamoTable) -> None:
     first, second = record([line(pod="old")]), record(FIGURES, notes=("new",))
 
@@ -184,6 +185,7 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
     assert (summary.manifest.status, summary.totals, dict(summary.costs)) == ("incomplete", None, {})
 
 
+@pytest.mark.tools
 def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
     """A backfill is run again and again while a cluster's Prometheus is away."""
     ledger = Ledger(DynamoDBTable(table.client, table.name))
@@ -217,6 +219,7 @@ def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
     assert read_all(ledger) == before
 
 
+@pytest.mark.tools
 def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
     ledger = Ledger(DynamoDBTable(table.client, table.name))
     for hours in range(168):

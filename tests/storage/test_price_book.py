@@ -279,6 +279,7 @@ def _settle(client: Any, name: str) -> None:
         book.settle(change.id, now=NOW)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(("prepare", "run"), [(None, _refresh), (None, _set), (_set, _drop), (_refresh, _settle)])
 def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(
     table: DynamoTable, prepare: Steps | None, run: Steps

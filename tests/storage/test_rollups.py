@@ -257,6 +257,7 @@ def test_slow_writer_does_not_overwrite_newer_facts(day: RolledUpDay) -> None:
     day.check()
 
 
+@pytest.mark.tools
 def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: RolledUpDay) -> None:
     for number in (0, 1):
         day.publish(number, *random_lines(number))

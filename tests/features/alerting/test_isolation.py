@@ -182,6 +182,7 @@ def test_firing_alert_that_cannot_be_sent_again_delays_no_other(table: DynamoTab
     assert notifier.take() == ["firing external A"]
 
 
+@pytest.mark.tools
 def test_number_of_stored_alerts_is_limited(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: external, scope: {clusters: [demo]}"), now=NOW)
     alerts = [alert(labels={"cluster": "demo", "alertname": "A", "n": str(n)}) for n in range(MAX_FIRING_ALERTS + 2)]

@@ -50,6 +50,7 @@ def alert_queries(fleet: Fleet) -> AlertQueries:
     )
 
 
+@pytest.mark.tools
 def test_replay_repeats_the_recorded_notifications_and_stores_nothing(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(*RULES))
     days = "IIBIBBBIIIBBBIIBB"

@@ -35,6 +35,7 @@ EIGHT = pod(gpus=8, use="0.5")
 """$96 an hour."""
 
 
+@pytest.mark.tools
 def test_budget_notifies_its_highest_threshold_once_and_ends_with_its_month(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: budget, monthly_usd: 2000, projection: false, repeat_hours: 0"))
     notifications = {}
@@ -60,6 +61,7 @@ def test_budget_notifies_its_highest_threshold_once_and_ends_with_its_month(tabl
     assert fleet.alert_states.load("*").groups[0].alerts == ()
 
 
+@pytest.mark.tools
 def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> None:
     rule = "rule: budget, monthly_usd: 100000, overrides: [{business_unit: other, monthly_usd: 9000000}]"
     fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "west")))

@@ -348,6 +348,7 @@ def calls_of_an_export(environment: ExportEnvironment) -> int:
     return calls.count
 
 
+@pytest.mark.tools
 def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportEnvironment, tmp_path: Path) -> None:
     """A kill before a call equals a kill after the previous call, whether or not its response arrived."""
     environment.publish(hour(0))
