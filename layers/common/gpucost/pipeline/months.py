@@ -117,6 +117,11 @@ class MonthService:
         now = self._clock()
         if end > now:
             raise InvalidInputError(f"{month} is not over yet. It can be closed from {end:%Y-%m-%d} (UTC)")
+        is_closed_already = ConflictError(
+            f"{month} is closed already. To close it again, reopen it first: gpucost months reopen --month {month}"
+        )
+        if self._months.closed_month(month) is not None:
+            raise is_closed_already
         coverage = self.coverage(start, end)
         if not coverage.is_full and not force:
             raise InvalidInputError(
@@ -128,9 +133,7 @@ class MonthService:
         try:
             self._months.close_month(closed)
         except ConflictError:
-            raise ConflictError(
-                f"{month} is closed already. To close it again, reopen it first: gpucost months reopen --month {month}"
-            ) from None
+            raise is_closed_already from None
         return closed, coverage
 
     def reopen(self, month: str, report_progress: Callable[[int], None] = lambda _: None) -> int:
