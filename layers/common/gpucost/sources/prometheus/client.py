@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from operator import lt
+from operator import itemgetter, lt
 from typing import Any, NamedTuple
 
 import requests
@@ -348,17 +348,11 @@ def _parse_series(row: Any) -> Series:
     """
     labels = row["metric"]
     pairs = row["values"] if "values" in row else [row["value"]]
-    samples = tuple(
-        [
-            (round(seconds * 1000), value)
-            for seconds, value in pairs
-            if type(value) is str and (type(seconds) is float or type(seconds) is int)
-        ]
-    )
+    samples = tuple([(round(seconds * 1000), value) for seconds, value in pairs if type(value) is str])
     if type(labels) is not dict or not samples or len(samples) != len(pairs):
         raise ValueError("labels or values have another type, or there are no samples")
     "".join(labels.values())  # raises TypeError unless all are text
-    times = [time for time, _ in samples]
+    times = list(map(itemgetter(0), samples))  # raw samples are many: no bytecode for each
     if not 0 <= times[0] <= times[-1] <= _MAX_TIME_MS or not all(map(lt, times, islice(times, 1, None))):
         raise ValueError("samples are not in the order of their times")
     return Series(labels, samples)
