@@ -33,7 +33,10 @@ from tests.system.timeline import HOUR, Timeline
 
 CATALOG = Path(kubernetes_labels.__file__)
 SIMULATOR = REPOSITORY / "gpucost_devstack" / "fleet"
-PROMQL_FUNCTIONS = {"label_replace", "label_join", "label_values"}
+PROMETHEUS_NAMES = {
+    "label_replace", "label_join", "label_values", "label_limit", "label_name_length_limit", "label_value_length_limit",
+}  # fmt: skip
+"""Functions of PromQL and limits of scrapes, which are no labels."""
 MODULES_WITH_LABELS_OF_SETTINGS = {"layers/common/gpucost/pipeline/attribute.py", "gpucost_cli/doctor/queries.py"}
 """Modules that may turn a label key into an exported name: the keys are those of the settings."""
 
@@ -63,7 +66,7 @@ def test_only_the_catalog_names_exported_labels() -> None:
         skipped = docstrings(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-                names = set(re.findall(r"\blabel_[a-z0-9_]+", node.value)) - PROMQL_FUNCTIONS
+                names = set(re.findall(r"\blabel_[a-z0-9_]+", node.value)) - PROMETHEUS_NAMES
                 references += [f"{path.relative_to(REPOSITORY)}:{node.lineno}: {name}" for name in sorted(names)]
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "exported_name":
                 references.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}: exported_name()")
@@ -99,7 +102,7 @@ def test_manifests_export_every_label_that_metering_and_prices_read() -> None:
 def test_manifests_and_doctor_use_the_whole_catalog() -> None:
     keys = {key for label in all_node_labels() for key in label.all_keys}
     assert allowed_labels(example_files(), "nodes") == {*keys, *GPU_CLIQUE_LABEL.all_keys}
-    queried_names = set(re.findall(r"\blabel_[a-z0-9_]+", DoctorQueries({}).nodes())) - PROMQL_FUNCTIONS
+    queried_names = set(re.findall(r"\blabel_[a-z0-9_]+", DoctorQueries({}).nodes())) - PROMETHEUS_NAMES
     assert queried_names == {exported_name(key) for key in keys}
 
 
