@@ -40,12 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
     ring = ring_of(config)
     config.option.markexpr = config.option.markexpr or SELECTED[ring]
     config.stash[BEGINNING] = time.monotonic()
-    starts = Counter[str]()
-    config.stash[STARTS] = starts
+    config.stash[STARTS] = Counter()
     if ring == "unit":
         os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # otherwise clients without keys look for a machine's role
-    if _runs_tests(config):
-        sys.addaudithook(refuse_tools(starts) if ring == "unit" else count_starts(starts))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Watch this process from now on; xdist runs `uname` before."""
+    if _runs_tests(session.config):
+        starts = session.config.stash[STARTS]
+        sys.addaudithook(refuse_tools(starts) if ring_of(session.config) == "unit" else count_starts(starts))
 
 
 def ring_of(config: pytest.Config) -> str:
