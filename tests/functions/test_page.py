@@ -14,6 +14,8 @@ from gpucost.container import Container
 from gpucost_devstack.template import REPOSITORY
 from tests.functions.api_requests import Context
 
+pytestmark = pytest.mark.tools
+
 BUILT = REPOSITORY / "functions" / "api" / "page"
 ALL_BYTES = 300_000
 FIRST_BYTES = 106_000

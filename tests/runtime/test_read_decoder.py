@@ -78,6 +78,7 @@ def test_answers_equal_those_of_botocore(clients: tuple[Any, Any], table: Dynamo
     assert decoded[0]["Item"]["list"] == ATTRIBUTES_OF_EVERY_TYPE["list"]
 
 
+@pytest.mark.tools
 def test_items_take_no_instructions(clients: tuple[Any, Any], table: DynamoTable) -> None:
     """This fails if a release of botocore no longer lets responses be decoded here. Then it parses them itself."""
 

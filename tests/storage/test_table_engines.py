@@ -232,6 +232,7 @@ for number in range(10_000):
 """
 
 
+@pytest.mark.tools
 def test_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """What was reported as written is there, and head and items agree: no transaction is half there."""
     for kill_after in (0, 3, 17):
