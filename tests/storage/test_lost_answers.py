@@ -30,6 +30,8 @@ from gpucost_devstack.aws import local_client
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
+pytestmark = pytest.mark.tools
+
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 SETTINGS = json.dumps(
     {

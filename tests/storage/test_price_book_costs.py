@@ -3,6 +3,8 @@
 import random
 from datetime import datetime, timedelta
 
+import pytest
+
 from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_history import key_of
 from gpucost.core.pricing.price_split import InstanceShape
@@ -12,6 +14,8 @@ from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 from tests.storage.test_price_book import DAY, HOUR, NOON, NOW, RATED, listed, spot
+
+pytestmark = pytest.mark.tools
 
 
 def fleet_history(days: int, now: datetime) -> list[Price]:
