@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Watch this process from now on; xdist runs `uname` before."""
+    """Watch this process from now on; xdist starts a process before."""
     if _runs_tests(session.config):
         starts = session.config.stash[STARTS]
         sys.addaudithook(refuse_tools(starts) if ring_of(session.config) == "unit" else count_starts(starts))
