@@ -748,6 +748,7 @@ export interface components {
              * Filternodes
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterNodes?: string;
             /**
@@ -775,6 +776,7 @@ export interface components {
              * Filterpods
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterPods?: string;
             /**
@@ -788,48 +790,56 @@ export interface components {
              * Filterdepartments
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterDepartments?: string;
             /**
              * Filterenvironments
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterEnvironments?: string;
             /**
              * Filterowners
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterOwners?: string;
             /**
              * Filterproducts
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterProducts?: string;
             /**
              * Filterteams
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterTeams?: string;
             /**
              * Filtercontainers
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterContainers?: string;
             /**
              * Filterservices
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterServices?: string;
             /**
              * Filterannotations
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterAnnotations?: string;
             /**
@@ -1019,60 +1029,70 @@ export interface components {
              * Filterclusters
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterClusters?: string;
             /**
              * Filternames
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterNames?: string;
             /**
              * Filtercategories
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterCategories?: string;
             /**
              * Filterproviders
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterProviders?: string;
             /**
              * Filterproviderids
              * @description Older filter: a comma-separated list; * at the end of a value matches any rest
              * @default
+             * @example a,b-*
              */
             filterProviderIDs?: string;
             /**
              * Filteraccounts
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterAccounts?: string;
             /**
              * Filterlabels
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterLabels?: string;
             /**
              * Filterprojects
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterProjects?: string;
             /**
              * Filterregions
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterRegions?: string;
             /**
              * Filterservices
              * @description Older filter by a property that is not stored; only empty
              * @default
+             * @example
              */
             filterServices?: string;
         };

@@ -165,7 +165,7 @@ def test_alert_reaches_slack_and_email_once_and_resolves_once(deployment: Deploy
 
 def test_failed_receiver_fails_the_invocation_and_is_notified_later(deployment: Deployment) -> None:
     push_settings(deployment)
-    deployment.slack_status = 404
+    deployment.slack_status = 500
     body = publish(deployment, HOUR_10, "15")
     with pytest.raises(SourceError, match="slack:gpucost/slack: not delivered"):
         deliver(body)

@@ -58,8 +58,8 @@ def test_window_sums_costs_and_tokens(table: DynamoTable) -> None:
     )
     assert ("At full use", "$2.4000") in figure_fields(notification)
     link = report_link(notification, "https://costs.example.com") or ""
-    assert "/v1/inference?" in link
-    assert "group_by=business_unit%2Cmodel" in link
+    assert link.startswith("https://costs.example.com/#/model/llama?start=")
+    assert "f.business_unit=research&cluster=demo" in link
     # $24 ÷ 9 million is within the budget again.
     fleet.publish(3, CHAT, served=[served(5_000_000, 1_000_000)])
     fleet.close_hour(3)

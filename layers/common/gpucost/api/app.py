@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from msgspec import Struct
+from pydantic import BaseModel
 
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.dashboard_page import DashboardPage, SignIn, add_page_routes
@@ -179,8 +181,25 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             operation["x-required-role"] = role
             operation["security"] = [] if role == "public" else [{name: []} for name in SECURITY_SCHEMES]
             operation["responses"].pop("422", None)
+            examples = _examples_of_models(functions[path, method])
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] in examples:
+                    parameter["schema"]["examples"] = examples[parameter["name"]]
             operation["responses"]["500"] = server_error
     document["components"]["securitySchemes"] = SECURITY_SCHEMES
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document
+
+
+def _examples_of_models(route: Callable[..., Any]) -> dict[str, list[Any]]:
+    """Return the examples of a route's parameters that are fields of a model, where Powertools leaves them out."""
+    hints = [parameter.annotation for parameter in signature(route).parameters.values()]
+    models = [get_args(hint)[0] for hint in hints if get_origin(hint) is Annotated]
+    return {
+        field.alias or name: field.examples
+        for model in models
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for name, field in model.model_fields.items()
+        if field.examples is not None
+    }
