@@ -8,7 +8,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost_cli.manifests.targets import ONLY_FOR_EXISTING_CLUSTERS, QUERY_ROLE, TARGETS, pod_monitors
+from gpucost_cli.manifests.targets import ONLY_FOR_EXISTING_CLUSTERS, PAYER_POLICY, QUERY_ROLE, TARGETS, pod_monitors
 from gpucost_devstack.template import REPOSITORY
 
 TEMPLATES = REPOSITORY / "cluster"
@@ -43,7 +43,7 @@ def render_files(
     )
     environment.filters["yaml"] = _as_yaml
     variables = {**values, "target": target}
-    wanted = set(TARGETS[target] if target else _template_names(templates)) - (
+    wanted = set((*TARGETS[target], PAYER_POLICY) if target else _template_names(templates)) - (
         frozenset() if target else ONLY_FOR_EXISTING_CLUSTERS
     )
     if target and not values["workspace"]:  # nothing is written to AMP, so no role is needed

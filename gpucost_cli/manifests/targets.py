@@ -32,6 +32,8 @@ AMP_TARGETS = frozenset(TARGETS) - {STACK, "prometheus", "other-servers"}
 
 kube-prometheus-stack writes to it if the settings query it; otherwise they query the Prometheus of the stack.
 """
+PAYER_POLICY = "workloads/payer-policy.yaml"
+"""Written for every cluster if the settings charge pods by their labels."""
 ONLY_FOR_EXISTING_CLUSTERS = frozenset(("helm/kube-prometheus-stack.yaml", OPERATOR_VALUES_FILE, *_COLLECTOR_ROLE))
 """Files that a new cluster does not need: eksctl creates the role, and `gpu-operator.yaml` has the same block."""
 

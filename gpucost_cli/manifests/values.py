@@ -126,6 +126,7 @@ def existing_cluster_values(
             "labels": allow_lists(required, [*all_node_labels(), GPU_CLIQUE_LABEL]),
             "objects": _watched_object_kinds(dashboards=dashboards),
         },
+        "payer_labels": sorted({label for unit in settings.business_units for label in unit.pod_labels}),
         "inference": settings.inference.model_dump(include={"enabled", "namespace_label", "pod_label"}),
         "kube_prometheus_stack": parameters.kube_prometheus_stack.model_dump(),
         "system_nodes": dict(parameters.system_nodes),

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.inference import InferenceRules, costs_by_model
+from gpucost.core.inference import InferenceRules, costs_by_model, with_bounded_names
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
@@ -180,8 +180,10 @@ def _rated_record(usage: Usage, rules: AttributionRules) -> HourRecord:
     policies = {unit.name: unit.distribute for unit in units if unit.distribute}
     lines = tuple(distribute_lines(record.lines, policies))
     unit_of_consumer = matcher.business_unit_of_consumer
-    models = tuple(costs_by_model(lines, usage.served, rules.inference, unit_of_consumer)) if usage.served else ()
-    return replace(record, lines=lines, models=models)
+    if not usage.served:
+        return replace(record, lines=lines)
+    models, notes = with_bounded_names(costs_by_model(lines, usage.served, rules.inference, unit_of_consumer))
+    return replace(record, lines=lines, models=tuple(models), notes=(*record.notes, *notes))
 
 
 def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:

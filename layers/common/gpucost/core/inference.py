@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
 from gpucost.core.hour_record import Line, ModelHour, ModelKey
 from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.core.model_names import MAX_NAMES_OF_UNIT, OTHERS, bounded_names
 
 Side = Literal["prefill", "decode", ""]
 """The side of a split of prefill and decode; "" of servers that do both."""
@@ -108,6 +109,41 @@ def costs_by_model(
     of_servers = (_total(rows[key]) for key in sorted(rows))
     others = (ModelHour(ModelKey._make((*key, "", "", "")), Costs.total(costs)) for key, costs in other_costs.items())
     return sorted([*of_servers, *others], key=attrgetter("key"))
+
+
+def with_bounded_names(hours: Sequence[ModelHour]) -> tuple[list[ModelHour], list[str]]:
+    """Return an hour's rows with bounded names of each unit's models and consumers; and notes about others."""
+    units: dict[str, list[ModelHour]] = {}
+    for hour in hours:
+        units.setdefault(hour.key.business_unit, []).append(hour)
+    rows: list[ModelHour] = []
+    notes = []
+    for unit, of_unit in units.items():
+        renamed = of_unit
+        for dimension in ("model", "consumer"):
+            weights = (
+                (getattr(hour.key, dimension), hour.costs.allocated_usd or hour.costs.allocated_gpu_hours)
+                for hour in renamed
+            )
+            names = bounded_names(weights, MAX_NAMES_OF_UNIT)
+            if names is not None:
+                count = sum(kept == OTHERS for kept in names.values())
+                notes.append(f"{count} {dimension}s of business unit {unit} count together as {OTHERS}")
+                renamed = [
+                    hour._replace(key=hour.key._replace(**{dimension: names[getattr(hour.key, dimension)]}))
+                    for hour in renamed
+                ]
+        rows += of_unit if renamed is of_unit else condensed(renamed, by_key=True)
+    return sorted(rows, key=attrgetter("key")), notes
+
+
+def condensed(hours: Iterable[ModelHour], *, by_key: bool = False) -> list[ModelHour]:
+    """Return fewer rows with the same sums: of each key, or of all, those of which the same is known."""
+    groups: dict[tuple[object, ...], list[ModelHour]] = {}
+    for hour in hours:
+        unknown = (hour.prompt_tokens is None, hour.requests is None, bool(hour.costs.unpriced_gpu_hours))
+        groups.setdefault((hour.key if by_key else None, *unknown), []).append(hour)
+    return [_total(of_group) for of_group in groups.values()]
 
 
 def _without_unused(served: Iterable[ServedTokens]) -> Iterable[ServedTokens]:

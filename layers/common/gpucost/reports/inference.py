@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour
-from gpucost.core.inference import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, load_percentiles
+from gpucost.core.inference import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, condensed, load_percentiles
 from gpucost.core.query.cost_query import CostQuery, parse_sort
 from gpucost.core.query.dimensions import MODEL_DIMENSIONS, GroupKey, parse_group_by
 from gpucost.core.query.filters import matches_all, parse_filter
@@ -61,29 +61,27 @@ class InferenceReport(Struct, frozen=True):
 
 
 class ModelCells(NamedTuple):
-    """The stored rows of a report, by the start of the report's row and the values of the query's dimensions."""
+    """The stored rows that match a query, by the start of the report's row and the values of the query's dimensions."""
 
     cells: Mapping[tuple[datetime, GroupKey], Sequence[ModelHour]]
     loads: Mapping[tuple[datetime, GroupKey], Mapping[datetime, TokenLoad]]
     """Of rows whose tokens are known, by hour, with the keys of the cells."""
+    excluded: Sequence[ModelHour]
+    """The sums of rows that the filters exclude."""
     hours_with_servers: int
 
     def rows(self, query: CostQuery, weights: TokenWeights) -> tuple[list[ModelRow], list[ModelHour], list[ModelHour]]:
         """Return the sorted rows, everything that was read, and what the filters exclude."""
-        dimensions, count = query.dimensions(), len(query.group_by)
+        count = len(query.group_by)
         groups: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
         loads: dict[tuple[datetime, GroupKey], dict[datetime, TokenLoad]] = {}
-        everything: list[ModelHour] = []
-        excluded: list[ModelHour] = []
+        everything = [*self.excluded]
         for (begin, key), hours in self.cells.items():
             everything += hours
-            if matches_all(query.filters, dimensions, key):
-                groups.setdefault((begin, key[:count]), []).extend(hours)
-                of_group = loads.setdefault((begin, key[:count]), {})
-                for hour, load in self.loads.get((begin, key), {}).items():
-                    of_group[hour] = _sum(of_group.get(hour, TokenLoad()), load)
-            else:
-                excluded += hours
+            groups.setdefault((begin, key[:count]), []).extend(hours)
+            of_group = loads.setdefault((begin, key[:count]), {})
+            for hour, load in self.loads.get((begin, key), {}).items():
+                of_group[hour] = _sum(of_group.get(hour, TokenLoad()), load)
         rows = [
             ModelRow(
                 begin,
@@ -96,7 +94,7 @@ class ModelCells(NamedTuple):
             )
             for begin, key in sorted(groups)
         ]
-        return _sort_rows(rows, query.sort), everything, excluded
+        return _sort_rows(rows, query.sort), everything, [*self.excluded]
 
 
 def parse_inference_query(
@@ -120,7 +118,13 @@ def parse_inference_query(
     )
 
 
-def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHours, totals: PeriodTotals) -> ModelCells:
+def read_models(
+    query: CostQuery,
+    clusters: Sequence[str],
+    ledger: PublishedHours,
+    totals: PeriodTotals,
+    max_rows: int = MAX_MODEL_ROWS,
+) -> ModelCells:
     """Read the costs by model of a query's hours.
 
     Args:
@@ -128,6 +132,7 @@ def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHour
         clusters: cluster names, sorted.
         ledger: the hours that the caller may see.
         totals: receives the versions and coverage of the hours.
+        max_rows: the most stored rows that match the query's filters.
 
     Raises:
         InvalidInputError: the report would be summed from too many hours or rows.
@@ -141,6 +146,7 @@ def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHour
     dimensions = query.dimensions()
     cells: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
     loads: dict[tuple[datetime, GroupKey], dict[datetime, TokenLoad]] = {}
+    excluded: list[ModelHour] = []
     row_count = hours_with_servers = 0
     for name in clusters:
         manifests = ledger.manifests(name, query.period.start, query.period.end)
@@ -149,23 +155,28 @@ def read_models(query: CostQuery, clusters: Sequence[str], ledger: PublishedHour
         for hour, models in ledger.models_of(manifests).items():
             begin = query.row_start(hour)
             hours_with_servers += 1
-            row_count += len(models)
-            if row_count > MAX_MODEL_ROWS:
-                raise InvalidInputError(
-                    f"the report would be summed from more than {MAX_MODEL_ROWS:,} rows. Shorten the period, or select "
-                    "one cluster."
-                )
+            others: list[ModelHour] = []
             for model in models:
                 key = tuple(
                     name if dimension == "cluster" else getattr(model.key, dimension) for dimension in dimensions
                 )
+                if not matches_all(query.filters, dimensions, key):
+                    others.append(model)
+                    continue
+                row_count += 1
                 cells.setdefault((begin, key), []).append(model)
                 if model.prompt_tokens is not None:
                     tokens = model.prompt_tokens + (model.generated_tokens or 0)
                     of_cell = loads.setdefault((begin, key), {})
                     load = TokenLoad(tokens, model.costs.allocated_gpu_hours)
                     of_cell[hour] = _sum(of_cell.get(hour, TokenLoad()), load)
-    return ModelCells(cells, loads, hours_with_servers)
+            excluded = condensed([*excluded, *others])
+            if row_count > max_rows:
+                raise InvalidInputError(
+                    f"the report would be summed from more than {max_rows:,} rows. Shorten the period, select "
+                    "one cluster, or filter by business unit, namespace or model."
+                )
+    return ModelCells(cells, loads, excluded, hours_with_servers)
 
 
 def _sum(first: TokenLoad, second: TokenLoad) -> TokenLoad:

@@ -276,7 +276,8 @@ class BusinessUnitSettings(Section):
     """Labels with one value each. The unit also owns all pods of a namespace that has all of them."""
     pod_labels: dict[Name, str] = Field(default_factory=dict)
     """Labels with one value each, which is no pattern. The unit also owns pods that have all of them. Pods with other
-    values are those of other units; `namespaces` takes several patterns."""
+    values are those of other units; `namespaces` takes several patterns. Whoever may create pods may label them, and so
+    picks who pays, unless a policy of the cluster prevents it (`workloads/payer-policy.yaml` of the manifests)."""
     consumers: tuple[Name, ...] = ()
     """Shell patterns of the names by which inference servers know the unit's requests (`inference.consumer_label`). A
     name that no unit matches is a unit of its own. It owns no pods through them."""

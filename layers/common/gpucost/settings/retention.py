@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from gpucost.core.ledger import MIN_RETENTION, Retention
-from gpucost.settings.section import Section
+from gpucost.settings.section import MAX_SHOWN_CHARACTERS, Section
 
 _DURATION = r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?"
 _DAYS_PER_UNIT = {"d": 1, "w": 7, "y": 365}
@@ -18,7 +18,8 @@ def _days_of_duration(value: object) -> object:
     if not isinstance(value, str):
         return value
     if not re.fullmatch(_DURATION, value) or value == "":
-        raise ValueError(f"{value!r} is not a number of days or a duration such as 400d, 26w or 5y")
+        shown = value[:MAX_SHOWN_CHARACTERS]
+        raise ValueError(f"{shown!r} is not a number of days or a duration such as 400d, 26w or 5y")
     return sum(int(count) * _DAYS_PER_UNIT[unit] for count, unit in re.findall(r"(\d+)([ywd])", value))
 
 

@@ -14,6 +14,7 @@ from gpucost.core.metering.consumers import divide_among_consumers
 from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
 from gpucost.core.metering.usage import PodUsage
+from gpucost.core.model_names import MAX_LENGTH, MAX_NAMES_OF_POD, OTHERS, bounded_names
 
 MAX_EDGE_GAP_MS = 300_000
 """How old a counter's value may be at an edge of the hour: Prometheus' look-back, as in the query of increases."""
@@ -28,6 +29,7 @@ _counter_of_process = attrgetter("server", "model", "consumer", "kind", "instanc
 _PodName = tuple[str, str]
 _ServedKey = tuple[str, str, str]
 """Server, model and consumer."""
+_Counts = Mapping[_ServedKey, Mapping[CounterKind, int]]
 
 
 def served_tokens(
@@ -51,6 +53,7 @@ def served_tokens(
             lifetimes.setdefault(name, []).append(holding.held)
     served: list[ServedTokens] = []
     unknown: list[str] = []
+    unnamed: list[str] = []
     for name in sorted(lifetimes):
         pod_reader = _PodCounters(by_pod[name], counters.scrapes, lifetimes[name], window)
         counts = pod_reader.counts()
@@ -59,10 +62,18 @@ def served_tokens(
             served += [ServedTokens(*name, server, "") for server in servers]
             unknown.append(f"tokens of pod {'/'.join(name)} are unknown: {pod_reader.reason}")
             continue
+        bounded_counts = _with_bounded_names(counts)
+        if bounded_counts.keys() != counts.keys():
+            unnamed.append("/".join(name))
         served += [
             ServedTokens(*name, server, model, **kinds, consumer=consumer)  # type: ignore[arg-type]
-            for (server, model, consumer), kinds in sorted(counts.items())
+            for (server, model, consumer), kinds in sorted(bounded_counts.items())
         ]
+    if unnamed:
+        notes.append(
+            f"tokens of some models or consumers of {len(unnamed)} pod(s), such as {unnamed[0]}, count together as "
+            f"{OTHERS}: at most {MAX_NAMES_OF_POD} of a pod are named, with at most {MAX_LENGTH} characters"
+        )
     notes += unknown[:MAX_NOTES]
     if len(unknown) > MAX_NOTES:
         notes.append(f"tokens of {len(unknown) - MAX_NOTES} further pods are unknown")
@@ -90,9 +101,26 @@ def _gateway_tokens(counters: ServerCounters, window: IntervalMs, notes: list[st
             return []
         passed += [
             ServedTokens(*name, gateway, model, **kinds, consumer=consumer)  # type: ignore[arg-type]
-            for (gateway, model, consumer), kinds in sorted(counts.items())
+            for (gateway, model, consumer), kinds in sorted(_with_bounded_names(counts).items())
         ]
     return passed
+
+
+def _with_bounded_names(counts: _Counts) -> _Counts:
+    """Return a pod's counts with bounded names. Counts under one name are added up, if all of them are known."""
+    for position in (1, 2):  # model, consumer
+        names = bounded_names(((key[position], sum(kinds.values())) for key, kinds in counts.items()), MAX_NAMES_OF_POD)
+        if names is None:
+            continue
+        merged: dict[_ServedKey, list[Mapping[CounterKind, int]]] = {}
+        for (server, model, consumer), kinds in counts.items():
+            key = (server, names[model], consumer) if position == 1 else (server, model, names[consumer])
+            merged.setdefault(key, []).append(kinds)
+        counts = {
+            key: {kind: sum(part[kind] for part in parts) for kind in parts[0] if all(kind in part for part in parts)}
+            for key, parts in merged.items()
+        }
+    return counts
 
 
 class _PodCounters:

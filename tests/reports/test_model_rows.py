@@ -1,0 +1,57 @@
+"""A report on models keeps the rows that match its filters, and counts only these against its limit."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gpucost.core.errors import InvalidInputError
+from gpucost.core.inference import InferenceRules, ModelSum, TokenWeights, costs_by_model
+from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.reports.inference import parse_inference_query, read_models
+from gpucost.reports.parameters import QueryParameters
+from gpucost.reports.period_totals import PeriodTotals
+from tests.records import line
+
+HOUR = datetime(2026, 11, 18, 10, tzinfo=UTC)
+
+
+def models() -> list[Any]:
+    lines = [line("hostile", pod=f"p{number}") for number in range(300)]
+    lines.append(line("honest", "bu-b", "chat"))
+    served = [ServedTokens(part.namespace, part.pod, "vllm", part.pod, 10, 20, 0, 3) for part in lines]
+    return costs_by_model(lines, served, InferenceRules())
+
+
+class Hours:
+    """Published hours, of which one has models."""
+
+    def manifests(self, *_: object) -> list[Any]:
+        return []
+
+    def models_of(self, _: object) -> dict[datetime, list[Any]]:
+        return {HOUR: models()}
+
+
+def read(max_rows: int, **filters: str) -> Any:
+    parameters = QueryParameters("2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", None, "day", "model", filters)
+    query = parse_inference_query(parameters, HOUR)
+    ledger: Any = Hours()
+    return read_models(query, ["demo"], ledger, PeriodTotals(), max_rows).rows(query, TokenWeights())
+
+
+def test_filters_exclude_before_rows_are_counted() -> None:
+    rows, everything, excluded = read(10, business_unit="honest")
+    assert [row.group for row in rows] == [{"model": "chat"}]
+    assert len(everything) < 10
+    weights = TokenWeights()
+    assert ModelSum.of(everything).figures(weights) == ModelSum.of(models()).figures(weights)
+    others = [model for model in models() if model.key.business_unit != "honest"]
+    assert ModelSum.of(excluded).figures(weights) == ModelSum.of(others).figures(weights)
+
+
+def test_too_many_matching_rows_are_refused() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"more than 10 rows\. Shorten the period, select one cluster, or filter"
+    ):
+        read(10)
