@@ -349,7 +349,12 @@ def _parse_series(row: Any) -> Series:
     labels = row["metric"]
     pairs = row["values"] if "values" in row else [row["value"]]
     samples = tuple([(round(seconds * 1000), value) for seconds, value in pairs if type(value) is str])
-    if type(labels) is not dict or not samples or len(samples) != len(pairs):
+    if (
+        type(labels) is not dict
+        or not samples
+        or len(samples) != len(pairs)
+        or bool in set(map(type, map(itemgetter(0), pairs)))
+    ):
         raise ValueError("labels or values have another type, or there are no samples")
     "".join(labels.values())  # raises TypeError unless all are text
     times = list(map(itemgetter(0), samples))  # raw samples are many: no bytecode for each
