@@ -22,7 +22,7 @@ from gpucost.sources.prometheus.memory_budget import MIB, MemoryBudget
 PODS, UNITS = 200, 20
 INSTRUCTIONS = {(3, 11): 4_010, (3, 13): 3_580}
 """Instructions of the core per pod, for 100 pods, by Python version. Other versions may use the largest."""
-TOKENS = {(3, 11): 1.097, (3, 13): 1.070}
+TOKENS = {(3, 11): 1.112, (3, 13): 1.085}
 """Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""
 MARGIN = 1.02
 REPLACED_MIB = 48
