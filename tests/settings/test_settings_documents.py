@@ -44,6 +44,7 @@ def test_characters_outside_the_basic_plane_are_read() -> None:
         (f'{{{HEAD}, "pricing": {PRICE}Infinity}}}}', "pricing.gpu_hourly_usd"),
         (f'{{{HEAD}, "pricing": ', "not valid YAML or JSON in line"),
         ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("clusters: " + "[" * 50 + "]" * 50, "nested too deeply"),
         ("a: \x07", "special characters are not allowed"),
         ('"text"', "must be a mapping"),
     ],

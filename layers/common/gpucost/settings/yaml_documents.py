@@ -31,6 +31,9 @@ _YAML_HINTS = {
 }
 """What to do about a problem that PyYAML reports, by a part of its message."""
 
+_MAX_DEPTH = 50
+"""Sections and lists within each other. Settings have fewer than ten. The interpreter's own limit varies."""
+
 _NUMBERS = frozenset(["tag:yaml.org,2002:int", "tag:yaml.org,2002:float"])
 
 
@@ -46,6 +49,16 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
     `CSafeLoader` would be ten times faster, but deeply nested documents crash the process.
     """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise RecursionError
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -99,7 +112,7 @@ class DocumentLines:
         self._root: yaml.Node | None = None
         if "\n" in text.strip():
             with suppress(yaml.YAMLError, RecursionError):  # JSON may contain escapes that YAML refuses
-                self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+                self._root = yaml.compose(text, Loader=_UniqueKeyLoader)
 
     def line_of(self, path: list[int | str]) -> int | None:
         """The line of the key at a path, or of the innermost section that the document has; None if unknown."""
