@@ -48,7 +48,9 @@ class AwsServicePermissions:
     def invoke_by_schedule(self, schedule: Mapping[str, Any]) -> None:
         """Scheduler assumes the schedule's role and invokes the target."""
         role = self._resolver.resolve(schedule["Target"]["RoleArn"])
-        self._assume(role, "scheduler.amazonaws.com")
+        region, group = self._resolver.ref("AWS::Region"), schedule.get("GroupName", "default")
+        source_arn = f"arn:{self._resolver.partition}:scheduler:{region}:{self._account}:schedule-group/{group}"
+        self._assume(role, "scheduler.amazonaws.com", ("aws:SourceArn", (source_arn,)))
         self._authorizer.require(
             role, [PermissionNeeded("lambda:InvokeFunction", self._resolver.resolve(schedule["Target"]["Arn"]))]
         )
@@ -87,8 +89,8 @@ class AwsServicePermissions:
             service, [PermissionNeeded("sns:Publish", self._resolver.arn(topic), self._source_context(source_arn))]
         )
 
-    def _assume(self, role: str, service: str) -> None:
-        context = (("aws:SourceAccount", (self._account,)),)
+    def _assume(self, role: str, service: str, *source: tuple[str, tuple[str, ...]]) -> None:
+        context = (("aws:SourceAccount", (self._account,)), *source)
         self._authorizer.require(service, [PermissionNeeded("sts:AssumeRole", role, context)])
 
     def _invoke(self, function: str, service: str, source_arn: str) -> None:

@@ -93,6 +93,7 @@ def test_pod_identity_trusts_the_collectors_service_account_only(target: str, na
         "aws:RequestTag/eks-cluster-name": "gpu-cost-poc",
         "aws:RequestTag/kubernetes-namespace": namespace,
         "aws:RequestTag/kubernetes-service-account": account,
+        "aws:SourceAccount": ACCOUNT,
     }
     arn, trust = f"arn:aws:iam::{ACCOUNT}:role/{role['RoleName']}", role["AssumeRolePolicyDocument"]
     for action in ("sts:AssumeRole", "sts:TagSession"):
