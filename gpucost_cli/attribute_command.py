@@ -63,7 +63,9 @@ def attribute(access: MetricsAccess, hour: datetime | None, hours: int, output_f
     records: list[HourRecord] = []
     problems: list[str] = []
     all_clusters_read = True
-    price_fetcher = _price_fetcher(settings, starts[0], now)
+    from gpucost_cli.node_price_fetcher import price_fetcher_of
+
+    price_fetcher = price_fetcher_of(settings.pricing, starts[0], now, warn=_warn)
     for cluster in settings.clusters:
         cluster_records, problem, was_read = _attribute_cluster(
             cluster, settings, starts, now, price_fetcher, access, with_reasons=output_format != "table"
@@ -161,26 +163,6 @@ def _absent_units(settings: "CoreSettings", records: Sequence["HourRecord"]) -> 
         f"{unit.name} ({', '.join(unit.namespaces)})"
         for unit in units_without_namespace(settings, namespaces, records[-1].hour)
     ]
-
-
-def _price_fetcher(settings: "CoreSettings", since: datetime, now: datetime) -> "NodePriceFetcher | None":
-    """Return what fetches AWS's prices; None if the settings do not need them or there are no AWS credentials."""
-    from gpucost_cli.node_price_fetcher import FETCHED_SOURCES, NodePriceFetcher
-
-    if FETCHED_SOURCES.isdisjoint(settings.pricing.ordered_sources):
-        return None
-    from botocore.exceptions import BotoCoreError
-
-    from gpucost.runtime import aws
-
-    try:
-        credentials = aws.new_session().get_credentials()
-    except BotoCoreError as error:
-        _warn(f"AWS's prices are not used: {error}")
-        return None
-    if credentials is None:
-        return None
-    return NodePriceFetcher(settings.pricing, aws.AwsClients(), since, now, warn=_warn)
 
 
 def _warn(sentence: str) -> None:

@@ -1,13 +1,19 @@
 """`gpucost doctor`: checks which metrics and labels a Prometheus has, and says what to change."""
 
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from gpucost.core.errors import GpuCostError
+from gpucost.core.hours import HOUR
 from gpucost_cli.metrics_options import DEFAULT_SETTINGS, MetricsAccess, metrics_options
 from gpucost_cli.options import format_option
+
+if TYPE_CHECKING:
+    from gpucost.core.pricing.prices import Price
 
 
 @click.command()
@@ -25,10 +31,20 @@ def doctor(access: MetricsAccess, output_format: str) -> None:
     """
     from gpucost.settings_document import parse_settings
     from gpucost_cli.doctor import examine_clusters, render
+    from gpucost_cli.node_price_fetcher import price_fetcher_of
 
     settings = parse_settings(access.settings_text())
     settings_file = str(access.path or DEFAULT_SETTINGS)
-    reports = examine_clusters(settings, datetime.now(UTC), settings_file, access.secret_value)
+    now = datetime.now(UTC)
+
+    def warn(sentence: str) -> None:
+        click.echo(f"gpucost: {sentence}", err=True)
+
+    def fetch_prices(nodes: Iterable[Mapping[str, str]]) -> "Sequence[Price]":
+        fetcher = price_fetcher_of(settings.pricing, now - HOUR, now, warn=warn)
+        return fetcher.prices_of(nodes) if fetcher else ()
+
+    reports = examine_clusters(settings, now, settings_file, access.secret_value, fetch_prices)
     if output_format == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:

@@ -1,6 +1,6 @@
 """Fetches spot and on-demand prices of a cluster's nodes from AWS, for attribution without a deployment."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -47,15 +47,21 @@ class NodePriceFetcher:
 
     def __call__(self, usages: Sequence[Usage]) -> Sequence[Price]:
         """Return the prices of these nodes and of those of earlier calls, of all sources and regions that answer."""
+        return self.prices_of(
+            attributes_of_node(holder.node, usage.cluster)
+            for usage in usages
+            for holder in (usage.pods if usage.nodes is None else usage.nodes)
+        )
+
+    def prices_of(self, nodes: Iterable[Mapping[str, str]]) -> Sequence[Price]:
+        """Return the prices of nodes with these attributes, and of those of earlier calls."""
         types: dict[tuple[str, str], set[str]] = {}
-        for usage in usages:
-            holders = usage.pods if usage.nodes is None else usage.nodes
-            for attributes in (attributes_of_node(holder.node, usage.cluster) for holder in holders):
-                region, instance_type = attributes["region"], attributes["instance_type"]
-                if region and instance_type:
-                    types.setdefault(("on-demand", region), set()).add(instance_type)
-                    if attributes["capacity_type"] == "spot":
-                        types.setdefault(("spot", region), set()).add(instance_type)
+        for attributes in nodes:
+            region, instance_type = attributes["region"], attributes["instance_type"]
+            if region and instance_type:
+                types.setdefault(("on-demand", region), set()).add(instance_type)
+                if attributes["capacity_type"] == "spot":
+                    types.setdefault(("spot", region), set()).add(instance_type)
         for (source, region), names in sorted(types.items()):
             fetched_types = self._fetched_types.setdefault((source, region), set())
             missing = names - fetched_types
@@ -74,3 +80,21 @@ class NodePriceFetcher:
             return self._spot.fetch(region, types, systems, since=self._since, now=self._now)
         tenancy = self._pricing.on_demand.tenancy
         return self._price_list.fetch(region, types, systems, tenancy=tenancy, now=self._now)
+
+
+def price_fetcher_of(
+    pricing: PricingSettings, since: datetime, now: datetime, *, warn: Callable[[str], None]
+) -> NodePriceFetcher | None:
+    """Return what fetches AWS's prices; None if the settings do not need them or there are no AWS credentials."""
+    if FETCHED_SOURCES.isdisjoint(pricing.ordered_sources):
+        return None
+    from botocore.exceptions import BotoCoreError
+
+    from gpucost.runtime import aws
+
+    try:
+        credentials = aws.new_session().get_credentials()
+    except BotoCoreError as error:
+        warn(f"AWS's prices are not used: {error}")
+        return None
+    return None if credentials is None else NodePriceFetcher(pricing, aws.AwsClients(), since, now, warn=warn)

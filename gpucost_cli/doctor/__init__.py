@@ -3,12 +3,13 @@
 `collection` queries the facts, `checks` evaluates them, and `render` prints the reports.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from gpucost.core.errors import CredentialsError, GpuCostError
+from gpucost.core.pricing.prices import Price, attributes_of_node
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, CoreSettings, PrometheusSettings
 from gpucost.sources.prometheus.client import PrometheusClient
@@ -16,6 +17,7 @@ from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
 from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
+from gpucost_cli.doctor.checks.prices import unpriced_nodes
 from gpucost_cli.doctor.collection import FactsCollector
 from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
 from gpucost_cli.doctor.utilization import HeldGpus, gpus_held_by_signal_and_source
@@ -24,6 +26,8 @@ from gpucost_cli.placeholders import refuse_placeholders
 
 Attribution = Literal["possible", "wrong", "impossible"]
 
+FetchPrices = Callable[[Iterable[Mapping[str, str]]], Sequence[Price]]
+"""Returns AWS's prices for the attributes of some nodes."""
 CLUSTER_TIMEOUT_SECONDS = 300.0
 """Timeout for all queries to one cluster's Prometheus."""
 
@@ -67,6 +71,7 @@ def examine_clusters(
     now: datetime,
     settings_file: str = "settings.yaml",
     secret_value: Callable[[str], str] | None = None,
+    fetch_prices: FetchPrices | None = None,
 ) -> list[ClusterReport]:
     """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
 
@@ -75,6 +80,7 @@ def examine_clusters(
         now: the end of the window that is examined.
         settings_file: the settings' path, for commands to paste.
         secret_value: reads a secret that the settings name; None reads it with the process's own credentials.
+        fetch_prices: returns AWS's prices for nodes that nothing else prices; None if AWS is not asked.
 
     Raises:
         InvalidInputError: the settings contain a placeholder of an example.
@@ -87,7 +93,9 @@ def examine_clusters(
         if key in unreachable:
             reports.append(ClusterReport(cluster.name, unreachable[key], []))
             continue
-        report = examine_cluster(cluster, settings, now, settings_file=settings_file, secret_value=secret_value)
+        report = examine_cluster(
+            cluster, settings, now, settings_file=settings_file, secret_value=secret_value, fetch_prices=fetch_prices
+        )
         reports.append(report)
         if report.is_unreachable:
             unreachable[key] = report.checks
@@ -102,6 +110,7 @@ def examine_cluster(
     client: Callable[..., PrometheusClient] = PrometheusClient,
     settings_file: str = "settings.yaml",
     secret_value: Callable[[str], str] | None = None,
+    fetch_prices: FetchPrices | None = None,
 ) -> ClusterReport:
     """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
@@ -127,7 +136,10 @@ def examine_cluster(
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
         change = _NAME_TENANT if "no org id" in finding else _check_address(finding, cluster.prometheus)
         return ClusterReport(cluster.name, [_unreachable(finding, change)], [])
-    context = CheckContext(facts, cluster, settings, required_labels, ranks, settings_file)
+    unpriced = [node for node, _ in unpriced_nodes(facts, settings, cluster.name)] if fetch_prices else []
+    attributes = [attributes_of_node(node, cluster.name) for node in unpriced]
+    prices = fetch_prices(attributes) if fetch_prices and attributes else ()
+    context = CheckContext(facts, cluster, settings, required_labels, ranks, settings_file, prices)
     return ClusterReport(
         cluster.name,
         [Check("Prometheus", "", "found", "required"), *run_checks(context)],

@@ -96,7 +96,7 @@ def test_price_of_ec2_is_never_taken() -> None:
     assert isinstance(cost(pricing, "g5.12xlarge"), NodeCost)
     unpriced = cost(pricing)
     assert isinstance(unpriced, Unpriced)
-    assert unpriced.reason.endswith(
+    assert unpriced.note.endswith(
         "EC2's price does not apply to SageMaker HyperPod. Use AWS credentials with pricing:GetProducts (in a stack: "
         "set the parameter OnDemandPrices), read the bill, or add a price of ml.g5.12xlarge in pricing.rates"
     )

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import yaml
 
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS, mig_replicas
+from gpucost.core.pricing.prices import Price
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
@@ -59,6 +60,8 @@ class CheckContext:
     """Signals that attribution would read, best first."""
     settings_file: str = "settings.yaml"
     """The settings' path, for commands to paste."""
+    prices: Sequence[Price] = ()
+    """AWS's prices of nodes that nothing else prices, if AWS could be asked."""
 
     @property
     def allow_list(self) -> str:

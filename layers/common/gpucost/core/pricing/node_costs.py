@@ -57,6 +57,13 @@ class Unpriced(Struct, frozen=True):
     """A node has no price, and why."""
 
     reason: str
+    change: str = ""
+    """What to do about it."""
+
+    @property
+    def note(self) -> str:
+        """The reason and the change, for the hour's notes."""
+        return f"{self.reason}. {self.change}" if self.change else self.reason
 
 
 class Pricing(Struct, frozen=True):
@@ -130,20 +137,22 @@ class Pricing(Struct, frozen=True):
         sources = ", ".join(self.sources)
         is_sagemaker = facts["instance_type"].startswith(SAGEMAKER_PREFIX)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
+        changes = []
         if fee and not is_in_block:
-            hint += "; the bill has only a fee of its Capacity Block. Add the block to pricing.capacity_blocks"
+            hint += "; the bill has only a fee of its Capacity Block"
+            changes.append("Add the block to pricing.capacity_blocks")
         if is_sagemaker:
-            hint += (
-                "; EC2's price does not apply to SageMaker HyperPod. Use AWS credentials with pricing:GetProducts (in "
-                "a stack: set the parameter OnDemandPrices), read the bill, or add a price of "
-                f"{facts['instance_type']} in pricing.rates"
+            hint += "; EC2's price does not apply to SageMaker HyperPod"
+            changes.append(
+                "Use AWS credentials with pricing:GetProducts (in a stack: set the parameter OnDemandPrices), read the "
+                f"bill, or add a price of {facts['instance_type']} in pricing.rates"
             )
         elif "list-price" in self.sources:
-            hint += (
-                f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}. Use "
-                "AWS credentials (in a stack: set the parameter OnDemandPrices), or add a price in pricing.rates"
+            hint += f"; the built-in list prices do not have this type in {facts['region'] or 'an unknown region'}"
+            changes.append(
+                "Use AWS credentials (in a stack: set the parameter OnDemandPrices), or add a price in pricing.rates"
             )
-        return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
+        return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}", ". ".join(changes))
 
     def _is_in_block(self, facts: Mapping[str, str], time: IntervalMs) -> bool:
         """Whether a node's label names a Capacity Block of the settings. The bill's export may lack reservations."""

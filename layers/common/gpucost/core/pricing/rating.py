@@ -97,7 +97,7 @@ def _hour_record(
     node_costs: Sequence[NodeCost | Unpriced],
     notes: Sequence[str],
 ) -> HourRecord:
-    price_notes = (node_cost.reason if isinstance(node_cost, Unpriced) else node_cost.note for node_cost in node_costs)
+    price_notes = (node_cost.note for node_cost in node_costs)
     is_final = all(isinstance(node_cost, NodeCost) and node_cost.is_final for node_cost in node_costs)
     return HourRecord(
         cluster=usage.cluster,
