@@ -32,8 +32,6 @@ READ = (
     "kube_replicaset_owner", "kube_job_owner", "kube_namespace_labels", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "neuroncore_",
     "up",
 )  # fmt: skip
-LOGICAL_CORES = {"neuron-cores-84dbc67947-qvfqj"}
-"""Its 8 logical cores are two devices."""
 Transform = Callable[[RecordedSeries], Iterable[RecordedSeries]]
 
 
@@ -165,7 +163,7 @@ def variant(name: str) -> pytest.MarkDecorator:
 
 def wrong_names(hour: AttributedHour, scrape: float = SCRAPE) -> set[str]:
     pods = true_pods()
-    return {pods[uid].pod if uid in pods else uid for uid in wrong_pods(hour, scrape)} - LOGICAL_CORES
+    return {pods[uid].pod if uid in pods else uid for uid in wrong_pods(hour, scrape)}
 
 
 def capacity_of(hour: AttributedHour, node: str) -> dict[str, float]:
@@ -209,7 +207,7 @@ def test_pods_without_uids_are_known_by_name(hour: AttributedHour) -> None:
         name = f"{line.namespace}/{line.pod}"
         by_name[name] = by_name.get(name, 0) + line.allocated_gpu_hours / SCALE
     for truth in true_pods().values():
-        if truth.pod not in {*LOGICAL_CORES, "desk-0"}:
+        if truth.pod != "desk-0":
             tolerance = truth.gpus * truth.edges * SCRAPE + 1e-5
             assert by_name.get(f"{truth.namespace}/{truth.pod}", 0) == pytest.approx(truth.gpu_hours, abs=tolerance)
 
