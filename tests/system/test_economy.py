@@ -203,3 +203,22 @@ def test_unsplittable_oversized_query_is_an_explained_error(prometheus: Callable
         pytest.raises(MetricsTooLargeError, match="response larger than the max"),
     ):
         attribute(url)
+
+
+def test_nodes_at_0_take_one_more_query_of_these_nodes(prometheus: Callable[[str], str]) -> None:
+    """Of two nodes, the GPUs of one are at 0 all hour; the other's have a use."""
+    timeline = cluster(8)
+    timeline.device(70, node="n0", signal="DCGM_FI_DEV_POWER_USAGE", exported_pod="p0", exported_namespace="team")
+    with counted(prometheus, timeline) as (url, usual):
+        attribute(url)
+    timeline.families[BUSY] = [
+        f"{line.rpartition('} ')[0]}}} 0 {line.split()[-1]}" if 'Hostname="n0"' in line else line
+        for line in timeline.families[BUSY]
+    ]
+    with counted(prometheus, timeline) as (url, traffic):
+        (record,) = attribute(url)
+    assert record.status == "complete"
+    assert len(traffic.queries) == len(usual.queries) + 1
+    (further,) = [query for query in traffic.queries if "DCGM_FI_DEV_GPU_UTIL%7B" in query]
+    assert "n0" in further
+    assert "n1" not in further

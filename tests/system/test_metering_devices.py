@@ -7,7 +7,7 @@ import pytest
 from gpucost.core.amounts import SCALE
 from tests.records import amount
 from tests.system.metered_hours import Attribute, fleet, hours, line
-from tests.system.timeline import Timeline
+from tests.system.timeline import HOUR, Timeline
 
 
 def test_use_is_measured_per_pod_over_its_devices(attribute: Attribute) -> None:
@@ -309,3 +309,49 @@ def test_signal_is_not_stuck_while_any_held_gpu_of_the_node_has_some_use(attribu
     (record,) = attribute(timeline)
     assert line(record, "p0").waste_usd == amount(10)
     assert not any("is 0 all hour" in note for note in record.notes)
+
+
+@pytest.mark.parametrize(
+    ("lowest_hour", "is_contradiction"), [(-22, True), (-30, False)], ids=["within the day", "earlier"]
+)
+def test_power_is_compared_with_the_lowest_hour_of_the_day(
+    attribute: Attribute, lowest_hour: int, is_contradiction: bool
+) -> None:
+    """80 W in the hour and all day, except for an hour of 40 W."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 1})
+    timeline.pod("p")
+    labels = {"exported_pod": "p", "exported_namespace": "team"}
+    timeline.device(0, **labels)
+    timeline.device(80, -26 * 60, signal=POWER, **labels)
+    end = lowest_hour * 60 + 60
+    timeline.device(40, lowest_hour * 60, end, signal="DCGM_FI_DEV_BOARD_POWER_WATTS", **labels)
+    timeline.families[POWER] = [line for line in timeline.families[POWER] if not lowest_hour * 60 <= minute(line) < end]
+    (record,) = attribute(timeline)
+    assert (record.lines[0].utilization_source == "none") is is_contradiction
+
+
+def minute(line: str) -> float:
+    """The minute after the hour's start of a line in OpenMetrics."""
+    return (float(line.rsplit(maxsplit=1)[-1]) - HOUR.timestamp()) / 60
+
+
+@pytest.mark.parametrize(
+    ("counter", "joules"),
+    [("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1000), ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1)],
+)
+def test_energy_is_a_witness_where_power_is_not_collected(attribute: Attribute, counter: str, joules: int) -> None:
+    """70 W before the hour, and 300 W in it."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 1})
+    timeline.pod("p")
+    labels = {"exported_pod": "p", "exported_namespace": "team"}
+    timeline.device(0, **labels)
+    for at in range(-180, 61):
+        watt_minutes = 70 * at if at < 0 else 300 * at
+        timeline.device((10**6 + watt_minutes * 60) * joules, at, at + 1, signal=counter, **labels)
+    (record,) = attribute(timeline)
+    assert record.lines[0].utilization_source == "none"
+    assert any("twice the power of their lowest hour" in note for note in record.notes)
