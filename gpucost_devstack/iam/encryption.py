@@ -45,6 +45,8 @@ KEY_ACTIONS: dict[str, tuple[str, ...]] = {
     "sqs:SendMessage": DECRYPT_AND_GENERATE,
 }
 """Key permissions by action on an encrypted resource, as each service documents them."""
+SOURCE_KEYS = ("aws:SourceAccount", "aws:SourceArn")
+"""Condition keys of a service's call that its use of a key has, too."""
 
 
 def encryption_keys(template: Mapping[str, Any], resolver: Resolver) -> dict[str, str]:
@@ -98,5 +100,6 @@ def key_calls(call: PermissionNeeded, keys: Mapping[str, str]) -> Iterator[Permi
         )
     _, partition, _, region, *_ = key.split(":")
     suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+    source = tuple((name, values) for name, values in call.context if name in SOURCE_KEYS)
     for action in KEY_ACTIONS[call.action]:
-        yield PermissionNeeded(action, key, (("kms:ViaService", (f"{service}.{region}.{suffix}",)),))
+        yield PermissionNeeded(action, key, (("kms:ViaService", (f"{service}.{region}.{suffix}",)), *source))

@@ -81,7 +81,6 @@ ONLY_FOR: Mapping[tuple[str, str], str] = {
     ("AWS::Lambda::Version", "lambda:PutProvisionedConcurrencyConfig"): "ProvisionedConcurrencyConfig",
     ("AWS::Lambda::Version", "lambda:PutRuntimeManagementConfig"): "RuntimePolicy",
     ("AWS::Lambda::Version", "lambda:PutFunctionScalingConfig"): "FunctionScalingConfig",
-    ("AWS::Logs::LogGroup", "logs:*ssociateKmsKey"): "KmsKeyId",
     ("AWS::Logs::LogGroup", "logs:PutDataProtectionPolicy"): "DataProtectionPolicy",
     ("AWS::Logs::LogGroup", "logs:DeleteDataProtectionPolicy"): "DataProtectionPolicy",
     ("AWS::Logs::LogGroup", "logs:CreateLogDelivery"): "DataProtectionPolicy",

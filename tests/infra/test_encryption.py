@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpucost_devstack.template import REPOSITORY
+from gpucost_devstack.template import REGION, REPOSITORY
 from tests.infra.conftest import Template
 from tests.infra.stacks import ACCOUNT, Stack
 
 KEYS = {
     name: f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/{name}"
-    for name in ("KmsKeyArn", "SecretsKmsKeyArn", "BillKmsKeyArn")
+    for name in ("KmsKeyArn", "LogsKmsKeyArn", "SecretsKmsKeyArn", "BillKmsKeyArn")
 }
 OPTIONS = {
     "SpotPrices": "true",
@@ -105,10 +105,11 @@ def test_resources_use_aws_encryption_by_default(template: Template) -> None:
         if kind in {"AWS::SQS::Queue", "AWS::SNS::Topic"}:
             assert "KmsMasterKeyId" not in properties
             assert kind != "AWS::SQS::Queue" or properties["SqsManagedSseEnabled"] is True
+        assert kind != "AWS::Logs::LogGroup" or "KmsKeyId" not in properties
     assert grants(stack) == {}
 
 
-def test_key_encrypts_every_table_bucket_queue_and_topic(template: Template) -> None:
+def test_key_encrypts_every_table_bucket_queue_topic_and_log_group(template: Template) -> None:
     stack = Stack("gpucost-dev", template, {**OPTIONS, **KEYS})
     encrypted = []
     for logical, kind, properties in stack.resources():
@@ -124,10 +125,12 @@ def test_key_encrypts_every_table_bucket_queue_and_topic(template: Template) -> 
             case "AWS::SQS::Queue" | "AWS::SNS::Topic":
                 assert properties["KmsMasterKeyId"] == KEYS["KmsKeyArn"], logical
                 assert "SqsManagedSseEnabled" not in properties, "SQS accepts only one of them"
+            case "AWS::Logs::LogGroup":
+                assert properties["KmsKeyId"] == KEYS["LogsKmsKeyArn"], logical
             case _:
                 continue
         encrypted.append(logical)
-    assert len(encrypted) == 8
+    assert len(encrypted) == 16
 
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["defaults", "with prices and bill"])
@@ -145,7 +148,7 @@ def test_roles_have_exactly_the_key_permissions_that_their_calls_need(
     assert grants(stack) == expected
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", sorted(KEYS.keys() - {"LogsKmsKeyArn"}))
 def test_each_key_is_granted_separately(template: Template, key: str) -> None:
     stack = Stack("gpucost-dev", template, {**OPTIONS, key: KEYS[key]})
     assert {name for _, name, _ in grants(stack)} == {key}
@@ -162,14 +165,23 @@ def test_kms_statement_ids_are_unique(template: Template) -> None:
     assert len(set(names)) == len(names) == 8
 
 
+def key_policy() -> list[dict[str, Any]]:
+    """The statements of the documented key policy."""
+    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/how-to/encryption.md").read_text(), re.DOTALL)
+    documented: list[dict[str, Any]] = json.loads(text)["Statement"]
+    return documented
+
+
 def test_documented_key_policy_allows_services_that_use_encrypted_resources(template: Template) -> None:
     """Services that act as themselves are granted by the key's policy alone."""
-    (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/how-to/encryption.md").read_text(), re.DOTALL)
     documented = {
         service: set(as_list(statement["Action"]))
-        for statement in json.loads(text)["Statement"]
+        for statement in key_policy()
         for service in as_list(statement["Principal"].get("Service", []))
     }
+    assert documented.pop(f"logs.{REGION}.amazonaws.com") == {
+        "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*",
+    }  # fmt: skip
     needed = {
         statement["Principal"]["Service"]
         for _, kind, properties in Stack("gpucost-dev", template, OPTIONS).resources()
@@ -177,6 +189,18 @@ def test_documented_key_policy_allows_services_that_use_encrypted_resources(temp
         for statement in properties["PolicyDocument"]["Statement"]
     }
     assert documented == dict.fromkeys(needed, SEND)
+
+
+def test_services_use_a_key_only_for_resources_of_the_stack() -> None:
+    """A service's own principal is the same in every account."""
+    for statement in key_policy():
+        if "Service" in statement["Principal"]:
+            ((key, arns),) = statement["Condition"]["ArnLike"].items()
+            assert key in {"aws:SourceArn", "kms:EncryptionContext:aws:logs:arn"}
+            for arn in as_list(arns):
+                _, _, service, region, account, resource = arn.split(":", 5)
+                assert (region, account) == (REGION, ACCOUNT)
+                assert "gpucost-dev-" in resource or (service, resource) == ("aps", "workspace/*")
 
 
 def test_key_parameter_must_be_a_key_arn(template: Template) -> None:

@@ -21,6 +21,7 @@ EVERYTHING_ON = {
     "BillPrices": "true",
     "BillDatabase": "bill",
     "KmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/1",
+    "LogsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/4",
     "SecretsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/2",
     "BillKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/3",
     "JwtIssuer": "https://issuer.example.com",
