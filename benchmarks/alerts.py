@@ -64,11 +64,14 @@ class CallCost:
 class CountingNotifier:
     """Counts notifications."""
 
-    max_batch_size = 10
     needs_resend = False
 
     def __init__(self) -> None:
         self.received = 0
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Put ten notifications into a message."""
+        return min(len(notifications), 10)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Count the notifications."""

@@ -378,6 +378,10 @@ class SimulatedDeployment:
             "limits_reader": partial(NodePoolLimitsReader, client=CountedClient),
         }
 
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Put ten notifications into a message (`Notifier`)."""
+        return min(len(notifications), 10)
+
     def send(self, notifications: Sequence[Notification]) -> None:
         """Send notifications (`Notifier`)."""
         self.notified += notifications
@@ -430,11 +434,14 @@ class SimulatedDeployment:
 class RecordingNotifier:
     """A notifier whose sends count as external calls."""
 
-    max_batch_size = 10
     needs_resend = False
 
     def __init__(self, outside: Any) -> None:
         self._outside = outside
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Put ten notifications into a message (`Notifier`)."""
+        return min(len(notifications), 10)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Send notifications (`Notifier`)."""

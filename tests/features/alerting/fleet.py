@@ -41,13 +41,15 @@ PRICE = Decimal(12)
 class RecordingNotifier:
     """Records notifications, or fails."""
 
-    max_batch_size = 10
     needs_resend = False
 
     def __init__(self) -> None:
         self.messages: list[list[Notification]] = []
         self.fails = False
         self.refuses: Callable[[Notification], bool] = lambda _: False
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        return min(len(notifications), 10)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         if self.fails:

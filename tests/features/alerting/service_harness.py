@@ -138,7 +138,6 @@ class HookedAlertStates(DynamoAlertStateStore):
 class RecordingNotifier:
     """Records notifications, or fails. `on_send` runs during a delivery."""
 
-    max_batch_size = 10
     needs_resend = False
 
     def __init__(self) -> None:
@@ -146,6 +145,9 @@ class RecordingNotifier:
         self.messages: list[list[Notification]] = []
         self.fails = False
         self.on_send: Callable[[], None] = lambda: None
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        return min(len(notifications), 10)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         if self.fails:

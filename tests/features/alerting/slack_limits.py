@@ -1,5 +1,7 @@
-"""Validates messages against Slack's documented limits (docs.slack.dev, reference of blocks)."""
+"""Validates messages against what Slack documents (docs.slack.dev: reference of blocks, formatting message text)."""
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +15,58 @@ BLOCKS, HEADER, SECTION_TEXT, FIELDS, FIELD, ELEMENTS, CONTEXT_TEXT, FALLBACK = 
     3000,
     40_000,
 )
+BLOCKS_AS_JSON = 12_000
+"""Slack documents no limit of all blocks together. Its staff says 12,000 characters of text and a buffer for the blocks
+around them (https://github.com/slackapi/bolt-js/issues/2509). Of messages whose JSON was measured, those of at most
+15,561 characters were accepted, and those from 13,297 characters in one block, or 17,694 in 45 blocks, were refused
+(https://github.com/slackapi/bolt-js/issues/2867)."""
 ALLOWED_KEYS = {
     "header": {"type", "text", "block_id"},
     "section": {"type", "text", "fields", "accessory", "block_id", "expand"},
     "context": {"type", "elements", "block_id"},
     "divider": {"type", "block_id"},
 }
+
+
+_CONTROL_SEQUENCE = re.compile(r"<([^>]*)>?")
+"""A mention (<!channel>, <@U1>, <#C1>) or link (<https://…|label>): only < begins one, and only > ends it."""
+_FORMATS = (
+    re.compile(r"(?<!\w)\*[^*\n]+\*(?!\w)"),
+    re.compile(r"(?<!\w)_[^_\n]+_(?!\w)"),
+    re.compile(r"(?<!\w)~[^~\n]+~(?!\w)"),
+    re.compile(r"`[^`\n]+`"),
+    re.compile(r"^(?:>|&gt;)", re.MULTILINE),
+)
+"""Bold, italic, struck, code, quote: in text of mrkdwn."""
+_PARSED = (
+    re.compile(r":[a-z0-9_+-]+:"),
+    re.compile(r"(?:https?|mailto|tel):\w*/*\w"),
+    re.compile(r"@(?:channel|here|everyone)"),
+)
+"""Emoji, links and mentions that Slack finds without <> in text of messages."""
+
+
+def control_sequences(body: dict[str, Any]) -> list[str]:
+    """List what Slack reads as mentions and links. It is looked for in all texts, of whatever type."""
+    return [sequence for text in _all_texts(body) for sequence in _CONTROL_SEQUENCE.findall(text["text"])]
+
+
+def markup(body: dict[str, Any]) -> list[str]:
+    """List what Slack formats, or makes a link or mention of, outside of control sequences. Not in plain text."""
+    matches = []
+    for text in _all_texts(body):
+        if text["type"] != "plain_text":
+            formats = _FORMATS if text.get("mrkdwn", True) else ()
+            plain = _CONTROL_SEQUENCE.sub("", text["text"])
+            matches += [match.group() for pattern in (*formats, *_PARSED) for match in pattern.finditer(plain)]
+    return matches
+
+
+def _all_texts(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The texts. A message's own text is formatted unless its `mrkdwn` is false (chat.postMessage, Formatting)."""
+    yield {"type": "message", "text": body["text"], "mrkdwn": body.get("mrkdwn", True)}
+    for block in body["blocks"]:
+        yield from (*block.get("fields", []), *block.get("elements", []), *filter(None, [block.get("text")]))
 
 
 def limit_violations(body: dict[str, Any]) -> list[str]:
@@ -34,6 +82,9 @@ def _problems(body: dict[str, Any]) -> Iterator[str]:
     blocks = body.get("blocks", [])
     if not 1 <= len(blocks) <= BLOCKS:
         yield f"{len(blocks)} blocks"
+    length = len(json.dumps(blocks, ensure_ascii=False))
+    if length > BLOCKS_AS_JSON:
+        yield f"blocks of {length} characters"
     for block in blocks:
         kind = block.get("type")
         if kind not in ALLOWED_KEYS or not block.keys() <= ALLOWED_KEYS[kind]:

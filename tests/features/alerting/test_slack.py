@@ -1,5 +1,6 @@
 """Slack over a real HTTP server that answers as Slack does."""
 
+import html
 import json
 import threading
 import time
@@ -7,19 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import NotificationEvent, WastefulWorkload
+from gpucost.features.alerting.model import Notification, NotificationEvent, WastefulWorkload
 from gpucost.features.alerting.notification_text import report_link
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
 from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.subjects import RuleKind, Subject
 from gpucost_devstack.template import REPOSITORY
+from tests.conftest import DynamoTable
+from tests.features.alerting.fleet import Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
-from tests.features.alerting.slack_limits import limit_violations
+from tests.features.alerting.slack_limits import control_sequences, limit_violations, markup
 
 NOTIFICATION = notification()
 
@@ -159,22 +162,36 @@ def test_secret_without_url_is_rejected(value: str) -> None:
     assert "topsecret" not in str(failure.value)
 
 
-NASTY = "<!here> <@U123> <https://evil.example|click> *b* _i_ ~s~ `c` @channel &amp; http://evil.example\n> quote\u202e"
+NASTY = "<!channel> <@U1> <https://a.io|b> *b* _i_ ~s~ `c` :tada: @channel &amp; http://a.io\n> q\u202e"
 
 
-@pytest.mark.parametrize("field_name", ["business_unit", "cluster"])
-def test_names_cannot_become_markup(field_name: str) -> None:
-    body = slack_message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{field_name: NASTY}))])
+@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize("field_name", Subject._fields)
+def test_names_cannot_mention_link_or_format(kind: RuleKind, field_name: str) -> None:
+    """Slack reads mentions and links after < only (docs.slack.dev, formatting message text: escape &, < and >)."""
+    workloads = (WastefulWorkload(NASTY, NASTY, NASTY, Decimal(1), Decimal(9)),)
+    subject = SUBJECTS[kind]._replace(**{field_name: NASTY})
+    alert = notification(kind, subject=subject, workloads=workloads, note=NASTY, rule=NASTY, threshold=NASTY)
+    body = slack_message([alert], "https://costs.example.com/")
 
-    texts = [body["text"], *(text["text"] for block in body["blocks"] for text in _texts(block))]
-    for text in texts:
-        assert "<" not in text
-        assert ">" not in text
-        assert "\u202e" not in text
-    assert "\n" not in body["text"]
-    for markup in ("@channel", "http://", "*b*", "_i_", "~s~", "`c`"):
-        assert markup not in body["text"]
-    assert {text["type"] for block in body["blocks"] for text in _texts(block)} == {"plain_text"}
+    (link,) = control_sequences(body)
+    assert link.startswith("https://costs.example.com/#/")
+    assert link.count("|") == 1
+    assert link.endswith("|Open the report")
+    assert markup(body) == []
+    shown = [text["text"] for block in body["blocks"] for text in _texts(block)]
+    assert "\u202e" not in "".join([body["text"], *shown])
+    if field_name not in {"detail", "workload_kind"}:
+        printable = NASTY.replace("\n", " ").replace("\u202e", " ")
+        assert any(html.unescape(text).endswith(f"\n{printable}") for text in shown)
+
+
+def test_parser_sees_mentions_links_and_formats() -> None:
+    body = {"text": NASTY, "blocks": [{"type": "section", "text": {"type": "plain_text", "text": "<!here>"}}]}
+    assert control_sequences(body) == ["!channel", "@U1", "https://a.io|b", "!here"]
+    linked = [":tada:", "http://a", "@channel"]
+    assert markup(body) == ["*b*", "_i_", "~s~", "`c`", ">", *linked]
+    assert markup({**body, "mrkdwn": False}) == linked
 
 
 LONG = Subject("c" * 100, *["&" * 5_000] * 6)
@@ -187,9 +204,47 @@ def test_every_message_is_within_slacks_limits(kind: RuleKind, event: Notificati
         for url in ("", "https://costs.example.com"):
             workloads = [WastefulWorkload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
             long_notification = notification(kind, event, subject=subject, workloads=tuple(workloads), note="&" * 5000)
-            full = slack_message([long_notification] * SlackNotifier.max_batch_size, url)
+            full = slack_message([long_notification] * count_that_fits([long_notification] * 30, url), url)
             assert limit_violations(full) == []
-            assert len(full["blocks"]) <= 50
+
+
+def count_that_fits(notifications: list[Notification], url: str) -> int:
+    return SlackNotifier("gpucost/slack", secret_value=str, public_url=url).batch_size(notifications)
+
+
+@pytest.mark.parametrize("char", ["&", '"', "\\", "<", "ä", "🔴", "a"])
+def test_one_alert_fits_whatever_its_names(char: str) -> None:
+    workloads = [WastefulWorkload(char * 300, char * 300, char * 300, Decimal(1), Decimal(10**12))] * 3
+    alert = notification(
+        subject=Subject(*[char * 5_000] * 7), workloads=tuple(workloads), note=char * 5000, rule=char * 5000
+    )
+    body = slack_message([alert], "https://costs.example.com")
+    assert limit_violations(body) == []
+    assert not body["text"].endswith(("&", "&a", "&am", "&amp", "&l", "&lt"))
+
+
+@pytest.mark.parametrize(("kind", "count"), [("waste", 9), ("idle-workload", 9), ("token-cost", 7)])
+def test_message_has_as_many_alerts_as_slack_accepts(kind: RuleKind, count: int) -> None:
+    """Ten alerts with their links, of 50 blocks, are refused as too long: msg_blocks_too_long."""
+    alerts = [notification(kind)] * 12
+    url = "https://costs.example.com"
+    assert count_that_fits(alerts, url) == count
+    assert limit_violations(slack_message(alerts[:count], url)) == []
+    assert limit_violations(slack_message(alerts[: count + 1], url)) != []
+    assert count_that_fits([notification("budget")] * 12, url) == 10
+
+
+def test_alerts_that_do_not_fit_are_in_the_next_message(table: DynamoTable, webhook: Webhook) -> None:
+    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10, for_hours: 1"))
+    fleet.notifiers = {"email": cast(RecordingNotifier, webhook.notifier())}
+    names = [f"{index:02}-{'x' * 180}" for index in range(12)]
+    fleet.publish(0, *(pod(name=name, gpus=8, use="0") for name in names))
+    fleet.close_hour(0)
+
+    assert [limit_violations(body) for body in webhook.received] == [[]] * len(webhook.received)
+    shown = [text["text"] for body in webhook.received for block in body["blocks"] for text in _texts(block)]
+    assert [text for text in shown if "-xxx" in text] == [f"Deployment\n{name}" for name in names]
+    assert len(webhook.received) == 2
 
 
 def test_validator_reports_messages_that_slack_rejects() -> None:

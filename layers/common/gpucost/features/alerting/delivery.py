@@ -112,7 +112,7 @@ class Delivery:
         batch = tuple(entry for entry in ready if entry.receiver == receiver)
         if receiver in self._unbatched_receivers:
             return batch[:1]
-        return batch[: notifier.max_batch_size] if notifier else batch
+        return batch[: notifier.batch_size([entry.notification for entry in batch])] if notifier else batch
 
     def _send(self, batch: tuple[OutboxEntry, ...]) -> bool:
         """Send a message, and return whether its entries leave the outbox."""

@@ -13,6 +13,7 @@ from gpucost.features.alerting.subjects import RuleKind, Subject
 
 MAX_NAME_LENGTH = 200
 MAX_WORKLOAD_NAME_LENGTH = 60
+MAX_RULE_LENGTH = 500
 HOURS_PER_MONTH = 730
 """As on AWS's price pages."""
 NOT_AVAILABLE = "not available"
@@ -104,7 +105,7 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
             f"({figures.number('change_percent', signed=True)}%)"
         )
     elif notification.rule_kind == "data":
-        problem = _DATA_PROBLEMS.get(subject.detail, subject.detail)
+        problem = _DATA_PROBLEMS.get(subject.detail) or format_name(subject.detail)
         predicate = f"resolved: {problem}" if is_resolved else problem
     elif notification.rule_kind == "digest":
         cost = figures.money("allocated_usd")
@@ -134,7 +135,7 @@ def figure_fields(notification: Notification) -> list[tuple[str, str]]:
     if notification.event == "resolved":
         fields.append(("Resolved in the hour", format_timestamp(notification.hour)))
     rule = f"{notification.rule}: {notification.threshold}" if notification.threshold else notification.rule
-    return [*fields, ("Rule", f"{rule} ({notification.severity})")]
+    return [*fields, ("Rule", single_line(f"{rule} ({notification.severity})", MAX_RULE_LENGTH))]
 
 
 def top_waster_lines(notification: Notification) -> list[str]:

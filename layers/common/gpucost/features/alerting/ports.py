@@ -143,13 +143,12 @@ class Notifier(Protocol):
     """Sends notifications to one receiver."""
 
     @property
-    def max_batch_size(self) -> int:
-        """How many notifications fit into one message."""
-        ...
-
-    @property
     def needs_resend(self) -> bool:
         """Whether the receiver resolves firing alerts by itself unless they are sent again every hour."""
+        ...
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Return how many of these notifications, from the first one on, fit into one message: at least one."""
         ...
 
     def send(self, notifications: Sequence[Notification]) -> None:

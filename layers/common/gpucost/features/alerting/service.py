@@ -24,6 +24,7 @@ from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
 MAX_EVALUATION_ATTEMPTS = 8
+MAX_HISTORY_BATCH_SIZE = 500
 Result = TypeVar("Result")
 SendDeadLetter = Callable[[str, str], None]
 """Sends a body to the dead-letter queue, with the reason; raises `SourceError`."""
@@ -206,8 +207,10 @@ class AlertService:
                 and not muting.mutes(alert.notification)
             ]
             try:
-                for start in range(0, len(firing), notifier.max_batch_size):
-                    failures += _send_each_that_can_be_sent(notifier, firing[start : start + notifier.max_batch_size])
+                while firing:
+                    size = notifier.batch_size(firing)
+                    failures += _send_each_that_can_be_sent(notifier, firing[:size])
+                    firing = firing[size:]
             except SourceError as error:
                 failures.append(f"{receiver}: not delivered: {error}")
         return failures
@@ -216,12 +219,14 @@ class AlertService:
 class _HistoryNotifier:
     """Records notifications in the history; a repeated one is recorded once."""
 
-    max_batch_size = 500
     needs_resend = False
 
     def __init__(self, history: AlertHistory, scope: str) -> None:
         self._history = history
         self._scope = scope
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        return min(len(notifications), MAX_HISTORY_BATCH_SIZE)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         for notification in notifications:
@@ -232,11 +237,13 @@ class _HistoryNotifier:
 class _FailedReceiverNotifier:
     """Stands in for a receiver that failed a moment ago, so that no time is spent on it again."""
 
-    max_batch_size = 1
     needs_resend = False
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        return min(len(notifications), 1)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         raise SourceError(self._reason)

@@ -29,6 +29,7 @@ from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, 
 FIRING_ALERT_LIFETIME = timedelta(hours=25)
 TIMEOUT_SECONDS = 13.0
 MAX_LABEL_LENGTH = 500
+MAX_ALERTS_PER_REQUEST = 100
 
 
 def _now() -> datetime:
@@ -46,7 +47,6 @@ class AlertmanagerNotifier:
         clock: the time now.
     """
 
-    max_batch_size = 100
     needs_resend = True
 
     def __init__(
@@ -64,6 +64,10 @@ class AlertmanagerNotifier:
         self._public_url = public_url
         self._clock = clock
         self._timeout = timeout
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Return how many notifications fit into a request (`Notifier`)."""
+        return min(len(notifications), MAX_ALERTS_PER_REQUEST)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Post alerts; digests are left out, because they are not alerts.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
 
 MAX_SUBJECT_LENGTH = 99
+MAX_ALERTS_PER_EMAIL = 20
 REFUSED_CODES = {"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid"}
 """Errors of SNS about the message. Others, such as a missing permission, are about the topic."""
 _FIRST_PRINTABLE, _LAST_PRINTABLE = " ", "~"
@@ -39,13 +40,16 @@ class EmailNotifier:
         public_url: the page's address; empty for messages without links.
     """
 
-    max_batch_size = 20
     needs_resend = False
 
     def __init__(self, topic_arn: str, *, client: Callable[[], "SNSClient"], public_url: str = "") -> None:
         self._topic_arn = topic_arn
         self._client = client
         self._public_url = public_url
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Return how many notifications fit into an email (`Notifier`)."""
+        return min(len(notifications), MAX_ALERTS_PER_EMAIL)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Publish notifications as one message.

@@ -1,5 +1,7 @@
 """Sends messages made of blocks to a Slack incoming webhook. Names cannot become markup."""
 
+import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,13 +36,22 @@ TIMEOUT_SECONDS = 9.0
 MAX_RETRY_WAIT_SECONDS = 8
 """Three attempts and two waits of this length take less than the outbox's lease of 55 s."""
 MAX_BLOCKS = 50
-"""Slack's limit of blocks in a message; below, of fields in a section and characters in a text."""
+"""Slack's limit of blocks in a message; below, of fields in a section."""
 BLOCKS_PER_ALERT = 5
 MAX_FIELDS = 10
-MAX_TEXT_LENGTH = 3000
+MAX_BLOCKS_LENGTH = 12_000
+"""Characters of a message's blocks as JSON. Slack refuses longer ones as too long. Its limit is 12,000
+characters of text and some more for the blocks around them (https://github.com/slackapi/bolt-js/issues/2509)."""
+MAX_FALLBACK_LENGTH = 3000
+MAX_HEADER_LENGTH = 150
+MAX_FIELD_LENGTH = 400
+MAX_PARAGRAPH_LENGTH = 1800
+MAX_LINK_LENGTH = 2500
+"""These lengths, of characters in JSON, are so short that each alert fits into a message by itself."""
 SLACK_HOSTS = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 _WORD_JOINER = "\u2060"
 _MARKUP_CHARACTERS = "*_~`@:/"
+_CUT_ENTITY = re.compile(r"&[a-z]*$")
 
 
 class SlackNotifier:
@@ -56,7 +67,6 @@ class SlackNotifier:
         post: posts a body as JSON.
     """
 
-    max_batch_size = MAX_BLOCKS // BLOCKS_PER_ALERT
     needs_resend = False
 
     def __init__(
@@ -77,6 +87,15 @@ class SlackNotifier:
         self._sleep = sleep
         self._timeout = timeout
         self._post_json = post
+
+    def batch_size(self, notifications: Sequence[Notification]) -> int:
+        """Return how many notifications fit into a message (`Notifier`)."""
+        length = 0
+        for count, notification in enumerate(notifications[: MAX_BLOCKS // BLOCKS_PER_ALERT]):
+            length += _json_length(_blocks(notification, self._public_url))
+            if count and length > MAX_BLOCKS_LENGTH:
+                return count
+        return min(len(notifications), MAX_BLOCKS // BLOCKS_PER_ALERT)
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Post notifications as one message.
@@ -143,13 +162,17 @@ class SlackNotifier:
 
 
 def slack_message(notifications: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
-    """Return a webhook's body. Names are in plain-text objects, where Slack reads no markup, and are escaped, too."""
+    """Return a webhook's body.
+
+    Names are in plain-text objects, where Slack reads no markup, and are escaped, too. The fallback text, of which
+    notifications are made, has no markup (`mrkdwn`), and no name in it is a link or mention.
+    """
     sentences = [
         f"{headline(notification)}: {summary(notification, _neutralize_markup)}" for notification in notifications
     ]
     text = sentences[0] if len(sentences) == 1 else f"{len(sentences)} GPU cost alerts: " + "; ".join(sentences)
     blocks = [block for notification in notifications for block in _blocks(notification, public_url)]
-    return {"text": text[:MAX_TEXT_LENGTH], "blocks": blocks}
+    return {"text": _CUT_ENTITY.sub("", text[:MAX_FALLBACK_LENGTH]), "mrkdwn": False, "blocks": blocks}
 
 
 def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]:
@@ -157,20 +180,23 @@ def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]
     icon = {"firing": "🔴", "repeat": "🔴", "resolved": "🟢", "digest": "📊"}[notification.event]
     fields = [*subject_fields(notification.subject), *figure_fields(notification)][:MAX_FIELDS]
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain_text_object(f"{icon} {headline(notification)}")},
-        {"type": "section", "fields": [_plain_text_object(f"{title}\n{escape(field)}") for title, field in fields]},
+        {"type": "header", "text": _plain_text_object(f"{icon} {headline(notification)}", MAX_HEADER_LENGTH)},
+        {
+            "type": "section",
+            "fields": [_plain_text_object(f"{title}\n{field}", MAX_FIELD_LENGTH) for title, field in fields],
+        },
     ]
     lines = top_waster_lines(notification)
     if notification.rule_kind in {"token-cost", "data", "external", "sample"} and not lines:
         lines = [summary(notification)]
     if lines:
-        blocks.append({"type": "section", "text": _plain_text_object(escape("\n".join(lines)))})
+        blocks.append({"type": "section", "text": _plain_text_object("\n".join(lines), MAX_PARAGRAPH_LENGTH)})
     note = f"Note: {single_line(notification.note, 500)}." if notification.note else ""
     if remarks := " ".join(filter(None, (suggested_action(notification), note))):
-        blocks.append({"type": "context", "elements": [_plain_text_object(escape(remarks))]})
+        blocks.append({"type": "context", "elements": [_plain_text_object(remarks, MAX_PARAGRAPH_LENGTH)]})
     address = report_link(notification, public_url)
     link = "" if address is None else f"<{escape(address)}|Open the report>"
-    if 0 < len(link) <= MAX_TEXT_LENGTH:
+    if 0 < _json_length(link) <= MAX_LINK_LENGTH:
         blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": link}]})
     return blocks
 
@@ -181,9 +207,30 @@ def escape(text: str) -> str:
 
 
 def _neutralize_markup(name: str) -> str:
-    """Make a name safe for mrkdwn: a word joiner after each markup character prevents formatting and links."""
+    """Make a name safe for a text that Slack parses: a word joiner after a character prevents links and mentions."""
     return escape("".join(char + _WORD_JOINER if char in _MARKUP_CHARACTERS else char for char in single_line(name)))
 
 
-def _plain_text_object(text: str) -> dict[str, Any]:
-    return {"type": "plain_text", "text": text, "emoji": False}
+def _plain_text_object(text: str, max_length: int) -> dict[str, Any]:
+    """Return a text, escaped and shortened, in which Slack reads no markup."""
+    return {"type": "plain_text", "text": _escape_and_shorten(text, max_length), "emoji": False}
+
+
+def _escape_and_shorten(text: str, max_length: int) -> str:
+    """Escape a text. Of a longer text, as many characters are kept as fit, whole entities only."""
+    escaped = escape(text)
+    if _json_length(escaped) <= max_length:
+        return escaped
+    kept, length = "", len("…")
+    for char in map(escape, text):
+        length += _json_length(char)
+        if length > max_length:
+            break
+        kept += char
+    return kept + "…"
+
+
+def _json_length(content: Any) -> int:
+    """Return how many characters a text, or a part of a message, adds to its JSON."""
+    length = len(json.dumps(content, ensure_ascii=False))
+    return length - len('""') if isinstance(content, str) else length
