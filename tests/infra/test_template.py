@@ -28,8 +28,8 @@ NOT_STORED = {
 MODEL = {"GET /model/{path+}"}
 """All routes of OpenCost with its prefix."""
 WILDCARD_REASONS = {
-    "QueryMetrics": "workspaces are named by settings, after deployment",
-    "AssumeQueryRoles": "roles of member accounts, by their fixed prefix",
+    "QueryMetrics": "workspaces are named by settings, after deployment, unless QueryWorkspaceArns names them",
+    "AssumeQueryRoles": "roles of member accounts, by their fixed prefix, unless QueryRoleArns names them",
     "ReadBearerTokens": "secrets are named by settings, under their fixed prefix",
     "ReadWebhooks": "secrets are named by settings, under their fixed prefix",
     "WriteExports": "objects under the two folders of the exports",
