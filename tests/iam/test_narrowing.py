@@ -29,6 +29,28 @@ def allowed(parameters: Mapping[str, str], function: str, action: str, resources
     return evaluate(policies_of(template, resolver).joined_with(TRUSTS), uses)
 
 
+SECRETS = [
+    f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{name}-AbCdEf"
+    for name in ("gpucost/metrics/token", "gpucost/receivers/slack", "gpucost/of-both", "other")
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "readable"),
+    [
+        ("Attribute", [True, False, True, False]),
+        ("Recommend", [True, False, True, False]),
+        ("Alert", [False, True, True, False]),
+        ("Api", [False] * 4),
+        ("Dispatch", [False] * 4),
+        ("Export", [False] * 4),
+        ("Prices", [False] * 4),
+    ],
+)
+def test_functions_read_only_the_secrets_that_they_need(function: str, readable: list[bool]) -> None:
+    assert allowed({}, function, "secretsmanager:GetSecretValue", SECRETS) == readable
+
+
 @pytest.mark.parametrize("function", ["Attribute", "Recommend"])
 def test_workspaces_are_narrowed(function: str) -> None:
     assert allowed({}, function, "aps:QueryMetrics", WORKSPACES) == [True] * 3

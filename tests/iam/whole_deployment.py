@@ -58,6 +58,7 @@ PARAMETERS = {
     "OnDemandPrices": "true",
     "SpotPrices": "true",
 }
+METRICS_SECRET, RECEIVER_SECRET = "gpucost/metrics/token", "gpucost/receivers/slack"
 DATABASES = {"bill": "billing", "payer": "payer"}
 """By the buckets of the bills: the account's own, and that of the other account."""
 NOW = datetime.now(UTC)
@@ -80,7 +81,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         stack.authorizer.add(_other_account())
         stack.authorizer.add(_key_policies())
         token = json.dumps({"url": prometheus, "token": "token"})
-        _create_secrets(stack, {"gpucost/token": token, "gpucost/slack": slack.url})
+        _create_secrets(stack, {METRICS_SECRET: token, RECEIVER_SECRET: slack.url})
         _create_bill(stack)
         document = _settings(prometheus, amp)
         _push(stack, document | _pricing("payer", role_arn=BILLING_ROLE))
@@ -97,6 +98,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
         _fire(stack, 4)  # reviews
         _ask(stack)
         _download(stack)
+        _read_secrets_of_others(stack)
         _refuse_messages(stack)
         _fail(stack)
         _publish(stack)
@@ -151,7 +153,7 @@ def _settings(prometheus: str, amp: str) -> dict[str, Any]:
     clusters = (
         {"url": same_account, **amp_settings},
         {"url": other_account, **amp_settings, **role},
-        {"url": prometheus, "auth": "bearer", "secret": "gpucost/token"},
+        {"url": prometheus, "auth": "bearer", "secret": METRICS_SECRET},
     )
     return {
         "clusters": [
@@ -166,7 +168,7 @@ def _settings(prometheus: str, amp: str) -> dict[str, Any]:
                 {"rule": "budget", "monthly_usd": 100},
                 {"rule": "spend-change", "percent": 50, "usd": 1},
             ],
-            "receivers": [{"type": "slack", "secret": "gpucost/slack", "host": "127.0.0.1"}, {"type": "email"}],
+            "receivers": [{"type": "slack", "secret": RECEIVER_SECRET, "host": "127.0.0.1"}, {"type": "email"}],
         },
     }
 
@@ -325,6 +327,19 @@ def _download(stack: LocalStack) -> None:
     )
     with pytest.raises(exporter.exceptions.ClientError, match="AccessDenied"):
         exporter.list_objects_v2(Bucket=stack.outputs["ExportBucketName"], Prefix="focus/")
+    stack.authorizer.denials.clear()
+
+
+def _read_secrets_of_others(stack: LocalStack) -> None:
+    """Each function may read only the secrets for its own connections."""
+    for function, secret in (
+        ("AttributeFunction", RECEIVER_SECRET),
+        ("RecommendFunction", RECEIVER_SECRET),
+        ("AlertFunction", METRICS_SECRET),
+    ):
+        client = local_client("secretsmanager", stack.endpoint, stack.access_keys[function])
+        with pytest.raises(client.exceptions.ClientError, match="AccessDenied"):
+            client.get_secret_value(SecretId=secret)
     stack.authorizer.denials.clear()
 
 

@@ -32,6 +32,8 @@ WILDCARD_REASONS = {
     "AssumeQueryRoles": "roles of member accounts, by their fixed prefix, unless QueryRoleArns names them",
     "ReadBearerTokens": "secrets are named by settings, under their fixed prefix",
     "ReadWebhooks": "secrets are named by settings, under their fixed prefix",
+    "LeaveSecretsOfReceivers": "denies",
+    "LeaveSecretsOfMetrics": "denies",
     "WriteExports": "objects under the two folders of the exports",
     "SignDownloads": "objects under the two folders of the exports",
 }
