@@ -67,7 +67,6 @@ ONLY_FOR: Mapping[tuple[str, str], str] = {
     ("AWS::Lambda::Alias", "lambda:PutProvisionedConcurrencyConfig"): "ProvisionedConcurrencyConfig",
     ("AWS::Lambda::Alias", "lambda:DeleteProvisionedConcurrencyConfig"): "ProvisionedConcurrencyConfig",
     ("AWS::Lambda::EventSourceMapping", "kms:"): "KmsKeyArn",
-    ("AWS::Lambda::Function", "lambda:*FunctionConcurrency"): "ReservedConcurrentExecutions",
     ("AWS::Lambda::Function", "elasticfilesystem:"): "FileSystemConfigs",
     ("AWS::Lambda::Function", "s3files:"): "FileSystemConfigs",
     ("AWS::Lambda::Function", "kms:"): "KmsKeyArn",

@@ -113,7 +113,7 @@ class Stack:
         arguments = self.resolve(argument)
         match function:
             case "Fn::Equals":
-                return arguments[0] == arguments[1]
+                return str(arguments[0]) == str(arguments[1])  # CloudFormation passes numbers as text
             case "Fn::And":
                 return all(arguments)
             case "Fn::Or":

@@ -98,7 +98,6 @@ def test_every_function_runs_on_arm_with_a_retained_log_group(template: Template
         assert (function["Runtime"], function["Architectures"]) == ("python3.13", ["arm64"])
         group = function["LoggingConfig"]["LogGroup"]["Ref"]
         assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
-        assert "ReservedConcurrentExecutions" not in function
     assert sorted(names) == [
         "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction", "PricesFunction",
         "RecommendFunction",
@@ -292,6 +291,21 @@ def test_public_routes_have_a_separate_throttle(template: Template) -> None:
     assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that do not exist yet"
     for settings in (stage["Properties"]["DefaultRouteSettings"], *stage["Properties"]["RouteSettings"].values()):
         assert settings["ThrottlingBurstLimit"] >= settings["ThrottlingRateLimit"] > 0
+
+
+def test_throttles_need_no_higher_quota(template: Template) -> None:
+    """Smaller regions allow an account 2,500 requests per second, and new accounts ten concurrent executions."""
+    stage = template["Resources"]["HttpStage"]["Properties"]
+    limits = [stage["DefaultRouteSettings"], *stage["RouteSettings"].values()]
+    assert sum(settings["ThrottlingRateLimit"] for settings in limits) <= 2500
+    assert sum(settings["ThrottlingBurstLimit"] for settings in limits) <= 1250
+    for parameters, expected in ({}, {}), ({"ApiConcurrency": 5}, {"ApiFunction": 5}):
+        reserved = {
+            logical: properties["ReservedConcurrentExecutions"]
+            for logical, kind, properties in Stack("gpucost-dev", template, parameters).resources()
+            if kind == "AWS::Lambda::Function" and "ReservedConcurrentExecutions" in properties
+        }
+        assert reserved == expected
 
 
 def test_functions_receive_exactly_the_variables_they_read(template: Template) -> None:
