@@ -3,6 +3,9 @@
 A notification that cannot be turned into a message, or that its receiver refuses for good, is set aside in the
 dead-letter queue, which has an alarm. It delays no other notification.
 
+After a receiver failed, notifications that matter no more are left out (`stale_messages`). They leave the outbox
+together with the message whose note says so.
+
 A message is sent and then removed from the stored outbox before the next message is sent. A crash between the two
 repeats that one message, and loses none. Receivers that recognize duplicates (the history, Alertmanager) show it once.
 Slack webhooks and SNS email have no such key.
@@ -12,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
@@ -19,6 +23,7 @@ from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_
 from gpucost.features.alerting.ports import AlertStateStore, Notifier
 from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
+from gpucost.features.alerting.stale_messages import leave_out_stale
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
@@ -30,6 +35,24 @@ MAX_SAVE_ATTEMPTS = 20
 MAX_SET_ASIDE = 10
 """How many notifications of a receiver one delivery sets aside. A receiver that refuses more is left alone until the
 next one: it probably refuses everything, which takes time."""
+
+
+class _Message(NamedTuple):
+    """The entries of a message to one receiver, and the stale entries that its note stands for."""
+
+    entries: tuple[OutboxEntry, ...]
+    stale_entries: tuple[OutboxEntry, ...] = ()
+
+    @property
+    def receiver(self) -> str:
+        return self.entries[0].receiver
+
+
+class _Outcome(NamedTuple):
+    """Which entries leave the outbox, and the receiver that got a message, if any."""
+
+    removed: tuple[OutboxEntry, ...] = ()
+    reached_receiver: str | None = None
 
 
 class Delivery:
@@ -75,13 +98,15 @@ class Delivery:
         now = self._clock()
         if not group.outbox or (group.delivery_lease_until is not None and group.delivery_lease_until > now):
             return None
-        current = self._drop_resolved_while_muted(group)
-        if current == group and not self._next_batch(group):
+        current = self._mark_failures(self._drop_resolved_while_muted(group))
+        lease = now + LEASE if self._next_message(current) else None
+        if current == group and lease is None:
             return None
         try:
-            return self._state_store.save_group(replace(current, delivery_lease_until=now + LEASE))
+            saved = self._state_store.save_group(replace(current, delivery_lease_until=lease))
         except ConflictError:
             return None  # the other writer delivers
+        return saved if lease else None
 
     def _drop_resolved_while_muted(self, group: AlertGroup) -> AlertGroup:
         """Drop messages about alerts that were muted when they fired and have resolved; the history keeps them."""
@@ -92,13 +117,22 @@ class Delivery:
         )
         return group if outbox == group.outbox else replace(group, outbox=outbox)
 
+    def _mark_failures(self, group: AlertGroup, reached_receiver: str | None = None) -> AlertGroup:
+        """Store since when receivers with messages in the outbox fail."""
+        failed_since = {receiver: since for receiver, since in group.failed_since if receiver != reached_receiver}
+        waiting = {entry.receiver for entry in group.outbox}
+        for receiver in self.failures:
+            failed_since.setdefault(receiver, self._clock())
+        marks = sorted((receiver, since) for receiver, since in failed_since.items() if receiver in waiting)
+        return group if tuple(marks) == group.failed_since else replace(group, failed_since=tuple(marks))
+
     def _send_all(self, group: AlertGroup) -> None:
         """Send message by message; each delivered one leaves the stored outbox before the next is sent."""
-        while batch := self._next_batch(group):
-            group = self._remove_delivered(group, batch if self._send(batch) else ())
+        while message := self._next_message(group):
+            group = self._save_outcome(group, self._send(message))
 
-    def _next_batch(self, group: AlertGroup) -> tuple[OutboxEntry, ...]:
-        """Return the entries of the next message: all that one receiver may get now, as far as they fit."""
+    def _next_message(self, group: AlertGroup) -> _Message | None:
+        """Return the next message: all that one receiver may get now, as far as it fits."""
         ready = [
             entry
             for entry in group.outbox
@@ -106,34 +140,40 @@ class Delivery:
             and (entry.receiver == HISTORY_RECEIVER or not self._muting.mutes(entry.notification))
         ]
         if not ready:
-            return ()
+            return None
         receiver = ready[0].receiver
         notifier = self._notifiers.get(receiver)
-        batch = tuple(entry for entry in ready if entry.receiver == receiver)
+        entries = tuple(entry for entry in ready if entry.receiver == receiver)
+        if notifier is None:
+            return _Message(entries)
+        stale: tuple[OutboxEntry, ...] = ()
+        failed_since = dict(group.failed_since).get(receiver)
+        if failed_since is not None and receiver != HISTORY_RECEIVER:
+            entries, stale = leave_out_stale(entries, failed_since, sends_all_resolved=notifier.needs_resend)
         if receiver in self._unbatched_receivers:
-            return batch[:1]
-        return batch[: notifier.batch_size([entry.notification for entry in batch])] if notifier else batch
+            return _Message(entries[:1], stale)
+        return _Message(entries[: notifier.batch_size([entry.notification for entry in entries])], stale)
 
-    def _send(self, batch: tuple[OutboxEntry, ...]) -> bool:
-        """Send a message, and return whether its entries leave the outbox."""
-        receiver = batch[0].receiver
+    def _send(self, message: _Message) -> _Outcome:
+        """Send a message."""
+        receiver, first = message.receiver, message.entries[0]
         notifier = self._notifiers.get(receiver)
         if notifier is None:
             logger.warning("receiver is no longer in the settings: its message is dropped", receiver=receiver)
-            return True
+            return _Outcome(message.entries)
         try:
-            notifier.send([entry.notification for entry in batch])
+            notifier.send([entry.notification for entry in message.entries])
         except SourceError as error:
-            logger.warning("notification failed", receiver=receiver, notification=batch[0].notification.id)
+            logger.warning("notification failed", receiver=receiver, notification=first.notification.id)
             self.failures[receiver] = str(error)
-            return False
+            return _Outcome()
         except Exception as error:  # receivers report their failures as SourceError: it would fail each time
-            if len(batch) > 1:
+            if len(message.entries) > 1:
                 self._unbatched_receivers.add(receiver)
-                return False
+                return _Outcome()
             reason = str(error) if isinstance(error, RefusedMessageError) else f"{type(error).__name__}: {error}"
-            return self._try_to_set_aside(batch[0], reason)
-        return True
+            return _Outcome((first,) if self._try_to_set_aside(first, reason) else ())
+        return _Outcome((*message.entries, *message.stale_entries), receiver)
 
     def _try_to_set_aside(self, entry: OutboxEntry, reason: str) -> bool:
         self._set_aside_counts[entry.receiver] += 1
@@ -148,17 +188,16 @@ class Delivery:
             return False
         return True
 
-    def _remove_delivered(self, group: AlertGroup, delivered: tuple[OutboxEntry, ...]) -> AlertGroup:
-        """Store the outbox without the delivered entries, and keep the lease while there is more to send.
+    def _save_outcome(self, group: AlertGroup, outcome: _Outcome) -> AlertGroup:
+        """Store the outbox without the removed entries, and keep the lease while there is more to send.
 
         Entries that other writers added meanwhile are returned with the group, and this delivery sends them.
         """
-        delivered_keys = {_entry_key(entry) for entry in delivered}
+        removed_keys = {_entry_key(entry) for entry in outcome.removed}
         for _ in range(MAX_SAVE_ATTEMPTS):
-            rest = replace(
-                group, outbox=tuple(entry for entry in group.outbox if _entry_key(entry) not in delivered_keys)
-            )
-            lease = self._clock() + LEASE if self._next_batch(rest) else None
+            outbox = tuple(entry for entry in group.outbox if _entry_key(entry) not in removed_keys)
+            rest = self._mark_failures(replace(group, outbox=outbox), outcome.reached_receiver)
+            lease = self._clock() + LEASE if self._next_message(rest) else None
             try:
                 return self._state_store.save_group(replace(rest, delivery_lease_until=lease))
             except ConflictError:

@@ -125,6 +125,8 @@ class AlertGroup:
     """0: not stored yet."""
     delivery_lease_until: datetime | None = None
     """Until then one process delivers the outbox, and others leave it alone."""
+    failed_since: tuple[tuple[str, datetime], ...] = ()
+    """Receivers that have got none of their messages since then: (receiver, time of the first failure)."""
 
     @property
     def is_empty(self) -> bool:
