@@ -15,7 +15,7 @@ class Measurement(NamedTuple):
     versions: str
     measured: str
     unmeasured: str
-    witness: str = "none is read: a signal of 0 is believed"
+    witness: str = "twice the power of the lowest hour of the day"
     """What contradicts a signal that is stuck at 0."""
 
 
@@ -31,11 +31,13 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "Neuron 2.23 or later for labels of pods",
         "NeuronCores, physical or logical, in use",
         "pods on a part of a node without labels of pods; devices of claims; energy",
+        "none: it reports no power, and counts of executions do not say how long they took; a 0 is believed",
     ),
     "amd": Measurement(
         "1.0 or later; 1.4 or later for partitions",
         "GPUs and their partitions",
         "Radeon Pro V520 (g4ad); energy",
+        "twice the power of the lowest hour of the day; none in guests of a hypervisor, which report no power",
     ),
     "gaudi": Measurement("1.23 or later", "devices", "energy"),
     "intel": Measurement("2.0 or later", "GPUs", "pods on a part of a node, as it names no pods; tiles; energy"),

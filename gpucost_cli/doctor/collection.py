@@ -10,6 +10,7 @@ from statistics import median_low
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, floor_hour, to_epoch_ms
+from gpucost.core.metering.accelerators import ACCELERATORS, NVIDIA, vendor_of
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import multiple_clusters
@@ -180,9 +181,14 @@ class FactsCollector:
             by_target = self._client.query_range(self._queries.nodes_by_target(signal_names), first, facts.now, STEP)
             in_turn = parsing.nodes_in_turn(by_target)
         contradictions: Mapping[str, str] = {}
-        if at_zero := _held_gpus_at_zero(facts, {signal.name for signal in self._ranks[0]}):
+        if at_zero := _held_gpus_at_zero(facts, NVIDIA, {signal.name for signal in self._ranks[0]}):
             query = self._queries.contradictions(self._ranks, at_zero[:MAX_GPUS_AT_ZERO])
             contradictions = parsing.first_statistics(self._client.query(query, facts.evaluated_at), "UUID")
+        for accelerator in ACCELERATORS:
+            names = {signal.name for signal in accelerator.signals}
+            if accelerator.power_metrics and (at_zero := _held_gpus_at_zero(facts, accelerator.vendor, names)):
+                series = self._client.query(self._queries.power_witnesses(accelerator), facts.evaluated_at)
+                contradictions = {**contradictions, **parsing.contradicted_devices(series, accelerator, at_zero)}
         return replace(facts, unexplained=unexplained, nodes_in_turn=in_turn, contradictions=contradictions)
 
     def _accepts_long_queries(self, now: datetime) -> bool:
@@ -246,18 +252,32 @@ class FactsCollector:
 
 
 def _has_unreported_nodes(facts: Facts) -> bool:
-    """Whether GPU nodes lack devices or information that others have."""
-    if facts.devices and any(not facts.devices_by_node.get(name) for name in facts.gpu_nodes):
+    """Whether nodes with GPUs, or with accelerators that pods hold, lack devices or information that others have."""
+    held = {holder.node for holder in facts.holders} & facts.nodes.keys()
+    if facts.devices and any(not facts.devices_by_node.get(name) for name in held | facts.gpu_nodes.keys()):
         return True
     have_info = {node.has_info for name, node in facts.nodes.items()}
     return len(have_info) > 1
 
 
-def _held_gpus_at_zero(facts: Facts, signals: Collection[str]) -> Sequence[str]:
-    """UUIDs of GPUs whose signal is 0 although a pod holds them."""
-    of_signal = [device for device in facts.gpu_devices if device.signal in signals]
-    held = {device.uuid for device in of_signal if device.is_zero and facts.is_labeled_with_holder(device)}
-    return sorted(held - {device.uuid for device in of_signal if not device.is_zero})
+def _held_gpus_at_zero(facts: Facts, vendor: str, signals: Collection[str]) -> Sequence[str]:
+    """UUIDs of GPUs whose signal is 0 although a pod holds them, of nodes on which no pod uses any.
+
+    Without labels of pods, all devices of a node may be held.
+    """
+    nodes = {holder.node for holder in facts.holders if vendor_of(holder.resource) == vendor}
+    nodes |= {facts.node_of(device) for device in facts.devices if device.claim}
+    uuids: set[str] = set()
+    for node in nodes:
+        devices = [
+            device
+            for device in facts.devices_by_node.get(node, ())
+            if device.vendor == vendor and device.signal in signals
+        ]
+        held = [device for device in devices if facts.is_labeled_with_holder(device) or device.claim] or devices
+        if all(device.is_zero for device in held):
+            uuids |= {device.uuid for device in held}
+    return sorted(uuids)
 
 
 def _nodes_with_several_exporters(facts: Facts) -> frozenset[str]:

@@ -221,6 +221,10 @@ class Facts:
         """The name of the node that a device is on; blank if none of its labels names a node."""
         return next((self._node_names[name] for name in device.node_names if name in self._node_names), "")
 
+    def node_named(self, name: str) -> str:
+        """The node of a name or an EC2 instance id; the name itself if no node has it."""
+        return self._node_names.get(name, name)
+
     @cached_property
     def devices_by_node(self) -> Mapping[str, Sequence[ObservedDevice]]:
         """Devices by the name of their node."""

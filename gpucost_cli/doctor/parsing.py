@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
 
-from gpucost.core.metering.accelerators import NEURON, NVIDIA, accelerator_of_signal
+from gpucost.core.metering.accelerators import NEURON, NVIDIA, Accelerator, accelerator_of_signal
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.instance_types import instance_id_of
 from gpucost.sources.prometheus.client import Series
@@ -12,7 +12,7 @@ from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import exported_label, object_labels, parse_number
 from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
-from gpucost_cli.doctor.queries import NODE_NAME_LABELS
+from gpucost_cli.doctor.queries import AT_ZERO, NODE_NAME_LABELS
 
 Labels = Mapping[str, str]
 _NODE_NAMES = tuple(name for name in NODE_NAME_LABELS if name != "instance_id")
@@ -118,6 +118,18 @@ def nodes_in_turn(series: Iterable[Series]) -> dict[Target, frozenset[str]]:
         if changes > 1:  # an address that a pod of another node took over changes once
             in_turn[target] = frozenset[str]().union(*times.values())
     return in_turn
+
+
+def contradicted_devices(series: Iterable[Series], accelerator: Accelerator, uuids: Iterable[str]) -> dict[str, str]:
+    """The devices, of some, whose signals are 0 and whose power says that they are in use: the metric by UUID."""
+    metrics: dict[str, set[str]] = {}
+    for labels, _ in series:
+        metrics.setdefault(accelerator.labels.identify(labels).uuid, set()).add(labels.get(STATISTIC_LABEL, ""))
+    return {
+        uuid: min(metrics[uuid] - {AT_ZERO})
+        for uuid in uuids
+        if AT_ZERO in metrics.get(uuid, ()) and len(metrics[uuid]) > 1
+    }
 
 
 def first_statistics(series: Iterable[Series], label: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gpucost.core.metering.accelerators import ACCELERATORS, accelerator_of_signal
+from gpucost.core.metering.accelerators import ACCELERATORS, Accelerator, accelerator_of_signal
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.kubernetes_labels import (
     ADMIN_NAMESPACE_LABEL,
@@ -45,6 +45,8 @@ _DEVICE_LABELS = (
     "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
 )  # fmt: skip
 
+AT_ZERO = "zero"
+"""The statistic of devices whose signals are 0."""
 NODE_NAME_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename", "instance_id")
 """Labels that name a device's node, in order of preference."""
 _GPU_LABELS = (*SCRAPE_LABELS, "gpu", "UUID", "uuid")
@@ -229,6 +231,18 @@ class DoctorQueries:
         for name, watts in power.items():
             lowest = f"(min by (UUID) (min_over_time(({watts})[23h:1h] offset 1h)) > 0)"
             statistics[name] = f"{stuck} and on (UUID) (max by (UUID) ({watts}) >= {MIN_POWER_RATIO} * {lowest})"
+        return union(statistics)
+
+    def power_witnesses(self, accelerator: Accelerator) -> str:
+        """Another vendor's devices whose signals are 0 in the last hour, and those with twice the power of the day."""
+        names = accelerator.labels.names
+        by = ",".join(dict.fromkeys((*names, *NODE_NAME_LABELS)))
+        signals = " or ".join(f"max_over_time({self.select(signal.name)}[1h])" for signal in accelerator.signals)
+        statistics = {AT_ZERO: f"(max by ({by}) ({signals}) == 0)"}
+        for name in accelerator.power_metrics:
+            power = f"avg_over_time({self.select(name)}[1h])"
+            lowest = f"(min by ({by}) (min_over_time(({power})[23h:1h] offset 1h)) > 0)"
+            statistics[name] = f"(max by ({by}) ({power}) >= {MIN_POWER_RATIO} * {lowest})"
         return union(statistics)
 
     def owners(self) -> str:

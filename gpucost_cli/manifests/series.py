@@ -98,7 +98,7 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
 
 def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool) -> str:
     """Return the regular expression over names that keeps the series of another vendor's exporter."""
-    signals = [signal.name for signal in accelerator.signals]
+    signals = [*(signal.name for signal in accelerator.signals), *accelerator.power_metrics]
     shown = sorted(
         name
         for name in dashboard_metrics.queried_metrics()

@@ -222,3 +222,18 @@ def test_nodes_at_0_take_one_more_query_of_these_nodes(prometheus: Callable[[str
     (further,) = [query for query in traffic.queries if "DCGM_FI_DEV_GPU_UTIL%7B" in query]
     assert "n0" in further
     assert "n1" not in further
+
+
+def test_idle_node_without_pods_takes_no_more_queries(prometheus: Callable[[str], str]) -> None:
+    timeline = cluster(8)
+    with counted(prometheus, timeline) as (url, usual):
+        attribute(url)
+    timeline.node("idle", capacity={"nvidia_com_gpu": 1})
+    timeline.device(0, node="idle", gpu=0)
+    timeline.up(job="dcgm-exporter", instance="idle:9400")
+    with counted(prometheus, timeline) as (url, traffic):
+        (record,) = attribute(url)
+    assert record.totals is not None
+    assert record.totals.capacity is not None
+    assert record.totals.capacity.unallocated_usd == amount(10)
+    assert len(traffic.queries) == len(usual.queries)

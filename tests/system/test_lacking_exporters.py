@@ -208,6 +208,33 @@ def test_service_of_several_exporters_is_named(attribute: Attribute) -> None:
     assert "PodMonitor" in note
 
 
+def neuron_nodes(timeline: Timeline) -> None:
+    """Two nodes with a pod each, and the address of one Service."""
+    for name in ("n1", "n2"):
+        timeline.node(name, capacity={"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2}, labels={
+            **LABELS, "node_kubernetes_io_instance_type": "inf2.xlarge"})  # fmt: skip
+    timeline.up(job="neuron-monitor", instance="neuron-monitor:8000")
+
+
+def neuron_scrapes(timeline: Timeline, name: str, first: float, last: float) -> None:
+    """Scrapes of that Service that the neuron-monitor of one node answers."""
+    for core in "01":
+        timeline.add("neuroncore_utilization_ratio", first, last, 0.5, neuroncore=core, job="neuron-monitor",
+                     instance="neuron-monitor:8000", instance_id=f"i-{name}")  # fmt: skip
+
+
+def test_service_of_several_neuron_monitors_is_named(attribute: Attribute) -> None:
+    timeline = cluster()
+    neuron_nodes(timeline)
+    for number, name in enumerate(("n1", "n2")):
+        for minute in range(-64 + number, 124, 2):
+            neuron_scrapes(timeline, name, minute, minute + 1)
+        timeline.pod(f"p-{name}", node=name, resource="aws_amazon_com_neuroncore", units=2)
+    (record,) = attribute(timeline)
+    (note,) = notes_about(record, "devices of 2 nodes in turn")
+    assert "neuron-monitor/neuron-monitor:8000" in note
+
+
 def test_exporter_that_reports_two_nodes_at_once_is_not_noted(attribute: Attribute) -> None:
     timeline = cluster()
     for name in ("n1", "n2"):
@@ -258,6 +285,32 @@ def test_doctor_names_the_service_and_not_missing_exporters(examined: Examine) -
     assert "exporter on every node" not in found
     assert "reports the devices of 2 nodes in turn (n1, n2)" in (found["pods of a Service"].finding or "")
     assert "PodMonitor" in (found["pods of a Service"].change or "")
+
+
+def test_doctor_names_the_service_of_neuron_monitors(examined: Examine) -> None:
+    metrics = bare()
+    neuron_nodes(metrics)
+    now = (metrics.now - metrics.base).total_seconds() / 60
+    for number, name in enumerate(("n1", "n2")):
+        for turn in range(10 + number, -1, -2):
+            neuron_scrapes(metrics, name, now - 10 * turn - 3, now - 10 * turn)
+        pod(metrics, f"p-{name}", node=name, resource="aws_amazon_com_neuroncore", units=2)
+    check = faults(examined(metrics))["pods of a Service"]
+    assert "neuron-monitor on neuron-monitor:8000" in (check.finding or "")
+    assert "devices of 2 nodes in turn (n1, n2)" in (check.finding or "")
+
+
+def test_doctor_names_the_service_of_shards_of_kube_state_metrics(examined: Examine) -> None:
+    metrics = healthy(nodes=2)
+    now = (metrics.now - metrics.base).total_seconds() / 60
+    metrics.without("kube_node_info")
+    for number, name in enumerate(("n1", "n2")):
+        for turn in range(14 + number, -1, -2):
+            metrics.add("kube_node_info", now - 10 * turn - 3, now - 10 * turn, node=name,
+                        provider_id=f"aws:///us-west-2a/i-{name}", **KSM)  # fmt: skip
+    check = faults(examined(metrics))["pods of a Service"]
+    assert (check.severity, check.status) == ("required", "faulty")
+    assert "reports the objects of 2 nodes in turn (n1, n2)" in (check.finding or "")
 
 
 def test_doctor_names_neuron_monitors_integration_with_kubernetes(examined: Examine) -> None:
@@ -326,3 +379,31 @@ def test_doctor_names_signals_that_another_metric_contradicts(
 
 def test_doctor_finds_nothing_about_idle_gpus(examined: Examine) -> None:
     assert "signal of 0" not in faults(examined(stuck()))
+
+
+@pytest.mark.parametrize(("watts", "is_fault"), [((90, 300), True), ((90, 90), False)])
+def test_doctor_names_devices_of_other_vendors_whose_power_contradicts_their_signal(
+    examined: Examine, watts: tuple[float, float], is_fault: bool
+) -> None:
+    metrics = bare()
+    metrics.node(capacity={"amd_com_gpu": 1}, labels={**LABELS, "node_kubernetes_io_instance_type": "custom.amd"})
+    pod(metrics, "p", resource="amd_com_gpu")
+    metrics.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
+    device = {"serial_number": "1", "node": "n1", "job": "amd", "instance": "n1:5000", "exported_namespace": "team"}
+    now = (metrics.now - metrics.base).total_seconds() / 60
+    metrics.add("gpu_gfx_activity", value=0, exported_pod="p", **device)
+    metrics.add("gpu_package_power", now - 360, now - 60, watts[0], exported_pod="p", **device)
+    metrics.add("gpu_package_power", now - 60, now + 5, watts[1], exported_pod="p", **device)
+    report = examined(metrics)
+    assert ("signal of 0" in faults(report)) is is_fault
+    if is_fault:
+        check = faults(report)["signal of 0"]
+        assert "gpu_gfx_activity of 1 GPUs of n1 is 0, although gpu_package_power is at least" in (check.finding or "")
+        assert "amd-device-metrics-exporter" in (check.change or "")
+
+
+def test_doctor_does_not_doubt_a_0_next_to_a_gpu_in_use(examined: Examine) -> None:
+    """As attribution: a busy GPU of the node shows that its counters work."""
+    metrics = stuck(other=60)
+    metrics.edited(GR, lambda text: text.replace("} 0 ", "} 0.5 ") if 'exported_pod="n1-a0"' in text else text)
+    assert "signal of 0" not in faults(examined(metrics))

@@ -301,6 +301,48 @@ def test_settings_let_the_witness_measure(attribute: Attribute) -> None:
     assert "DCGM_FI_DEV_GPU_UTIL says that they are in use: they are measured by the latter" in note
 
 
+OTHER_VENDORS = pytest.mark.parametrize(
+    ("resource", "signal", "power", "device", "labels"),
+    [
+        ("amd_com_gpu", "gpu_gfx_activity", "gpu_package_power", {"serial_number": "1", "gpu_id": "0"},
+         {"exported_pod": "p", "exported_namespace": "team"}),
+        ("amd_com_gpu", "amd_gpu_gfx_activity", "amd_gpu_power_usage", {"serial_number": "1", "gpu_id": "0"},
+         {"exported_pod": "p", "exported_namespace": "team"}),
+        ("habana_ai_gaudi", "habanalabs_utilization", "habanalabs_power_mW", {"UUID": "g-0"},
+         {"pod_name": "p", "pod_namespace": "team"}),
+        ("gpu_intel_com_xe", "hw_gpu_utilization_ratio", "hw_power_watts", {"pci_bdf": "0000:03:00.0"}, {}),
+    ],
+    ids=["AMD", "AMD with a prefix", "Gaudi", "Intel"],
+)  # fmt: skip
+
+
+@OTHER_VENDORS
+@pytest.mark.parametrize(("factor", "is_contradiction"), [(3, True), (1.5, False)])
+def test_power_is_the_witness_of_other_vendors(
+    attribute: Attribute,
+    resource: str,
+    signal: str,
+    power: str,
+    device: dict[str, str],
+    labels: dict[str, str],
+    factor: float,
+    is_contradiction: bool,
+) -> None:
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={resource: 1})
+    timeline.pod("p", resource=resource)
+    of_node = {**device, **labels, "node": "n1", "job": "exporter", "instance": "n1:5000"}
+    task = {"hw_gpu_task": "all"} if "hw_" in signal else {}
+    timeline.add(signal, value=0, **of_node, **task)
+    timeline.add(power, -185, 0, 90, **of_node)
+    timeline.add(power, value=90 * factor, start=0, **of_node)
+    (record,) = attribute(timeline)
+    assert (record.lines[0].utilization_source == "none") is is_contradiction
+    assert record.lines[0].waste_usd == (None if is_contradiction else amount(10))
+    assert any("twice the power" in note and "Restart" in note for note in record.notes) is is_contradiction
+
+
 def test_signal_is_not_stuck_while_any_held_gpu_of_the_node_has_some_use(attribute: Attribute) -> None:
     """One busy GPU shows that the node's counters work: the other is idle, whatever its coarse signal says."""
     timeline = idle_by_profiling(busy=99)

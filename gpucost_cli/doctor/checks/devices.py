@@ -98,17 +98,18 @@ def check_host_names(context: CheckContext) -> Iterable[Check]:
 
 def check_targets_in_turn(context: CheckContext) -> Iterable[Check]:
     """Check for targets that are Services, whose scrapes go to one of several pods each."""
-    of_devices = {device.target for device in context.facts.devices}
-    for target, nodes in sorted(context.facts.nodes_in_turn.items(), key=str):
-        name = f"{target.job} on {target.instance}"
+    facts = context.facts
+    of_devices = {device.target for device in facts.devices}
+    for target, nodes in sorted(facts.nodes_in_turn.items(), key=str):
+        name, names = f"{target.job} on {target.instance}", first_few(facts.node_named(node) for node in nodes)
         objects, metric = "objects", "kube_node_info"
         if target in of_devices:
             objects, metric = (
                 "devices",
-                next(device.signal for device in context.facts.devices if device.target == target),
+                next(device.signal for device in facts.devices if device.target == target),
             )
         fault = Fault(
-            f"one target ({name}) reports the {objects} of {len(nodes)} nodes in turn ({first_few(nodes)}): its "
+            f"one target ({name}) reports the {objects} of {len(nodes)} nodes in turn ({names}): its "
             "Service sends each scrape to another pod, so that most samples are lacking",
             f"scrape configuration of {target.job}: a PodMonitor, or kubernetes_sd_configs with role: pod (or "
             "endpoints), instead of the Service's address",

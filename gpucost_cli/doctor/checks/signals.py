@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from decimal import Decimal
 
+from gpucost.core.metering.accelerators import accelerator_of_power
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
 from gpucost_cli.doctor.signals import (
@@ -14,6 +15,10 @@ from gpucost_cli.doctor.signals import (
     usual_scale,
 )
 
+_RESET_OF_NVIDIA = (
+    "dcgm-exporter: restart it, and end other tools that use DCGM's profiling counters; or settings: "
+    "utilization: {on_contradiction: device}, to measure such GPUs by another signal"
+)
 _TOLERANCE_UNDER_MIG = Decimal(2)
 """Under MIG, profiling ratios can be somewhat above 1 (NVIDIA/DCGM#152), unlike percentages of a busy GPU."""
 _TOLERANCE = Decimal("1.01")
@@ -88,22 +93,23 @@ def check_signal_scales(context: CheckContext) -> Iterable[Check]:
 
 def check_stuck_signals(context: CheckContext) -> Iterable[Check]:
     """Check whether another metric contradicts signals of 0 of GPUs that pods hold."""
-    facts, signal = context.facts, context.settings.utilization.signal
-    by_witness: dict[str, list[str]] = {}
-    for device in facts.gpu_devices:
-        if device.uuid in facts.contradictions:
-            by_witness.setdefault(facts.contradictions[device.uuid], []).append(facts.node_of(device))
-    for witness, nodes in sorted(by_witness.items()):
-        says = "says that they are in use"
-        if witness in ENERGY_METRICS:
-            says = "is at least twice that of their lowest hour of the day"
+    facts = context.facts
+    by_witness: dict[str, dict[str, tuple[str, str]]] = {}
+    for device in facts.devices:
+        if witness := facts.contradictions.get(device.uuid):
+            by_witness.setdefault(witness, {})[device.uuid] = facts.node_of(device), device.signal
+    for witness, devices in sorted(by_witness.items()):
+        nodes, signals = zip(*devices.values(), strict=True)
+        accelerator = accelerator_of_power(witness)
+        is_power = witness in ENERGY_METRICS or accelerator is not None
+        says = "is at least twice that of their lowest hour of the day" if is_power else "says that they are in use"
+        change = accelerator.reset if accelerator is not None else _RESET_OF_NVIDIA
         fault = Fault(
-            f"{signal} of {len(nodes)} GPUs of {first_few(nodes)} is 0, although {witness} {says}: their use is "
-            "unmeasured",
-            "dcgm-exporter: restart it, and end other tools that use DCGM's profiling counters; or settings: "
-            "utilization: {on_contradiction: device}, to measure such GPUs by another signal",
+            f"{first_few(signals)} of {len(devices)} GPUs of {first_few(nodes)} is 0, although {witness} {says}: their "
+            "use is unmeasured",
+            change,
         )
-        yield context.check("signal of 0", witness, "recommended", fault, series=len(nodes))
+        yield context.check("signal of 0", witness, "recommended", fault, series=len(devices))
 
 
 def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:

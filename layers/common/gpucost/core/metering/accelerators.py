@@ -101,6 +101,10 @@ class Accelerator(Struct, frozen=True):
     """Whether devices that no process uses have series."""
     model: str = ""
     """The model where the labels of nodes and series do not name one."""
+    power_metrics: tuple[str, ...] = ()
+    """The power of a device, in any unit; of several names, the largest counts. It contradicts a signal of 0."""
+    reset: str = ""
+    """What to do where the signal is stuck at 0."""
     metric_prefixes: tuple[str, ...] = field(default=())
     """Prefixes of the exporter's metrics, in lower case."""
 
@@ -189,7 +193,13 @@ AMD = Accelerator(
     dra_driver="gpu.amd.com",
     resource_of_claims="amd_com_gpu",
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources (kubelet.podResourceAPISocketPath)",
-    metric_prefixes=("gpu_gfx_", "amd_gpu_"),
+    # Guests of a hypervisor have none of them. Of a partitioned GPU, partition 0 has them, and the others 0.
+    power_metrics=(
+        "gpu_power_usage", "gpu_package_power", "gpu_average_package_power", "amd_gpu_power_usage",
+        "amd_gpu_package_power", "amd_gpu_average_package_power",
+    ),
+    reset="restart amd-device-metrics-exporter and its gpuagent",
+    metric_prefixes=("gpu_gfx_", "gpu_power_", "gpu_package_", "gpu_average_package_", "amd_gpu_"),
 )  # fmt: skip
 GAUDI = Accelerator(
     vendor="gaudi",
@@ -209,6 +219,8 @@ GAUDI = Accelerator(
     dra_driver="gaudi.intel.com",
     resource_of_claims="habana_ai_gaudi",
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
+    power_metrics=("habanalabs_power_mW",),
+    reset="restart gaudi-metric-exporter",
     model="Intel-Gaudi",
     metric_prefixes=("habanalabs_",),
 )
@@ -233,7 +245,9 @@ INTEL_GPU = Accelerator(
     labels=DeviceLabels(device=("pci_bdf", "hw_id"), pod=("", "")),  # its series have no labels of pods
     dra_driver="gpu.intel.com",
     resource_of_claims="gpu_intel_com_xe",
-    metric_prefixes=("hw_gpu_",),
+    power_metrics=("hw_power_watts",),
+    reset="restart xpumd",
+    metric_prefixes=("hw_gpu_", "hw_power_"),
 )  # fmt: skip
 ACCELERATORS = (NEURON, AMD, GAUDI, INTEL_GPU)
 """All vendors but NVIDIA, whose signals the settings choose."""
@@ -249,6 +263,7 @@ DRA_DRIVERS_WITHOUT_GPUS = (
 )
 """A regular expression of DRA drivers whose devices are no accelerators: interfaces, channels, processors."""
 _BY_SIGNAL = {signal.name: accelerator for accelerator in ACCELERATORS for signal in accelerator.signals}
+_BY_POWER = {name: accelerator for accelerator in ACCELERATORS for name in accelerator.power_metrics}
 _BY_VENDOR = {accelerator.vendor: accelerator for accelerator in ACCELERATORS}
 ACCELERATOR_SIGNALS = tuple(signal for accelerator in ACCELERATORS for signal in accelerator.signals)
 
@@ -256,6 +271,11 @@ ACCELERATOR_SIGNALS = tuple(signal for accelerator in ACCELERATORS for signal in
 def accelerator_of_signal(signal: str) -> Accelerator | None:
     """Return the vendor of a signal; None for NVIDIA's."""
     return _BY_SIGNAL.get(signal)
+
+
+def accelerator_of_power(metric: str) -> Accelerator | None:
+    """Return the vendor of a metric of power; None for NVIDIA's."""
+    return _BY_POWER.get(metric)
 
 
 def accelerator_of_vendor(vendor: str) -> Accelerator | None:

@@ -1,22 +1,24 @@
 """Signals that are stuck at 0: a second witness says that a GPU was in use although its signal is exactly 0 all hour.
 
-DCGM's profiling counters read 0 while another tool holds them, or after a fault of the driver. A GPU that is idle
+DCGM's profiling counters read 0 while another tool holds them, or after a fault of the driver. Other vendors' GPUs have
+their power as a witness. A GPU that is idle
 according to every witness is idle.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
 from msgspec import Struct
 
-from gpucost.core.metering.accelerators import NVIDIA
+from gpucost.core.metering.accelerators import NVIDIA, accelerator_of_vendor
 from gpucost.core.metering.observations import DeviceSeries
 
 MIN_WITNESSED_USE = Fraction(1, 10)
 """The mean of another utilization signal that contradicts a signal of 0."""
 MIN_POWER_RATIO = 2
 """How many times the power of its lowest hour of the day a GPU draws if it contradicts a signal of 0."""
+_RESET_OF_NVIDIA = "restart dcgm-exporter, and end other tools that use DCGM's profiling counters"
 Gpu = tuple[str, str]
 """Node and UUID."""
 
@@ -33,39 +35,50 @@ class PowerByHour(Struct, frozen=True):
         return self.lowest > 0 and self.watts >= MIN_POWER_RATIO * self.lowest
 
 
-def gpus_at_zero(devices: Iterable[DeviceSeries], pods: Collection[tuple[str, str]]) -> set[Gpu]:
-    """Return the NVIDIA GPUs of the nodes of which every held device has a signal of exactly 0 all hour.
+def gpus_at_zero(
+    devices: Iterable[DeviceSeries], pods: Collection[tuple[str, str]], nodes: Container[str]
+) -> dict[Gpu, str]:
+    """Return the GPUs of the nodes of which every held device has a signal of exactly 0 all hour, with their vendors.
 
-    Held are the devices that are labeled with a pod; all of a node that has no labels of pods.
+    Held are the devices that are labeled with a pod; all of a node that has no labels of pods. Vendors whose exporter
+    has no other metric of a device's use are left out.
 
     Args:
         devices: the series of every device.
         pods: namespaces and names of the pods that hold GPUs.
+        nodes: names of the nodes on which pods hold GPUs.
     """
-    at_zero: dict[str, set[str]] = {}
+    at_zero: dict[tuple[str, str], set[str]] = {}
     in_use: set[Gpu] = set()
-    nodes_in_use: set[str] = set()
-    labeled: dict[str, set[str]] = {}
+    nodes_in_use: set[tuple[str, str]] = set()
+    held_in_use: set[tuple[str, str]] = set()
+    labeled: dict[tuple[str, str], set[str]] = {}
     for device in devices:
-        if device.vendor != NVIDIA:
+        if device.node not in nodes or not _has_witness(device.vendor):
             continue
+        of_vendor = device.node, device.vendor
         is_held = (device.namespace, device.pod) in pods
         if not _is_zero(device):
             in_use.add((device.node, device.uuid))
+            nodes_in_use.add(of_vendor)
             if is_held:
-                nodes_in_use.add(device.node)
+                held_in_use.add(of_vendor)
             continue
-        at_zero.setdefault(device.node, set()).add(device.uuid)
+        at_zero.setdefault(of_vendor, set()).add(device.uuid)
         if is_held:
-            labeled.setdefault(device.node, set()).add(device.uuid)
-    gpus = set()
-    for node, uuids in at_zero.items():
-        if node not in nodes_in_use:
-            of_node = {(node, uuid) for uuid in labeled.get(node, uuids)}
-            # Without labels, any device in use may be held.
-            if node in labeled or not any(in_use_node == node for in_use_node, _ in in_use):
-                gpus |= of_node - in_use
+            labeled.setdefault(of_vendor, set()).add(device.uuid)
+    gpus: dict[Gpu, str] = {}
+    for (node, vendor), uuids in at_zero.items():
+        # Without labels, any device in use may be held.
+        if (node, vendor) not in (held_in_use if (node, vendor) in labeled else nodes_in_use):
+            of_node = {(node, uuid) for uuid in labeled.get((node, vendor), uuids)}
+            gpus |= dict.fromkeys(of_node - in_use, vendor)
     return gpus
+
+
+def _has_witness(vendor: str) -> bool:
+    accelerator = accelerator_of_vendor(vendor)
+    return vendor == NVIDIA or (accelerator is not None and bool(accelerator.power_metrics))
 
 
 def _is_zero(device: DeviceSeries) -> bool:
@@ -104,21 +117,25 @@ def says_in_use(series: DeviceSeries) -> bool:
     )
 
 
-def stuck_signal_notes(contradicted: Mapping[Gpu, str], measured: Collection[Gpu]) -> Sequence[str]:
+def stuck_signal_notes(
+    contradicted: Mapping[Gpu, str], measured: Collection[Gpu], vendors: Mapping[Gpu, str]
+) -> Sequence[str]:
     """Return a note for each node with contradicted GPUs.
 
     Args:
         contradicted: the GPUs with what the witness says.
         measured: those that are measured by the witness.
+        vendors: the vendor of each GPU.
     """
-    by_node: dict[tuple[str, str, bool], int] = {}
+    by_node: dict[tuple[str, str, bool, str], int] = {}
     for gpu, statement in contradicted.items():
-        key = gpu[0], statement, gpu in measured
+        accelerator = accelerator_of_vendor(vendors[gpu])
+        reset = accelerator.reset if accelerator is not None else _RESET_OF_NVIDIA
+        key = gpu[0], statement, gpu in measured, reset[0].upper() + reset[1:]
         by_node[key] = by_node.get(key, 0) + 1
     return [
         f"the utilization signal of {count} GPUs of node {node!r} is 0 all hour, although {statement}: "
         + ("they are measured by the latter" if is_measured else "their use counts as unmeasured")
-        + " (utilization.on_contradiction). Restart dcgm-exporter, and end other tools that use DCGM's profiling "
-        "counters"
-        for (node, statement, is_measured), count in sorted(by_node.items())
+        + f" (utilization.on_contradiction). {reset}"
+        for (node, statement, is_measured, reset), count in sorted(by_node.items())
     ]

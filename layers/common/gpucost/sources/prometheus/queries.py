@@ -10,7 +10,7 @@ because adding and encoding the label costs Prometheus more than reading the sam
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -18,7 +18,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.metering.accelerators import DRA_DRIVERS, DRA_DRIVERS_WITHOUT_GPUS, accelerator_of_signal
+from gpucost.core.metering.accelerators import (
+    ACCELERATORS,
+    DRA_DRIVERS,
+    DRA_DRIVERS_WITHOUT_GPUS,
+    accelerator_of_signal,
+)
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.inference_servers import InferenceServer, metrics_of_servers
@@ -361,11 +366,12 @@ class Queries(Struct, frozen=True):
         without_counter = " ".join(f"unless on (UUID, instance) {counts}" for counts in samples)
         return statistics | {f"{ENERGY_SAMPLES} power": f"(({gauges}) {without_counter})"}
 
-    def witnesses(self, nodes: Sequence[str], label: str) -> str:
+    def witnesses(self, vendors: Container[str], nodes: Sequence[str], label: str) -> str:
         """The signals of lower ranks, and the mean power of the hour, of GPUs whose signal is 0.
 
         Args:
-            nodes: only these nodes; all if empty.
+            vendors: of these GPUs.
+            nodes: of NVIDIA's GPUs, only those of these nodes; all if empty.
             label: the label that holds nodes' names, `Hostname` or `hostname`.
         """
         matchers = [f"{label}=~{any_of_values(nodes)}"] if nodes else []
@@ -377,8 +383,12 @@ class Queries(Struct, frozen=True):
         for name, joules in ENERGY_COUNTERS.items():
             counter = self.series_selector(name, *matchers, shard_by="UUID")
             statistics[f"{POWER} {name}"] = f"rate({counter}{_HOUR_RANGE}) * {joules}"
-        for name in POWER_GAUGES:
-            gauge = self.series_selector(name, *matchers, shard_by="UUID")
+        gauges = [(name, "UUID", matchers) for name in POWER_GAUGES]
+        if self._includes_unsharded:
+            of_vendors = [accelerator for accelerator in ACCELERATORS if accelerator.vendor in vendors]
+            gauges += [(name, "", []) for accelerator in of_vendors for name in accelerator.power_metrics]
+        for name, shard_by, of_nodes in gauges:
+            gauge = self.series_selector(name, *of_nodes, shard_by=shard_by)
             statistics[f"{POWER} {name}"] = f"avg_over_time({gauge}{_HOUR_RANGE})"
         return union(statistics)
 
@@ -451,6 +461,11 @@ class Queries(Struct, frozen=True):
         """The same queries for the signals of HAMi's containers, as rank 0."""
         return replace(self, signals=[VGPU_SIGNALS])
 
+    @property
+    def _includes_unsharded(self) -> bool:
+        """Whether the shard has the series that no label distributes evenly."""
+        return self.shard == ALL_SERIES or self.shard.includes_others
+
     def _signals(self, rank: int, matchers: Sequence[str]) -> Iterable[tuple[Signal, str]]:
         for signal in self.signals[rank]:
             of_devices = [f"{label}={quote(text)}" for label, text in signal.matchers]
@@ -458,7 +473,7 @@ class Queries(Struct, frozen=True):
                 label = _UUID_LABELS.get(signal.name, "UUID")
                 yield signal, self.series_selector(signal.name, *of_devices, *matchers, shard_by=label)
             # No label of these series is evenly distributed: all of them are in one shard.
-            elif self.shard == ALL_SERIES or self.shard.includes_others:
+            elif self._includes_unsharded:
                 yield signal, self.series_selector(signal.name, *of_devices, *matchers)
 
     # The following methods return selectors for `PrometheusClient.raw_samples`.

@@ -301,7 +301,8 @@ class PrometheusReader:
         unexplained += collected.unknown_drivers() if collected else []
         holders = {(pod.namespace, pod.pod) for pod in (*pod_observations, *claiming)}
         contradicted: set[Gpu] = set()
-        if at_zero := gpus_at_zero(devices, holders):
+        nodes_of_holders = {pod.node for pod in (*pod_observations, *claiming)}
+        if at_zero := gpus_at_zero(devices, holders, nodes_of_holders):
             devices, contradicted, stuck_notes = self._check_with_witnesses(
                 devices, at_zero, _host_label(rows["devices"]), nodes.by_instance_id(), partial_pods, hour, scrapes
             )
@@ -543,7 +544,7 @@ class PrometheusReader:
     def _check_with_witnesses(
         self,
         devices: tuple[DeviceSeries, ...],
-        at_zero: Set[Gpu],
+        at_zero: Mapping[Gpu, str],
         label: str,
         names: Mapping[str, str],
         partial: PartialHourPods,
@@ -554,7 +555,7 @@ class PrometheusReader:
 
         Args:
             devices: the series of every device.
-            at_zero: GPUs whose signal is 0.
+            at_zero: GPUs whose signal is 0, with their vendors.
             label: that of nodes' names; "" if the GPUs' series have none in common.
             names: names of nodes, by name and by EC2 instance id.
             partial: pods that held GPUs for a part of the hour.
@@ -563,11 +564,11 @@ class PrometheusReader:
         """
         nodes = sorted({node for node, _ in at_zero})
         only = nodes if label and len(nodes) <= NAMES_PER_QUERY else []
-        builders: QueryBuilders = {"witnesses": lambda queries: queries.witnesses(only, label)}
+        builders: QueryBuilders = {"witnesses": lambda queries: queries.witnesses({*at_zero.values()}, only, label)}
         day = [hour - number * HOUR for number in reversed(range(HOURS_OF_DAY))]
         (series,) = self._client.query_hours(builders, day).values()
         witnesses = Witnesses(series, to_epoch_ms(hour + HOUR), self._queries.signals, names)
-        contradicted = contradicted_gpus(at_zero, witnesses.series(), witnesses.power())
+        contradicted = contradicted_gpus(at_zero.keys(), witnesses.series(), witnesses.power())
         measured: dict[Gpu, list[DeviceSeries]] = {}
         for table in witnesses.tables if self._measures_contradicted and contradicted else ():
             of_table = {(device.node, device.uuid) for device in table.series() if says_in_use(device)}
@@ -578,7 +579,7 @@ class PrometheusReader:
         if measured:
             others = (device for device in devices if (device.node, device.uuid) not in measured)
             devices = (*others, *chain.from_iterable(measured.values()))
-        return devices, contradicted.keys() - measured.keys(), stuck_signal_notes(contradicted, measured)
+        return devices, contradicted.keys() - measured.keys(), stuck_signal_notes(contradicted, measured, at_zero)
 
     def _process_devices(
         self,

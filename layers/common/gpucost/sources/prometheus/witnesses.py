@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpucost.core.hours import HOUR_MS
+from gpucost.core.metering.accelerators import accelerator_of_power
 from gpucost.core.metering.observations import DeviceSeries
 from gpucost.core.metering.signals import Signal
 from gpucost.core.metering.stuck_signals import Gpu, PowerByHour
@@ -52,11 +53,14 @@ class Witnesses:
         for number in range(HOURS_OF_DAY):
             end_ms = self._end_ms - number * HOUR_MS
             for statistic, rows in rows_at(self._series, end_ms).items():
-                if statistic.partition(" ")[0] != POWER:
+                kind, _, metric = statistic.partition(" ")
+                if kind != POWER:
                     continue
+                accelerator = accelerator_of_power(metric)
                 for labels, mean in rows:
                     if mean.is_finite() and mean > 0:
-                        gpu = node_name(labels, self._nodes), gpu_uuid(labels)
+                        uuid = gpu_uuid(labels) if accelerator is None else accelerator.labels.identify(labels).uuid
+                        gpu = node_name(labels, self._nodes), uuid
                         by_hour = watts.setdefault(gpu, {})
                         by_hour[end_ms] = max(mean, by_hour.get(end_ms, mean))
         return {
