@@ -99,6 +99,7 @@ def test_partitions_divide_the_gpus_of_the_instance_type() -> None:
         ("trn2.3xlarge", 1, {NEURON_DEVICE: 1, NEURON_CORE: 4}, 4),
         ("trn2.48xlarge", 16, {NEURON_DEVICE: 16, NEURON_CORE: 64}, 4),
         ("trn2.48xlarge", 16, {NEURON_DEVICE: 16, NEURON_CORE: 128}, 8),
+        ("trn2.48xlarge", 16, {NEURON_DEVICE: 16, NEURON_CORE: 32}, 2),
         ("trn2.48xlarge", 16, {"aws_amazon_com_neurondevice": 16, NEURON_CORE: 64}, 4),
         ("trn2.48xlarge", 16, {NEURON_CORE: 128}, 8),
         ("trn2.48xlarge", 16, {NEURON_DEVICE: 16}, 4),

@@ -123,6 +123,19 @@ def test_idle_neuron_devices_of_claims_are_unallocated(attribute: Attribute) -> 
     assert capacity(record).stranded_gpu_hours == amount(0)
 
 
+def test_neuron_devices_that_no_claim_has_are_unallocated(attribute: Attribute) -> None:
+    timeline = cluster()
+    silent_node(timeline, TRN1)
+    for number in range(16):
+        timeline.add("kube_resourceslice_device_info", driver="neuron.aws.com", pool_name="n1",
+                     device_name=f"device-{number}", node_name="n1", **KSM)  # fmt: skip
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1})
+    timeline.pod("q", node="n2")
+    (record,) = attribute(timeline)
+    assert capacity(record).unallocated_gpu_hours == amount(16)
+    assert capacity(record).stranded_gpu_hours == amount(0)
+
+
 def test_neuron_claims_without_a_collector_are_named_with_what_reports_them(attribute: Attribute) -> None:
     timeline = cluster()
     silent_node(timeline, TRN1)
@@ -240,7 +253,9 @@ def test_exporter_that_reports_two_nodes_at_once_is_not_noted(attribute: Attribu
     for name in ("n1", "n2"):
         timeline.node(name, capacity={"nvidia_com_gpu": 1})
         timeline.add(GR, value=0.5, UUID=f"GPU-{name}", gpu="0", Hostname=name, job="dcgm", instance="central:9400")
-    timeline.add(GR, 20, 40, 0.5, UUID="GPU-late", gpu="1", Hostname="n3", job="dcgm", instance="central:9400")
+        for start, end in ((-65, 30), (32, 125)):  # two scrapes lack one GPU of each node
+            timeline.add(GR, start, end, 0.5, UUID=f"GPU-odd-{name}", gpu="1", Hostname=name, job="dcgm",
+                         instance="central:9400")  # fmt: skip
     (record,) = attribute(timeline)
     assert not notes_about(record, "in turn")
 
