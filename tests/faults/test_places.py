@@ -9,7 +9,9 @@ from tests.faults.planted_rules import RULES_FAULTS
 from tests.faults.planted_vendors import VENDOR_FAULTS
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS], ids=lambda fault: fault.mistake)
+@pytest.mark.parametrize(
+    "fault", [*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS], ids=lambda fault: fault.mistake
+)
 def test_faults_original_text_occurs_once(fault: Fault) -> None:
     text = (REPOSITORY / fault.file).read_text(encoding="utf-8")
     assert text.count(fault.original) == 1
