@@ -281,15 +281,21 @@ _LINE_WRITERS: dict[str, Callable[[Any], str]] = {
     for name, kind in Line.__annotations__.items()
 } | {"labels": lambda labels: _labels_json(tuple(labels.items()))}
 _CLAIM_FIELDS = {"resource_claim", "dra_driver"}
-_claiming_line_json = row_writer(_LINE_WRITERS, indent=_LINE_INDENT)
-_requesting_line_json = row_writer(
-    {name: writer for name, writer in _LINE_WRITERS.items() if name not in _CLAIM_FIELDS}, indent=_LINE_INDENT
-)
+
+
+@lru_cache(maxsize=4)
+def _line_writer(*, has_claim: bool, has_type_source: bool) -> Callable[[Any], str]:
+    """Return the writer of lines with or without the fields that are published only if they are not blank."""
+    left_out = (set[str]() if has_claim else _CLAIM_FIELDS) | (set() if has_type_source else {"instance_type_source"})
+    return row_writer(
+        {name: writer for name, writer in _LINE_WRITERS.items() if name not in left_out}, indent=_LINE_INDENT
+    )
 
 
 def _line_json(line: Line) -> str:
     """Write a line's `figures()` as JSON text, because hours have thousands."""
-    return (_claiming_line_json if line.resource_claim else _requesting_line_json)(line)
+    writer = _line_writer(has_claim=bool(line.resource_claim), has_type_source=bool(line.instance_type_source))
+    return writer(line)
 
 
 def _cell(value: object) -> object:

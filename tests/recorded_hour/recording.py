@@ -63,6 +63,10 @@ class RecordedSeries(NamedTuple):
         """The series without some labels."""
         return self.relabeled(**dict.fromkeys(names, ""))
 
+    def of(self, sample: str) -> "RecordedSeries":
+        """The series with one number in all samples."""
+        return RecordedSeries(self.labels, tuple((at, sample) for at, _ in self.samples))
+
     def during(self, keeps: Callable[[float], bool]) -> "RecordedSeries":
         """The series with the samples of some minutes of the hour."""
         start = HOUR.timestamp() * 1000
@@ -91,6 +95,30 @@ def read_series(storage: Path, jobs: Iterable[str]) -> list[RecordedSeries]:
         if text != STALE:
             samples.setdefault(labels, []).append((int(at), text))
     return [RecordedSeries(_parse(labels), tuple(of_series)) for labels, of_series in samples.items()]
+
+
+Transform = Callable[[RecordedSeries], Iterable[RecordedSeries]]
+
+
+def write_variants(recorded: Iterable[RecordedSeries], variants: Mapping[str, Transform], path: Path) -> None:
+    """Write variants of the hour as OpenMetrics, each with its name as the label `cluster`.
+
+    Series that a removed label distinguished become one.
+    """
+    families: dict[str, dict[str, dict[int, str]]] = {}
+    for original in recorded:
+        for name, transform in variants.items():
+            for series in transform(original):
+                labels = {**series.labels, "cluster": name}
+                metric = labels.pop("__name__")
+                text = ",".join(f'{label}="{value}"' for label, value in labels.items())
+                families.setdefault(metric, {}).setdefault(text, {}).update(series.samples)
+    with path.open("w") as file:
+        for metric, of_family in families.items():
+            file.write(f"# TYPE {metric} gauge\n")
+            for text, samples in of_family.items():
+                file.writelines(f"{metric}{{{text}}} {samples[at]} {at / 1000:.3f}\n" for at in sorted(samples))
+        file.write("# EOF\n")
 
 
 def _parse(labels: str) -> dict[str, str]:

@@ -3,8 +3,7 @@
 All variants are in one Prometheus, each as a cluster. Its storage has no markers of ended series.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
@@ -15,12 +14,14 @@ from gpucost_devstack.prometheus import running_prometheus
 from tests.recorded_hour.recording import (
     SCRAPE,
     RecordedSeries,
+    Transform,
     attribute,
     gpu_hours,
     nodes_of,
     read_series,
     true_pods,
     unpack,
+    write_variants,
     wrong_pods,
 )
 from tests.system.metered_hours import assert_identity
@@ -32,7 +33,6 @@ READ = (
     "kube_replicaset_owner", "kube_job_owner", "kube_namespace_labels", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "neuroncore_",
     "up",
 )  # fmt: skip
-Transform = Callable[[RecordedSeries], Iterable[RecordedSeries]]
 
 
 def without_families(*names: str) -> Transform:
@@ -122,32 +122,11 @@ CHANGED: Mapping[str, Transform] = {
 VARIANTS = {**RIGHT, **CHANGED}
 
 
-def write(recorded: Iterable[RecordedSeries], path: Path) -> None:
-    """Write all variants as OpenMetrics, each with its name as the label `cluster`.
-
-    Series that a removed label distinguished become one.
-    """
-    families: dict[str, dict[str, dict[int, str]]] = {}
-    for original in recorded:
-        for name, transform in VARIANTS.items():
-            for series in transform(original):
-                labels = {**series.labels, "cluster": name}
-                metric = labels.pop("__name__")
-                text = ",".join(f'{label}="{value}"' for label, value in labels.items())
-                families.setdefault(metric, {}).setdefault(text, {}).update(series.samples)
-    with path.open("w") as file:
-        for metric, of_family in families.items():
-            file.write(f"# TYPE {metric} gauge\n")
-            for text, samples in of_family.items():
-                file.writelines(f"{metric}{{{text}}} {samples[at]} {at / 1000:.3f}\n" for at in sorted(samples))
-        file.write("# EOF\n")
-
-
 @pytest.fixture(scope="module")
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AttributedHour]]:
     folder = tmp_path_factory.mktemp("variants")
     recorded = read_series(unpack(folder), (KSM, DCGM, NEURON))
-    write((series for series in recorded if series.name.startswith(READ)), folder / "variants.om")
+    write_variants((series for series in recorded if series.name.startswith(READ)), VARIANTS, folder / "variants.om")
     with running_prometheus(folder / "variants.om") as url:
         yield {variant: attribute(url, variant) for variant in VARIANTS}
 

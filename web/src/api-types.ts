@@ -2680,6 +2680,13 @@ export interface components {
              */
             dra_driver?: string;
             /**
+             * Instance Type Source
+             * @description What says the instance type if no label does: karpenter or neuron-monitor, or hardware if it is inferred from the node's GPUs, CPUs and memory; only without a label
+             * @default
+             * @example hardware
+             */
+            instance_type_source?: string;
+            /**
              * Used Beyond Allocation Gpu Hours
              * @description Use of a shared GPU beyond the allocated part. No sum includes it
              */
@@ -3172,6 +3179,13 @@ export interface components {
              * @description Pods that held its GPUs; null if two nodes had this name in the hour
              */
             holders: components["schemas"]["HolderModel"][] | null;
+            /**
+             * Instance Type Source
+             * @description What says the instance type if no label does: karpenter or neuron-monitor, or hardware if it is inferred from the node's GPUs, CPUs and memory; only without a label
+             * @default
+             * @example hardware
+             */
+            instance_type_source?: string;
             /** Capacity Gpu Hours */
             capacity_gpu_hours: number | null;
             /** Unallocated Gpu Hours */

@@ -303,3 +303,16 @@ export function bucketName(start: number, step: string, zone: Zone): string {
   if (step === "hour") return moment(start, zone);
   return step === "day" ? utcDay(start) : `${step} from ${utcDay(start)}`;
 }
+
+/** A node's instance type, marked where no label says it. */
+export function instanceType(node: { instance_type: string; instance_type_source?: string }): string {
+  if (node.instance_type === "") return "unknown type";
+  switch (node.instance_type_source ?? "") {
+    case "":
+      return node.instance_type;
+    case "hardware":
+      return `${node.instance_type} (inferred)`;
+    default:
+      return `${node.instance_type} (from ${node.instance_type_source})`;
+  }
+}

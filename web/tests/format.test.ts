@@ -9,6 +9,7 @@ import {
   exactMoney,
   gpuHours,
   HOUR,
+  instanceType,
   instant,
   isMeasured,
   knownFigure,
@@ -177,4 +178,15 @@ test("an amount next to one of a thousand or more has no cents", () => {
   expect(roundMoney(-0.2, "USD", neighbors)).toBe(">-$1");
   expect([0, null].map((usd) => roundMoney(usd, "USD", neighbors))).toEqual(["$0", "–"]);
   expect(roundMoney(12.3, "USD", [999])).toBe("$12.30");
+});
+
+test("an instance type that no label says is marked", () => {
+  expect(instanceType({ instance_type: "p5.48xlarge" })).toBe("p5.48xlarge");
+  expect(instanceType({ instance_type: "p5.48xlarge", instance_type_source: "hardware" })).toBe(
+    "p5.48xlarge (inferred)",
+  );
+  expect(instanceType({ instance_type: "p5.48xlarge", instance_type_source: "karpenter" })).toBe(
+    "p5.48xlarge (from karpenter)",
+  );
+  expect(instanceType({ instance_type: "" })).toBe("unknown type");
 });

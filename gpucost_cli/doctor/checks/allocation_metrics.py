@@ -77,7 +77,11 @@ METRIC_FAMILIES = (
     MetricFamily(
         "kube_node_status_allocatable", "recommended", "unhealthy GPUs count as unallocated", "nodes",
     ),
-    MetricFamily(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
+    MetricFamily(
+        NODE_LABELS_METRIC, "recommended",
+        "nodes have no pool, and other metrics stand in for their instance type, GPU model and zone, as far as they "
+        "can", "nodes",
+    ),
     MetricFamily(
         NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels get no pods",
         "namespaces", lambda context: bool(context.required_labels.of_namespaces), settings_decide=True,

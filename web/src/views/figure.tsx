@@ -40,6 +40,7 @@ import {
   moment,
   percent,
   stepName,
+  instanceType,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Dialog, Empty, Loaded, Name, SplitPolicy, Table, UnpricedNote } from "../parts";
@@ -325,7 +326,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
             columns={[
               nodeColumn(route),
               moneyColumn(figure as "node_cost_usd", currency),
-              nameColumn("type", "Instance type", (row: NodeRow) => row.instance_type),
+              nameColumn("type", "Instance type", (row: NodeRow) => instanceType(row)),
               { key: "price_source", title: "Price source", cell: (row) => row.price_source || "none" },
             ]}
           />

@@ -14,6 +14,7 @@ import {
   shortNode,
   unitPrice,
   utilization,
+  instanceType,
 } from "../format";
 import { changed, useRoute, useZone } from "../hooks";
 import { amountTitle, PARTS, partsOf } from "../identity";
@@ -169,7 +170,7 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
         {
           key: "instance_type",
           title: "Instance type",
-          cell: (row) => (row.kind === "node" ? row.instance_type : row.kind.replaceAll("-", " ")),
+          cell: (row) => (row.kind === "node" ? instanceType(row) : row.kind.replaceAll("-", " ")),
           by: (row) => row.instance_type,
         },
         {

@@ -30,6 +30,7 @@ import {
   roundHours,
   roundMoney,
   shortNode,
+  instanceType,
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
@@ -217,11 +218,11 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
     `${roundHours(sumOf(rows.map((row) => row[key])))} GPU-hours`;
   const cost = usd("node_cost_usd");
   const removal = removalsOf(fleet).find(({ node }) => node.node === newest.node && node.cluster === newest.cluster);
-  const { gpu_model: model, instance_type: type, capacity_type: capacity, node_pool: pool, cluster } = newest;
+  const { gpu_model: model, capacity_type: capacity, node_pool: pool, cluster } = newest;
   return (
     <>
       <p>
-        {type}, {model}, {capacity}, node pool{" "}
+        {[instanceType(newest), model, capacity].filter(Boolean).join(", ")}, node pool{" "}
         <a href={linkTo(route, "nodes", "", { pool, cluster })}>
           <Name>{pool}</Name>
         </a>
@@ -623,7 +624,7 @@ function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; 
         </a>
         <span>
           {" "}
-          {[node.instance_type, node.gpu_model, node.capacity_type].filter(Boolean).join(" · ")} · pool{" "}
+          {[instanceType(node), node.gpu_model, node.capacity_type].filter(Boolean).join(" · ")} · pool{" "}
           <Name>{node.node_pool}</Name>
         </span>
       </h3>

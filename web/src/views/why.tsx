@@ -3,7 +3,7 @@
 import type { HourRow, Line } from "../api";
 import { type Amounts, answerOf, type FigureKey, notesOn, queriesOf } from "../explain";
 import { joinPriced } from "../health";
-import { exactMoney, gpuHours, HOUR, moment, percent } from "../format";
+import { exactMoney, gpuHours, HOUR, instanceType, moment, percent } from "../format";
 import { useZone } from "../hooks";
 import { AMOUNTS } from "../identity";
 import { Dialog, Name, SplitPolicy } from "../parts";
@@ -47,8 +47,8 @@ export function Why(props: {
       <p>
         Pod <Name>{line.pod}</Name> of {line.workload_kind} <Name>{line.workload}</Name> in namespace{" "}
         <Name>{line.namespace}</Name>, business unit <Name>{line.business_unit}</Name>, on node <Name>{line.node}</Name>{" "}
-        ({line.instance_type}, {line.gpu_model}, {line.capacity_type}) of cluster <Name>{line.cluster}</Name>,{" "}
-        {moment(line.hour, zone)}.
+        ({[instanceType(line), line.gpu_model, line.capacity_type].filter(Boolean).join(", ")}) of cluster{" "}
+        <Name>{line.cluster}</Name>, {moment(line.hour, zone)}.
       </p>
       <ol>
         <li>

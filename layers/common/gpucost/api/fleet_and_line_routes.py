@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
 from gpucost.api.cost_schemas import CostReportResponse, fields_after_rows, fields_before_rows
-from gpucost.api.price_and_node_schemas import HolderModel
+from gpucost.api.price_and_node_schemas import INSTANCE_TYPE_SOURCE, HolderModel
 from gpucost.core.amounts import Totals
 from gpucost.core.hour_record import Line
 from gpucost.core.ledger import Manifest
@@ -65,6 +65,7 @@ class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gp
         "", description="The ResourceClaim (DRA) that holds the GPUs; only if the pod does not request them"
     )
     dra_driver: str = Field("", description="The DRA driver of the claim; only with `resource_claim`")
+    instance_type_source: str = Field("", description=INSTANCE_TYPE_SOURCE, examples=["hardware"])
 
 
 class LinesResponse(PeriodResponse):

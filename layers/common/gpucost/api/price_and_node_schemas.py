@@ -30,6 +30,11 @@ from gpucost.reports.nodes import NodeRow
 from gpucost.reports.prices import ListedPrice, PricePage
 from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text, row_writer, value_writer
 
+INSTANCE_TYPE_SOURCE = (
+    "What says the instance type if no label does: karpenter or neuron-monitor, or hardware if it is inferred from the "
+    "node's GPUs, CPUs and memory; only without a label"
+)
+
 
 class PriceRow(ResponseModel):
     """One price of the price book, in force for `[from, to)`."""
@@ -107,6 +112,7 @@ class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NULLABLE_NODE
     holders: list[HolderModel] | None = Field(
         description="Pods that held its GPUs; null if two nodes had this name in the hour"
     )
+    instance_type_source: str = Field("", description=INSTANCE_TYPE_SOURCE, examples=["hardware"])
 
 
 class NodesResponse(PeriodResponse):
@@ -180,6 +186,8 @@ def node_row_json(row: NodeRow) -> str:
     if not isinstance(record, NodeHour):
         return dumps_row({**row_key, **_charge_fields(record)})
     node_fields = {**row_key, "kind": "node", **{name: getattr(record, name) for name in _NODE_FIELDS}}
+    if record.instance_type_source:
+        node_fields["instance_type_source"] = record.instance_type_source
     has_price = bool(record.price_source)
     figures = (
         record.billed_usd,
@@ -215,7 +223,9 @@ def _charge_fields(record: ClusterCharge) -> dict[str, Any]:
 
 
 _NODE_FIELDS = tuple(
-    name for name in NodeHour.__struct_fields__ if name not in {"billed_usd", "allocated_usd", "capacity"}
+    name
+    for name in NodeHour.__struct_fields__
+    if name not in {"billed_usd", "allocated_usd", "capacity", "instance_type_source"}
 )
 _SUMS_OF_HOLDERS = ("effective_usd", "waste_usd", "unmeasured_usd")
 _NODE_FIGURES_TEMPLATE = figures_template(("billed_usd", "allocated_usd", *_SUMS_OF_HOLDERS, *CapacityCosts.names()))

@@ -85,6 +85,8 @@ class Line(NamedTuple):
     """The part of the allocated GPU-hours whose energy was measured."""
     co2e_kg: int | None = None
     """Location-based emissions of the energy; None without energy or emission factor."""
+    instance_type_source: str = ""
+    """What says the instance type if no label does: `karpenter`, `neuron-monitor`, or `hardware` if it is inferred."""
 
     def costs(self) -> Costs:
         """Return what the line adds to a sum.
@@ -115,11 +117,13 @@ class Line(NamedTuple):
         )
 
     def figures(self) -> dict[str, Any]:
-        """Return the fields as published, with amounts as decimals; those of a claim only if there is one."""
+        """Return the fields as published, with amounts as decimals; some only if they are not blank."""
         amounts = {name: getattr(self, name) for name in LINE_AMOUNTS}
         fields = self._asdict()
         if not self.resource_claim:
             del fields["resource_claim"], fields["dra_driver"]
+        if not self.instance_type_source:
+            del fields["instance_type_source"]
         return fields | {name: None if amount is None else to_decimal(amount) for name, amount in amounts.items()}
 
 
@@ -147,6 +151,8 @@ class NodeHour(Struct, frozen=True):
     allocated_usd: int
     """The sum of its lines."""
     capacity: CapacityCosts
+    instance_type_source: str = ""
+    """As in lines."""
 
 
 class ClusterCharge(Struct, frozen=True):

@@ -99,7 +99,7 @@ def nodes_document(record: HourRecord) -> dict[str, Any]:
     """Return an hour's nodes and its charges that belong to no node, as JSON types."""
     return {
         "nodes": [
-            [_amounts(field) if isinstance(field, CapacityCosts) else field for field in astuple(node)]
+            [_amounts(field) if isinstance(field, CapacityCosts) else field for field in _node_fields(node)]
             for node in record.nodes
         ],
         "charges": [*map(astuple, record.charges)],
@@ -108,13 +108,25 @@ def nodes_document(record: HourRecord) -> dict[str, Any]:
 
 def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
     """Read what `nodes_document` returned."""
-    nodes = tuple(NodeHour(*[*facts, CapacityCosts(*capacity)]) for *facts, capacity in document["nodes"])
+    nodes = tuple(_node(row) for row in document["nodes"])
     return nodes, tuple(ClusterCharge(*charge) for charge in document["charges"])
 
 
 def models_document(models: Sequence[ModelHour]) -> list[list[Any]]:
     """Return an hour's costs by model as JSON types."""
     return [[*model.key, *model[2:], *_amounts(model.costs)] for model in models]
+
+
+def _node_fields(node: NodeHour) -> tuple[Any, ...]:
+    """Return a node's fields, the last only if it is not blank, which is rare."""
+    fields = astuple(node)
+    return fields if node.instance_type_source else fields[:-1]
+
+
+def _node(row: list[Any]) -> NodeHour:
+    *facts, capacity = row if isinstance(row[-1], list) else row[:-1]
+    source = "" if isinstance(row[-1], list) else row[-1]
+    return NodeHour(*[*facts, CapacityCosts(*capacity), source])
 
 
 def read_models(document: list[list[Any]]) -> tuple[ModelHour, ...]:

@@ -77,6 +77,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
         "coverage": [usage.coverage.allocation, usage.coverage.utilization],
         "notes": usage.notes,
         "facts": facts.all,
+        **facts.type_sources,
         "namespaces": {
             pod_usage.pod.namespace: dict(pod_usage.pod.namespace_labels)
             for pod_usage in usage.pods
@@ -132,13 +133,15 @@ def _add_energy(usage: Usage, document: dict[str, Any]) -> Usage:
 
 def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     """Read what `usage_document` returned."""
+    type_sources = document.get("type_sources", {})
     nodes = [
         GpuNode(
             **dict(zip(_NODE_FIELDS[:-1], row[:-2], strict=True)),
             physical_gpus=parse_fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
             labels=row[-1],
+            instance_type_source=type_sources.get(str(number), ""),
         )
-        for row in document["facts"]
+        for number, row in enumerate(document["facts"])
     ]
     allocation, utilization = document["coverage"]
     namespaces = document["namespaces"]
@@ -229,6 +232,7 @@ class _NumberedNodes:
 
     def __init__(self) -> None:
         self.all: list[list[Any]] = []
+        self._type_sources: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self._numbers_by_object: dict[int, int] = {}
         """By `id()`, because pods of the same node mostly share one object."""
@@ -243,7 +247,14 @@ class _NumberedNodes:
             number = self._numbers_by_object[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
             if number == len(self.all):
                 self.all.append(facts)
+                if node.instance_type_source:
+                    self._type_sources[str(number)] = node.instance_type_source
         return number
+
+    @property
+    def type_sources(self) -> dict[str, dict[str, str]]:
+        """By number, what says the instance types of nodes without labels; nothing if all have labels."""
+        return {"type_sources": self._type_sources} if self._type_sources else {}
 
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:

@@ -1,5 +1,6 @@
 """Accelerators of EC2 instance types, from the generated table (`python -m authoring.hardware`)."""
 
+import re
 from fractions import Fraction
 from statistics import mode
 from typing import Any, NamedTuple, TypeVar
@@ -43,6 +44,9 @@ CATALOG_DAY = DAYS[mode(row[-1] for row in INSTANCE_TYPES.values())]
 _LOGICAL_CORE_SIZE = {"Trainium2": 2}
 """Physical cores of a logical NeuronCore, by model, unless a node is configured otherwise (LNC)."""
 _Hardware = TypeVar("_Hardware")
+AWS_PREFIX = "aws://"
+"""The beginning of the provider ids of nodes on AWS."""
+_ZONE_ID = re.compile(r"^[a-z]{2,4}\d-az\d+$")
 SAGEMAKER_PREFIX = "ml."
 """SageMaker HyperPod's type `ml.X` has the hardware of EC2's X, and a price of its own."""
 
@@ -79,3 +83,11 @@ def instance_id_of(provider_id: str) -> str:
     """
     name = provider_id.rpartition("/")[2]
     return f"i-{name.rpartition('-i-')[2]}" if name.startswith("hyperpod-") and "-i-" in name else name
+
+
+def zone_of_provider_id(provider_id: str) -> tuple[str, str]:
+    """Return the zone and the zone id in a node's provider id, such as `aws:///us-west-2a/i-0123`; "" for unknown."""
+    if not provider_id.startswith(f"{AWS_PREFIX}/") or not instance_id_of(provider_id).startswith("i-"):
+        return "", ""
+    zone = provider_id.removeprefix(f"{AWS_PREFIX}/").partition("/")[0]
+    return ("", zone) if _ZONE_ID.match(zone) else (zone, "")

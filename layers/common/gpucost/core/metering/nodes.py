@@ -10,7 +10,7 @@ from msgspec import Struct
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import AMD, NVIDIA, accelerator_of_vendor, vendor_of
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, GpuNode, is_neuron
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, zone_of_provider_id
 from gpucost.core.metering.kubernetes_labels import (
     AMD_PARTITION_LABEL,
     AMD_PRODUCT_LABEL,
@@ -72,7 +72,9 @@ def describe_node(
     is_shared = product.endswith("-SHARED")
     model, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
     profile = "" if profile == "INVALID" else profile
-    instance_type = INSTANCE_TYPE_LABEL.value_in(labels)
+    unlabeled = observed.unlabeled
+    labeled_type = INSTANCE_TYPE_LABEL.value_in(labels)
+    instance_type = labeled_type or unlabeled.instance_type
     replicas = GPU_REPLICAS_LABEL.value_in(labels)
     sharing = GPU_SHARING_LABEL.value_in(labels) or ("time-slicing" if is_shared else "")
     gpu_count = GPU_COUNT_LABEL.value_in(labels)
@@ -87,14 +89,16 @@ def describe_node(
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
+    zone, zone_id = zone_of_provider_id(observed.provider_id)
     return GpuNode(
         name=observed.name,
         provider_id=observed.provider_id,
         instance_type=instance_type,
-        zone=ZONE_LABEL.value_in(labels),
-        zone_id=ZONE_ID_LABEL.value_in(labels),
-        capacity_type=capacity_type(labels),
-        node_pool=NODE_POOL_LABEL.value_in(labels),
+        instance_type_source="" if labeled_type else unlabeled.instance_type_source,
+        zone=ZONE_LABEL.value_in(labels) or zone or unlabeled.zone,
+        zone_id=ZONE_ID_LABEL.value_in(labels) or zone_id,
+        capacity_type=capacity_type(labels) or unlabeled.capacity_type,
+        node_pool=NODE_POOL_LABEL.value_in(labels) or unlabeled.node_pool,
         gpu_model=model or _gpu_model(labels, devices, capacity),
         mig_profile=profile,
         partition=_partition(labels, devices, capacity),

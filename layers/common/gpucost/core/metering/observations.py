@@ -113,6 +113,20 @@ class NodeState(Struct, frozen=True):
     """Named as in kube-state-metrics: `label_node_kubernetes_io_instance_type`."""
 
 
+class UnlabeledFacts(Struct, frozen=True):
+    """What metrics other than its labels say about a node; "" for what is unknown."""
+
+    instance_type: str = ""
+    instance_type_source: str = ""
+    """`karpenter` or `neuron-monitor`, which report it; `hardware` if it is inferred from that; "" from a label."""
+    zone: str = ""
+    capacity_type: str = ""
+    node_pool: str = ""
+
+
+_LABELED = UnlabeledFacts()
+
+
 class NodeObservation(Struct, frozen=True):
     """A node, identified by name and provider id: the same name with another id is another node."""
 
@@ -125,6 +139,8 @@ class NodeObservation(Struct, frozen=True):
     """In order of time; empty if the node advertised no GPUs."""
     contradiction: str = ""
     """How sources contradict each other about what it advertises; "" if they agree."""
+    unlabeled: UnlabeledFacts = _LABELED
+    """What counts where a label is missing."""
 
 
 class DeviceSeries(Struct, frozen=True):

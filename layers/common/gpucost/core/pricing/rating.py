@@ -286,6 +286,7 @@ def _line(
         else 0,
         resource_claim=claimed.claim if claimed else "",
         dra_driver=claimed.driver if claimed else "",
+        instance_type_source=node.instance_type_source,
     )
 
 
@@ -307,6 +308,7 @@ def _node_hour(
         billed_usd=priced.unblended_amount if priced else None,
         allocated_usd=sum(line.allocated_usd or 0 for line in lines),
         capacity=capacity,
+        instance_type_source=node.instance_type_source,
     )
 
 

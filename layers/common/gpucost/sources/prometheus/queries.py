@@ -22,6 +22,7 @@ from gpucost.core.metering.accelerators import (
     ACCELERATORS,
     DRA_DRIVERS,
     DRA_DRIVERS_WITHOUT_GPUS,
+    NEURON,
     accelerator_of_signal,
 )
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
@@ -66,6 +67,11 @@ POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
+KARPENTER_NODES = "karpenter_nodes_allocatable"
+KARPENTER_LABELS = ("node_name", "instance_type", "zone", "capacity_type", "nodepool")
+NEURON_LABELS = ("instance_name", "instance_id", "instance_type", "availability_zone")
+GPU_MEMORY = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE")
+WHOLE_GPUS = 'GPU_I_ID=""'
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 ENERGY, ENERGY_SAMPLES = "energy", "energy-samples"
 """Prefixes of the statistics of an energy counter: its increase over the hour, and its number of samples."""
@@ -254,6 +260,27 @@ class Queries(Struct, frozen=True):
                 "allocatable": f"{allocatable} {_AT_END}",
                 "kept": f"count({processors} {_AT_END})",
                 **unknown_resource_queries(self.series_selector, self.units),
+            }
+        )
+
+    def hardware(self) -> str:
+        """What says the instance types of nodes if their labels are not exported."""
+        size = self.series_selector(CAPACITY, 'resource=~"cpu|memory"', shard_by="node")
+        by_node = "node, exported_node, resource"
+        memory = " + ".join(
+            f"min by (Hostname, hostname, UUID) "
+            f"(max_over_time({self.series_selector(metric, WHOLE_GPUS, shard_by='UUID')}{_HOUR_RANGE}))"
+            for metric in GPU_MEMORY
+        )
+        karpenter = self.series_selector(KARPENTER_NODES, 'resource_type="cpu"', shard_by="node_name")
+        neuron = [f"last_over_time({self.series_selector(signal.name)}{_HOUR_RANGE})" for signal in NEURON.signals]
+        return union(
+            {
+                "largest": f"max by ({by_node}) (max_over_time({size}{_HOUR_RANGE}))",
+                "smallest": f"min by ({by_node}) (min_over_time({size}{_HOUR_RANGE}))",
+                "gpu-memory": f"min by (Hostname, hostname) ({memory})",
+                "karpenter": f"group by ({', '.join(KARPENTER_LABELS)}) (last_over_time({karpenter}{_HOUR_RANGE}))",
+                "neuron-monitor": f"group by ({', '.join(NEURON_LABELS)}) ({' or '.join(neuron)})",
             }
         )
 

@@ -21,12 +21,14 @@ from gpucost.core.metering.observations import (
     EnergySeries,
     NodeObservation,
     Observation,
+    PodObservation,
     ScrapeTarget,
     ServerCounters,
     VirtualGpus,
 )
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, VGPU_SIGNALS
 from gpucost.core.metering.stuck_signals import Gpu, contradicted_gpus, gpus_at_zero, says_in_use, stuck_signal_notes
+from gpucost.core.metering.unlabeled_nodes import describe_unlabeled_nodes
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import multiple_clusters
@@ -47,6 +49,7 @@ from gpucost.sources.prometheus.memory_budget import (
     raw_samples_size,
 )
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
+from gpucost.sources.prometheus.node_hardware import has_unlabeled_nodes, node_hardware
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import (
@@ -191,6 +194,8 @@ class PrometheusReader:
             further_builders["containers"] = lambda queries: queries.of_containers().devices(0)
             further_builders["container counts"] = lambda queries: queries.of_containers().device_counts(0)
         results |= self._client.query_hours(further_builders, hours)
+        if has_unlabeled_nodes(results["nodes"], _gpu_nodes(results)):
+            results |= self._client.query_hours({"hardware": lambda queries: queries.hardware()}, hours)
         if has_reservations(results["requests"]):
             results |= self._optional("sharers", lambda queries: queries.sharers(), hours, notes)
         if results["requests"] and not (results["running"] or results.get("phases")):
@@ -271,6 +276,7 @@ class PrometheusReader:
         )
         energy = self._energy(rows["devices"], devices, nodes.by_instance_id(), hour)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
+        node_observations, type_notes = _describe_unlabeled(node_observations, rows, devices, pod_observations, nodes)
         claiming = [
             pods.with_owner_and_labels(pod)
             for pod in claiming_pods(devices, rows["owners"].get("claim", []), pod_observations)
@@ -328,7 +334,7 @@ class PrometheusReader:
             collects_capacity=bool(rows["nodes"].get("kept")),
             contradicted_gpus=frozenset(contradicted),
             process_devices=process_devices,
-            notes=tuple(dict.fromkeys([*notes, *nodes.notes, *cluster_notes, *device_notes])),
+            notes=tuple(dict.fromkeys([*notes, *nodes.notes, *type_notes, *cluster_notes, *device_notes])),
             unexplained=tuple(unexplained),
             admin_namespaces=admin_namespaces,
             offered_devices=collected.offered_devices() if collected else (),
@@ -702,6 +708,26 @@ def _without_query(error: Exception) -> str:
     return str(error).partition(" (query: ")[0]
 
 
+def _describe_unlabeled(
+    observations: tuple[NodeObservation, ...],
+    rows: Mapping[str, RowsByStatistic],
+    devices: Iterable[DeviceSeries],
+    pods: Iterable[PodObservation],
+    nodes: NodeTable,
+) -> tuple[tuple[NodeObservation, ...], list[str]]:
+    """The nodes, with what other metrics say if their labels are not exported, and notes about their types."""
+    if "hardware" not in rows:
+        return observations, []
+    hardware = node_hardware(rows["hardware"], nodes.by_instance_id())
+    return describe_unlabeled_nodes(observations, devices, hardware, {pod.node for pod in pods})
+
+
+def _gpu_nodes(results: Mapping[str, Sequence[Series]]) -> set[str]:
+    """Names of nodes on which exporters report GPUs, or on which pods request GPUs, in any hour."""
+    hosts = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in results["devices"]}
+    return hosts | {tables.exported_label(labels, "node") for labels, _ in results["requests"]}
+
+
 def _nodes_with_gpus(devices: RowsByStatistic, requests: RowsByStatistic) -> set[str]:
     """Names of nodes on which exporters report GPUs, or on which pods request GPUs."""
     of_devices = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _all_rows(devices)}
@@ -720,7 +746,8 @@ def _silent_nodes(nodes: Iterable[NodeObservation], devices: Iterable[DeviceSeri
     return {
         node.name
         for node in silent
-        if node.name in reported or INSTANCE_TYPE_LABEL.value_in(node.labels) in NEURON_OF_INSTANCE
+        if node.name in reported
+        or (INSTANCE_TYPE_LABEL.value_in(node.labels) or node.unlabeled.instance_type) in NEURON_OF_INSTANCE
     }
 
 
