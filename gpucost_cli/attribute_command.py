@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
-from gpucost.core.errors import GpuCostError, SourceError
+from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.metrics_options import MetricsAccess, metrics_options
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from gpucost.settings import ClusterSettings, CoreSettings
     from gpucost_cli.node_price_fetcher import NodePriceFetcher
 
+DIMENSIONS = (
+    "business_unit", "namespace", "workload_kind", "workload", "pod", "node", "node_pool", "instance_type",
+    "capacity_type", "zone", "gpu_model", "resource",
+)  # fmt: skip
+"""What rows can be grouped by."""
 QUERIES_SECONDS = 300.0
 """Limit of the time that all queries of a batch of hours take together."""
 HOURS_PER_BATCH = 24
@@ -38,22 +44,34 @@ HOURS_PER_BATCH = 24
     type=click.IntRange(1, 24 * 31),
     help="Number of hours.",
 )
+@click.option(
+    "--group-by",
+    default="business_unit",
+    show_default=True,
+    help=f"Rows of the table: one or more of {', '.join(DIMENSIONS)}, separated by commas.",
+)
+@click.option("--each-hour", is_flag=True, help="Also print a table of each hour.")
 @format_option("table", "json", "csv")
-def attribute(access: MetricsAccess, hour: datetime | None, hours: int, output_format: str) -> None:
+def attribute(
+    access: MetricsAccess, hour: datetime | None, hours: int, group_by: str, output_format: str, *, each_hour: bool
+) -> None:
     """Compute and print the cost of hours from any Prometheus, without a deployment.
 
-    Without --hour, these are the newest hours that have ended. Nothing is stored. The exit status is 1 if a cluster
-    could not be read, or if no cluster has figures.
+    The table has the sum of all hours, what wastes most first; JSON and CSV have each hour with its lines. Without
+    --hour, these are the newest hours that have ended. Nothing is stored. The exit status is 1 if a cluster could not
+    be read, or if no cluster has figures.
 
     \b
     Example:
       gpucost attribute --prometheus http://127.0.0.1:9090
+      gpucost attribute --prometheus http://127.0.0.1:9090 --hours 24 --group-by namespace,workload
       gpucost attribute --settings settings.yaml --hour 2026-11-19T10:00:00Z --hours 24
     """
     from gpucost.pipeline.attribute import check_hour
     from gpucost.settings_document import parse_settings
-    from gpucost_cli import rendering
+    from gpucost_cli import rendering, usage_tables
 
+    dimensions = _dimensions(group_by)
     settings = parse_settings(access.settings_text())
     now = datetime.now(UTC)
     first = hour or floor_hour(now) - HOUR * hours
@@ -76,7 +94,7 @@ def attribute(access: MetricsAccess, hour: datetime | None, hours: int, output_f
             problems.append(problem)
     records.sort(key=lambda record: (record.hour, record.cluster))
     if output_format == "table":
-        for part in rendering.hours_tables(records):
+        for part in usage_tables.hours_tables(records, dimensions, each_hour=each_hour):
             rendering.print_table(part)
     elif records or not problems:
         sys.stdout.write(
@@ -95,6 +113,23 @@ def attribute(access: MetricsAccess, hour: datetime | None, hours: int, output_f
         if not all_clusters_read or all(record.totals is None for record in records):
             raise GpuCostError(message)
         click.echo(f"gpucost: {message}", err=True)
+
+
+def _dimensions(group_by: str) -> list[str]:
+    """Return the names in --group-by.
+
+    Raises:
+        InvalidInputError: a name is unknown.
+    """
+    names = [name.strip() for name in group_by.split(",") if name.strip()]
+    for name in names:
+        if name not in DIMENSIONS:
+            similar = get_close_matches(name, DIMENSIONS, n=1)
+            hint = f" Did you mean {similar[0]}?" if similar else ""
+            raise InvalidInputError(f"--group-by: {name!r} is not one of {', '.join(DIMENSIONS)}.{hint}")
+    if not names:
+        raise InvalidInputError(f"--group-by: pass one or more of {', '.join(DIMENSIONS)}, separated by commas")
+    return list(dict.fromkeys(names))
 
 
 def _attribute_cluster(

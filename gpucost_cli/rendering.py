@@ -1,7 +1,7 @@
 """Renders results: tables for people, JSON and CSV for scripts."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -14,15 +14,14 @@ from rich.measure import Measurement
 from rich.table import Table
 from simplejson import RawJSON
 
-from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.costs_by_key import sum_by_key
+from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.hour_record import LINE_AMOUNTS, HourRecord, Line
-from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.json_text import csv_text, dumps, fixed_point_text, row_writer, value_writer
 
 COST_COLUMNS = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %")
 ENERGY_COLUMNS = ("kWh", "kg CO2e")
-_UNKNOWN = "—"
+UNKNOWN = "—"
+"""What stands for a figure that is not known."""
 _NAME_WIDTH = 24
 """Longer names wrap where the terminal is narrow."""
 
@@ -64,65 +63,6 @@ def hours_csv(records: Iterable[HourRecord]) -> str:
     return csv_text(["cluster", "hour", "status", *Line._fields], rows)
 
 
-def hours_tables(records: Sequence[HourRecord]) -> Iterator[Table | str]:
-    """Yield the tables of each hour, then the sum of each cluster's hours. An hour without figures is a sentence."""
-    for record in records:
-        title = f"{record.cluster}  {format_timestamp(record.hour)}  {record.status}"
-        if record.totals is None:
-            yield escape(f"{title}: {'; '.join(record.notes)}")
-            continue
-        yield from _totals_tables(title, record.by_business_unit(), record.totals, record.currency)
-        for note in _with_instance_types_together(record.notes):
-            yield escape(f"note: {note}")
-    for cluster in sorted({record.cluster for record in records}):
-        cluster_records = [record for record in records if record.cluster == cluster]
-        if len(cluster_records) > 1:
-            yield from _sum_tables(cluster, cluster_records)
-
-
-def _with_instance_types_together(notes: Iterable[str]) -> list[str]:
-    """Join the notes on instance types that have the same price source."""
-    types_by_source: dict[str, list[str]] = {}
-    for note in notes:
-        instance_type, is_priced, source = note.partition(" is priced at ")
-        types_by_source.setdefault(source if is_priced else "", []).append(instance_type if is_priced else note)
-    others = types_by_source.pop("", [])
-    return [
-        *(
-            f"{', '.join(types)} {'is' if len(types) == 1 else 'are'} priced at {source}"
-            for source, types in types_by_source.items()
-        ),
-        *others,
-    ]
-
-
-def _sum_tables(cluster: str, records: Sequence[HourRecord]) -> Iterator[Table | str]:
-    """Yield the sum of those hours of a cluster that have figures."""
-    rated = [(record, record.totals) for record in records if record.totals is not None]
-    totals = Totals.total(totals for _, totals in rated)
-    if totals is None:
-        return
-    by_unit = sum_by_key(costs for record, _ in rated for costs in record.by_business_unit().items())
-    period = f"{format_timestamp(records[0].hour)} to {format_timestamp(records[-1].hour + HOUR)}"
-    title = f"{cluster}  {period}  sum of {len(rated)} of {len(records)} hours"
-    yield from _totals_tables(title, by_unit, totals, rated[0][0].currency)
-
-
-def _totals_tables(title: str, units: Mapping[str, Costs], totals: Totals, currency: str) -> Iterator[Table | str]:
-    """Yield the cost of each business unit, then the parts of the nodes' cost."""
-    capacity = None if totals.capacity is None else totals.capacity.figures()
-    figures = totals.costs.figures() | (capacity or {})
-    yield costs_table(title, {unit: costs.figures() for unit, costs in units.items()}, figures, currency)
-    if (note := unpriced_note(figures)) is not None:
-        yield note
-    if (note := energy_note(figures)) is not None:
-        yield note
-    if figures.get("node_cost_usd") is not None:
-        yield identity_table(figures, currency)
-    else:
-        yield "note: the nodes' cost is unknown, so unallocated, stranded and host cost are unknown too"
-
-
 def unpriced_note(totals: Mapping[str, Any]) -> str | None:
     """Return a sentence about GPU-hours without a price, which no amount contains, or None."""
     allocated = totals.get("unpriced_gpu_hours") or 0
@@ -141,8 +81,10 @@ def energy_note(totals: Mapping[str, Any]) -> str | None:
     if energy is None:
         return None
     emissions = totals["device_co2e_kg"]
+    measured, capacity = totals["device_energy_gpu_hours"], totals["capacity_gpu_hours"]
+    gpus = "all GPUs" if measured == capacity else f"{measured:,.1f} of {capacity:,.1f} GPU-hours, the others unmetered"
     return (
-        f"energy of all GPUs: {energy:,.3f} kWh, of which {totals['idle_energy_kwh']:,.3f} kWh idle and "
+        f"energy of {gpus}: {energy:,.3f} kWh, of which {totals['idle_energy_kwh']:,.3f} kWh idle and "
         f"{totals['unattributed_energy_kwh']:,.3f} kWh not attributed; "
         + ("emissions unknown" if emissions is None else f"{emissions:,.3f} kg CO2e (location-based)")
     )
@@ -209,13 +151,13 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
 def money(amount: Decimal | None, currency: str = "USD") -> str:
     """Format an amount to two digits after the point."""
     if amount is None:
-        return _UNKNOWN
+        return UNKNOWN
     return f"${amount:,.2f}" if currency == "USD" else f"{amount:,.2f} {currency}"
 
 
 def percent(part: Decimal | None, whole: Decimal | None) -> str:
     """Format a share of a whole as a percentage."""
-    return _UNKNOWN if part is None or not whole else f"{part / whole:.1%}"
+    return UNKNOWN if part is None or not whole else f"{part / whole:.1%}"
 
 
 def printable(name: str) -> str:
@@ -224,21 +166,24 @@ def printable(name: str) -> str:
 
 
 def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
-    """Format the columns of `Costs` for `costs_table`."""
+    """Format the columns of `Costs` for `costs_table`. Use and waste are unknown if nothing was measured."""
+    held, unmeasured = costs["allocated_gpu_hours"], costs["unmeasured_gpu_hours"]
+    is_measured = not held or unmeasured < held
+    effective, waste = (costs[f"{part}_usd"] if is_measured else None for part in ("effective", "waste"))
     return (
-        f"{costs['allocated_gpu_hours']:,.3f}",
+        f"{held:,.3f}",
         money(costs["allocated_usd"], currency),
-        money(costs["effective_usd"], currency),
-        money(costs["waste_usd"], currency),
+        money(effective, currency),
+        money(waste, currency),
         money(costs["unmeasured_usd"], currency),
-        percent(costs["waste_usd"], costs["allocated_usd"]),
+        percent(waste, costs["allocated_usd"]),
     )
 
 
 def energy_cells(costs: Mapping[str, Any], *, has_energy: bool) -> Sequence[str]:
     """Format `ENERGY_COLUMNS`; none if no row has energy."""
     figures = (costs.get("energy_kwh"), costs.get("co2e_kg")) if has_energy else ()
-    return [_UNKNOWN if figure is None else f"{figure:,.3f}" for figure in figures]
+    return [UNKNOWN if figure is None else f"{figure:,.3f}" for figure in figures]
 
 
 def _hour_document(record: HourRecord) -> dict[str, Any]:

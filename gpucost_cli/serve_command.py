@@ -1,9 +1,8 @@
 """`gpucost serve`: the page and the API of a Prometheus, on this machine, without AWS."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,51 +112,28 @@ def print_period(url: str) -> None:
     from rich.console import Console
 
     from gpucost_cli import report
-    from gpucost_cli.rendering import print_table
+    from gpucost_cli.rendering import UNKNOWN, print_table
+    from gpucost_cli.usage_tables import unknown_reasons
 
     end = floor_hour(datetime.now(UTC))
     period = {"start": format_timestamp(end - 24 * HOUR), "end": format_timestamp(end)}
     answer = report.get_from_api(url, "/v1/business-units", period, signed=False)
     console = Console()
-    print_table(units_table(report.parse_json_exactly(answer.text)), console)
+    response = report.parse_json_exactly(answer.text)
+    print_table(units_table(response), console)
+    for reason in unknown_reasons(response["rows"]):
+        print_table(f"{UNKNOWN} {reason}", console)
     console.print(f"open {url} in a browser", soft_wrap=True)
 
 
 def units_table(response: Mapping[str, Any]) -> "Table":
     """Build a table of business units, the one that wastes most first. GPU-hours need no price."""
-    from rich import box
-    from rich.table import Table
-
     from gpucost_cli import report
-    from gpucost_cli.rendering import money, printable
+    from gpucost_cli.usage_tables import usage_table
 
     title = f"{response['start']} to {response['end']}, {report.complete_hours(response)}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("business unit", overflow="fold")
-    for name in ("GPU-hours held", "used", "wasted", "unmeasured", "waste %", "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
-
-    def cells(costs: Mapping[str, Any]) -> Iterator[str]:
-        held, used, unmeasured = (costs[f"{part}_gpu_hours"] for part in ("allocated", "effective", "unmeasured"))
-        wasted = _wasted(costs)
-        for amount in (held, used, wasted, unmeasured):
-            yield "–" if amount is None else f"{amount:,.1f}"
-        yield "–" if wasted is None or not held else f"{100 * wasted / held:.1f}%"
-        yield money(costs["allocated_usd"], response["currency"])
-
-    for row in sorted(response["rows"], key=lambda row: -(_wasted(row) or 0)):
-        table.add_row(printable(row["business_unit"]), *cells(row))
-    table.add_row("all", *cells(response["totals"]), style="bold")
-    return table
-
-
-def _wasted(costs: Mapping[str, Any]) -> Decimal | None:
-    """Return the GPU-hours that were held and not used while use was observed; None if that is not known."""
-    held, used, unmeasured = (costs[f"{part}_gpu_hours"] for part in ("allocated", "effective", "unmeasured"))
-    if held is None or used is None:
-        return None
-    wasted: Decimal = held - used - (unmeasured or 0)
-    return wasted if used or wasted else None
+    rows = {(row["business_unit"],): row for row in response["rows"]}
+    return usage_table(title, ["business_unit"], rows, response["totals"], response["currency"])
 
 
 def default_folder(settings_text: str) -> Path:

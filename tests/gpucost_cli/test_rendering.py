@@ -9,7 +9,8 @@ from rich.table import Table
 
 from benchmarks.core import instructions
 from gpucost.runtime.json_text import dumps
-from gpucost_cli.rendering import _with_instance_types_together, hours_document, hours_json, print_table
+from gpucost_cli.rendering import hours_document, hours_json, print_table
+from gpucost_cli.usage_tables import _with_prices_joined
 from tests.records import amount, line, record
 
 LONG_NAME = "kube_pod_container_resource_requests_of_a_very_long_metric " * 4
@@ -55,7 +56,7 @@ def test_instance_types_with_the_same_price_source_share_a_note() -> None:
         "g5.xlarge is priced at the list price of 2026-07-20, us-gov-west-1",
         "g6.12xlarge is priced at the list price of 2026-07-20, us-east-1",
     ]
-    assert _with_instance_types_together(notes) == [
+    assert _with_prices_joined(notes) == [
         "p5.48xlarge, g6.12xlarge are priced at the list price of 2026-07-20, us-east-1",
         "g5.xlarge is priced at the list price of 2026-07-20, us-gov-west-1",
         "1 of 60 scrapes is missing",

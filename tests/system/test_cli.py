@@ -125,15 +125,13 @@ def test_attribute_table_shows_business_units_and_node_cost_parts(settings: Call
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), COLUMNS="100")
     assert done.returncode == 0
     rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if (cells := line.split())}
-    assert rows["=cmd|calc"][:2] == ["0.429", "$5.14"]
-    assert {part: rows[part][0] for part in ("unallocated", "stranded", "host", "residual")} == {
-        "unallocated": "$6.86",
-        "stranded": "$0.00",
-        "host": "$0.00",
-        "residual": "$0.00",
-    }
-    assert rows["node"] == ["cost", "$12.00", "identity", "exact"]
+    assert (rows["=cmd|calc"][0], rows["=cmd|calc"][-2]) == ("0.429", "$5.14")
+    assert rows["unallocated"] == ["0.571", "$6.86", "57.1%"]
+    assert rows["stranded"] == ["0.000", "$0.00", "0.0%"]
+    assert rows["host"] == rows["residual"] == ["$0.00", "0.0%"]
+    assert rows["node"] == ["cost", "1.000", "$12.00", "identity", "exact"]
     assert "sum of" not in done.stdout
+    assert max(len(text) for text in done.stdout.splitlines() if not text.startswith("note: ")) <= 100
 
 
 def test_attribute_names_labels_that_no_pod_has(settings: Callable[..., str], cluster: str) -> None:
@@ -159,19 +157,43 @@ def test_attribute_names_units_whose_namespaces_no_pod_has(settings: Callable[..
     )
 
 
-def test_attribute_table_ends_with_the_sum_over_the_hours_with_figures(
+def test_attribute_table_begins_with_the_sum_over_the_hours_with_figures(
     settings: Callable[..., str], cluster: str
 ) -> None:
     first = format_timestamp(HOUR - timedelta(hours=3))  # two hours without samples, the rest with the same figures
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", first, "--hours", "5", COLUMNS="200")
+    arguments = ("attribute", "--settings", settings(url=cluster), "--hour", first, "--hours", "5")
+    done = gpucost(*arguments, COLUMNS="200")
     assert done.returncode == 0
     end = format_timestamp(HOUR + timedelta(hours=2))
-    _, title, total = done.stdout.partition(f"demo  {first} to {end}  sum of 3 of 5 hours")
-    assert title
-    rows = {cells[0]: cells[1:] for line in total.splitlines() if (cells := line.split())}
-    assert rows["=cmd|calc"][:2] == ["1.286", "$15.43"]
-    assert rows["unallocated"][0] == "$20.57"
-    assert rows["node"] == ["cost", "$36.00", "identity", "exact"]
+    assert done.stdout.startswith(f"demo  {first} to {end}  sum of 3 of 5 hours")
+    rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if (cells := line.split())}
+    assert (rows["=cmd|calc"][0], rows["=cmd|calc"][-2]) == ("1.286", "$15.43")
+    assert rows["unallocated"][:2] == ["1.714", "$20.57"]
+    assert rows["node"] == ["cost", "3.000", "$36.00", "identity", "exact"]
+    assert "Prometheus has no samples of kube-state-metrics in this hour" in done.stdout
+    assert "(3 of 5 hours)" in done.stdout
+    each_hour = gpucost(*arguments, "--each-hour", COLUMNS="200").stdout
+    assert each_hour.startswith(done.stdout)
+    assert each_hour.count("business unit") == 4
+    assert f"demo  {first} to {format_timestamp(HOUR - timedelta(hours=2))}  incomplete" in each_hour
+
+
+def test_attribute_table_has_rows_by_any_fields_of_lines(settings: Callable[..., str], cluster: str) -> None:
+    arguments = ("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--group-by")
+    done = gpucost(*arguments, "namespace, pod", COLUMNS="120")
+    assert done.returncode == 0
+    header, *rows = [line.split() for line in done.stdout.splitlines() if line.strip()][1:]
+    assert header[:3] == ["namespace", "pod", "GPU-hours"]
+    pods = rows[1 : [row[0] for row in rows].index("all")]
+    assert {row[0] for row in pods} == {"bu-a"}
+    assert sum(Decimal(row[2]) for row in pods) == Decimal("0.429")
+    assert len({row[1] for row in pods}) == len(pods) == 3
+    wrong = gpucost(*arguments, "namespaces")
+    assert wrong.returncode == 2
+    assert wrong.stderr == (
+        "gpucost: --group-by: 'namespaces' is not one of business_unit, namespace, workload_kind, workload, pod, node, "
+        "node_pool, instance_type, capacity_type, zone, gpu_model, resource. Did you mean namespace?\n"
+    )
 
 
 def test_attribute_table_marks_unknown_node_cost(

@@ -213,7 +213,12 @@ def test_token_of_the_options_is_sent_to_its_address_only(tmp_path: Path) -> Non
 
 
 def test_units_without_prices_show_gpu_hours() -> None:
-    unknown = {"allocated_usd": None, "effective_gpu_hours": None, "unmeasured_gpu_hours": Decimal(2)}
+    unknown = {
+        "allocated_usd": None,
+        "waste_usd": None,
+        "effective_gpu_hours": None,
+        "unmeasured_gpu_hours": Decimal(2),
+    }
     rows = [
         {"business_unit": "a", **unknown, "allocated_gpu_hours": Decimal(2)},
         {"business_unit": "b", **unknown, "allocated_gpu_hours": Decimal(4), "effective_gpu_hours": Decimal(1)},
@@ -223,5 +228,5 @@ def test_units_without_prices_show_gpu_hours() -> None:
     response = {**period, "currency": "USD", "rows": rows, "totals": rows[1], "coverage": coverage}
     columns = [list(column.cells) for column in units_table(response).columns]
     assert columns[0] == ["b", "a", "all"], "most waste first"
-    assert [cells[0] for cells in columns] == ["b", "4.0", "1.0", "1.0", "2.0", "25.0%", "—"]
-    assert [cells[1] for cells in columns] == ["a", "2.0", "–", "–", "2.0", "–", "—"]
+    assert [cells[0] for cells in columns] == ["b", "4.000", "1.000", "1.000", "2.000", "25.0%", "—", "—"]
+    assert [cells[1] for cells in columns] == ["a", "2.000", "—", "—", "2.000", "—", "—", "—"]

@@ -1,0 +1,86 @@
+"""Tables for people: the sum first, what wastes most first, and a dash with its reason for what is unknown."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals
+from gpucost.core.hour_record import HourRecord, Line
+from gpucost_cli.rendering import print_table
+from gpucost_cli.usage_tables import hours_tables, joined_notes
+from tests.records import line
+
+HOUR = datetime(2026, 11, 28, 13, tzinfo=UTC)
+
+
+def record(*lines: Line, hour: datetime = HOUR, notes: tuple[str, ...] = (), capacity: int = 10) -> HourRecord:
+    costs = Costs.total(each.costs() for each in lines)
+    parts = CapacityCosts(
+        capacity_gpu_hours=capacity * SCALE, unpriced_capacity_gpu_hours=capacity * SCALE,
+        unallocated_gpu_hours=capacity * SCALE - costs.allocated_gpu_hours,
+    )  # fmt: skip
+    return HourRecord("a", hour, "provisional", None, Totals(costs, parts), lines, notes)
+
+
+def unpriced(unit: str, held: int, used: int | None) -> Line:
+    unknown = used is None
+    return line()._replace(
+        business_unit=unit, allocated_gpu_hours=held * SCALE, effective_gpu_hours=None if unknown else used * SCALE,
+        unmeasured_gpu_hours=held * SCALE if unknown else 0, allocated_usd=None, effective_usd=None, waste_usd=None,
+        unmeasured_usd=None, price_source="", gpu_hourly_usd=None, energy_kwh=None, energy_gpu_hours=None, co2e_kg=None,
+        used_beyond_allocation_gpu_hours=0,
+    )  # fmt: skip
+
+
+def printed(*records: HourRecord, each_hour: bool = False) -> list[list[str]]:
+    file = io.StringIO()
+    for part in hours_tables(records, each_hour=each_hour):
+        print_table(part, Console(width=100, file=file))
+    return [cells for text in file.getvalue().splitlines() if (cells := text.split())]
+
+
+def test_unknown_figures_are_dashes_with_their_reasons() -> None:
+    rows = printed(record(unpriced("blind", 3, None), unpriced("busy", 2, 2), unpriced("idle", 4, 1)))
+    by_name = {row[0]: row[1:] for row in rows}
+    assert by_name["idle"] == ["4.000", "1.000", "3.000", "0.000", "75.0%", "—", "—"]
+    assert by_name["busy"] == ["2.000", "2.000", "0.000", "0.000", "0.0%", "—", "—"]
+    assert by_name["blind"] == ["3.000", "—", "—", "3.000", "—", "—", "—"]
+    assert by_name["unallocated"] == ["1.000", "—", "10.0%"], "GPU-hours and shares need no price"
+    assert next(row[0] for row in rows if row[0] in {"idle", "busy", "blind"}) == "idle", "most waste first"
+    texts = [" ".join(row) for row in rows]
+    assert "— used and wasted: no metric measured the GPUs of these rows; gpucost doctor says what is missing" in texts
+    assert "— cost: no node of these rows has a price" in texts
+    assert not [text for text in texts if "$0.00" in text]
+
+
+def test_sum_is_before_the_hours() -> None:
+    records = [record(unpriced("idle", 4, 1), hour=HOUR + timedelta(hours=number)) for number in range(2)]
+    rows = [row[:2] for row in printed(*records, each_hour=True) if row[0] == "idle"]
+    assert rows == [["idle", "8.000"], ["idle", "4.000"], ["idle", "4.000"]]
+    assert [row[:2] for row in printed(*records) if row[0] == "idle"] == [["idle", "8.000"]]
+
+
+def test_notes_of_several_hours_and_nodes_are_joined() -> None:
+    reason = "list-price; the built-in list prices do not have this type in us-west-2. Use AWS credentials"
+    notes = (f"no price for node n1 (p5.48xlarge) from {reason}", f"no price for node n2 (g5.xlarge) from {reason}")
+    of_all = "g5 is priced at x"
+    hours = [record(notes=(of_all, *notes)), record(notes=(of_all,), hour=HOUR + timedelta(hours=1))]
+    no_figures = HourRecord("a", HOUR + timedelta(hours=2), "incomplete", None, None, notes=("no samples",))
+    assert joined_notes([*hours, no_figures]) == [
+        "g5 is priced at x (2 of 3 hours)",
+        "no price for 2 nodes (g5.xlarge, p5.48xlarge): the built-in list prices do not have this type in us-west-2. "
+        "Use AWS credentials (1 of 3 hours)",
+        "no figures: no samples (1 of 3 hours)",
+    ]
+
+
+def test_energy_says_of_which_gpus_it_is() -> None:
+    capacity = CapacityCosts(
+        capacity_gpu_hours=10 * SCALE, unallocated_gpu_hours=10 * SCALE, node_cost_usd=SCALE, unallocated_usd=SCALE,
+        device_energy_kwh=2 * SCALE, idle_energy_kwh=2 * SCALE, device_energy_gpu_hours=4 * SCALE,
+    )  # fmt: skip
+    hour = HourRecord("a", HOUR, "complete", None, Totals(Costs(), capacity))
+    texts = [" ".join(row) for row in printed(hour)]
+    (energy,) = (text for text in texts if text.startswith("energy"))
+    assert energy.startswith("energy of 4.0 of 10.0 GPU-hours, the others unmetered: 2.000 kWh")
