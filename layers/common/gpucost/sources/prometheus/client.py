@@ -348,6 +348,13 @@ def _parse_series(row: Any) -> Series:
     """
     labels = row["metric"]
     pairs = row["values"] if "values" in row else [row["value"]]
+    if len(pairs) == 1:  # nearly all series of an hour; what follows says the same of many samples
+        ((seconds, text),) = pairs
+        time = round(seconds * 1000)
+        if type(labels) is not dict or type(text) is not str or type(seconds) is bool or not 0 <= time <= _MAX_TIME_MS:
+            raise ValueError("labels, time or value have another type, or the time is not one")
+        "".join(labels.values())  # raises TypeError unless all are text
+        return Series(labels, ((time, text),))
     samples = tuple([(round(seconds * 1000), value) for seconds, value in pairs if type(value) is str])
     if (
         type(labels) is not dict

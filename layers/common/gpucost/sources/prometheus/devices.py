@@ -1,5 +1,6 @@
 """Device series of the utilization signals in one hour, with the pod in their labels."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 
@@ -125,14 +126,13 @@ class DeviceTable:
 
         A Service sends each scrape to another pod. So no scrape has devices of two nodes, and their times overlap.
         """
-        nodes: dict[ScrapeTarget, set[str]] = {}
-        for row in self._rows:
-            nodes.setdefault(row.target, set()).add(row.key[0])
-        if all(len(of_target) == 1 for of_target in nodes.values()):
+        pairs = {(row.target, row.key[0]) for row in self._rows}
+        nodes = Counter(target for target, _ in pairs)
+        if len(nodes) == len(pairs):
             return {}
         times: dict[ScrapeTarget, dict[str, set[int]]] = {}
         for row in self._rows:
-            if len(nodes[row.target]) > 1 and row.raw_samples:  # every device of such a target lacks samples
+            if nodes[row.target] > 1 and row.raw_samples:  # every device of such a target lacks samples
                 of_target = times.setdefault(row.target, {})
                 of_target.setdefault(row.key[0], set()).update(time for time, _ in row.raw_samples)
         return {target: set(by_node) for target, by_node in times.items() if take_turns([*by_node.values()])}
