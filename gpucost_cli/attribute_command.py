@@ -18,6 +18,7 @@ from gpucost_cli.settings_notes import units_without_namespace
 
 if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
+    from gpucost.core.intervals import IntervalMs
     from gpucost.settings import ClusterSettings, CoreSettings
     from gpucost_cli.node_price_fetcher import NodePriceFetcher
 
@@ -28,6 +29,8 @@ DIMENSIONS = (
 """What rows can be grouped by."""
 QUERIES_SECONDS = 300.0
 """Limit of the time that all queries of a batch of hours take together."""
+FRESH_MS = 57 * 60_000
+"""A Prometheus with samples of a longer time has older ones, too, and its hours lack figures for another reason."""
 HOURS_PER_BATCH = 24
 """Hours that are queried together. A month's samples at once would not fit in memory."""
 
@@ -70,6 +73,7 @@ def attribute(
     from gpucost.pipeline.attribute import check_hour
     from gpucost.settings_document import parse_settings
     from gpucost_cli import rendering, usage_tables
+    from gpucost_cli.node_price_fetcher import price_fetcher_of
 
     dimensions = _dimensions(group_by)
     settings = parse_settings(access.settings_text())
@@ -79,27 +83,61 @@ def attribute(
     check_hour(starts[0], now)
     check_hour(starts[-1], now)
     records: list[HourRecord] = []
+    of_fresh_clusters: list[tuple[HourRecord, IntervalMs]] = []
     problems: list[str] = []
     all_clusters_read = True
-    from gpucost_cli.node_price_fetcher import price_fetcher_of
-
     price_fetcher = price_fetcher_of(settings.pricing, starts[0], now, warn=_warn)
     for cluster in settings.clusters:
         cluster_records, problem, was_read = _attribute_cluster(
             cluster, settings, starts, now, price_fetcher, access, with_reasons=output_format != "table"
         )
+        so_far = None
+        if problem is not None and was_read and hour is None and output_format == "table":
+            so_far = _so_far(cluster, settings, access, price_fetcher, now)
+        if so_far is not None:
+            of_fresh_clusters.append(so_far)
+            continue
         records += cluster_records
         all_clusters_read = all_clusters_read and was_read
         if problem is not None:
             problems.append(problem)
     records.sort(key=lambda record: (record.hour, record.cluster))
     if output_format == "table":
-        for part in usage_tables.hours_tables(records, dimensions, each_hour=each_hour):
-            rendering.print_table(part)
+        _print_tables(records, of_fresh_clusters, dimensions, each_hour=each_hour)
     elif records or not problems:
         sys.stdout.write(
             rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
         )
+    sys.stdout.flush()
+    for record, time in of_fresh_clusters:
+        _warn(usage_tables.first_whole_hour_sentence(record.cluster, time))
+    records += [record for record, _ in of_fresh_clusters]
+    _warn_of_absences(settings, records, access)
+    if problems:
+        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor {access.arguments}"
+        if not all_clusters_read or all(record.totals is None for record in records):
+            raise GpuCostError(message)
+        click.echo(f"gpucost: {message}", err=True)
+
+
+def _print_tables(
+    records: Sequence["HourRecord"],
+    of_fresh_clusters: "Sequence[tuple[HourRecord, IntervalMs]]",
+    dimensions: Sequence[str],
+    *,
+    each_hour: bool,
+) -> None:
+    from gpucost_cli import rendering, usage_tables
+
+    for part in usage_tables.hours_tables(records, dimensions, each_hour=each_hour):
+        rendering.print_table(part)
+    for record, time in of_fresh_clusters:
+        for part in usage_tables.so_far_tables(record, time, dimensions):
+            rendering.print_table(part)
+
+
+def _warn_of_absences(settings: "CoreSettings", records: Sequence["HourRecord"], access: MetricsAccess) -> None:
+    """Name labels and namespaces of the settings that no pod with GPUs has."""
     if absences := list(_absent_labels(settings, records)):
         _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor {access.arguments}")
     if absent_units := _absent_units(settings, records):
@@ -107,12 +145,6 @@ def attribute(
             f"no pod with GPUs is in the namespaces of the business units {', '.join(absent_units)}. If there are such "
             f"pods, correct the shell patterns; gpucost settings check {quote(str(access.path))} notes some mistakes"
         )
-    if problems:
-        sys.stdout.flush()
-        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor {access.arguments}"
-        if not all_clusters_read or all(record.totals is None for record in records):
-            raise GpuCostError(message)
-        click.echo(f"gpucost: {message}", err=True)
 
 
 def _dimensions(group_by: str) -> list[str]:
@@ -170,6 +202,26 @@ def _attribute_cluster(
     newest = records[-1]
     reasons = f": hour {format_timestamp(newest.hour)}: {'; '.join(newest.notes)}" if with_reasons else ""
     return records, f"cluster {cluster.name} has no figures{reasons}", True
+
+
+def _so_far(
+    cluster: "ClusterSettings",
+    settings: "CoreSettings",
+    access: MetricsAccess,
+    price_fetcher: "NodePriceFetcher | None",
+    now: datetime,
+) -> "tuple[HourRecord, IntervalMs] | None":
+    """Return the figures of a Prometheus that has no whole hour yet, and their time; None if it has older samples."""
+    from gpucost.pipeline.attribute import attribute_so_far
+    from gpucost.sources.prometheus import metrics_reader
+
+    reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value)
+    try:
+        so_far = attribute_so_far(reader, cluster, settings, now=now, fetch_prices=price_fetcher)
+    except SourceError:
+        return None
+    is_fresh = so_far is not None and so_far[0].totals is not None and so_far[1].length < FRESH_MS
+    return so_far if is_fresh else None
 
 
 def _absent_labels(settings: "CoreSettings", records: Sequence["HourRecord"]) -> Iterator[str]:

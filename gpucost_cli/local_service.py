@@ -21,11 +21,14 @@ from gpucost.api.app import build_app
 from gpucost.api.events import handle_event
 from gpucost.container import Container
 from gpucost.core.errors import InvalidInputError, NotFoundError, SourceError
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, floor_hour
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.ledger import Manifest
 from gpucost.features.alerting.notifiers import make_notifiers
 from gpucost.features.alerting.ports import Notifier
 from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.pipeline.attribute import attribute_so_far
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import (
@@ -42,6 +45,7 @@ from gpucost.runtime.messages import (
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import connect
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.discovery import oldest_hour
@@ -55,6 +59,8 @@ FIRST_HOURS = 24
 """The newest hours, which are attributed first."""
 QUERIES_SECONDS = 120.0
 """Limit of the time that finding a cluster's oldest hour may take."""
+FRESH_MS = 57 * 60_000
+"""A Prometheus with samples of a longer time has older ones, too, and its hours lack figures for another reason."""
 ANY_ROUTE = ("GET /{proxy+}", "GET /")
 REVIEW_HOUR = 2
 """The UTC hour in which clusters are reviewed for recommendations, as the template schedules it."""
@@ -154,6 +160,28 @@ class LocalService:
                 if first < end:
                     yield from self._attribute(cluster, first, (end - first) // HOUR)
             end -= MAX_HOURS_PER_MESSAGE * HOUR
+
+    def so_far(self) -> Iterator[tuple[HourRecord, IntervalMs]]:
+        """Yield figures of the time since the first sample of each cluster without a whole hour yet.
+
+        Raises:
+            SourceError: a Prometheus did not answer.
+        """
+        now, settings = self._clock(), self._container.settings_store.current().settings
+        for cluster in settings.clusters:
+            manifests = self._container.ledger.manifests(cluster.name, floor_hour(now) - FIRST_HOURS * HOUR, now)
+            if any(manifest.status != "incomplete" for manifest in manifests):
+                continue
+            reader = metrics_reader(
+                cluster,
+                settings,
+                Deadline(QUERIES_SECONDS),
+                clock=self._clock,
+                secret_value=self._container.secrets.value,
+            )
+            so_far = attribute_so_far(reader, cluster, settings, now=now)
+            if so_far is not None and so_far[1].length < FRESH_MS:
+                yield so_far
 
     def run_schedule(self) -> None:
         """Do what the schedules do on AWS: send due hours, attribute them, evaluate alerts, review once a day."""

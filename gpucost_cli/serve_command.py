@@ -74,6 +74,7 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> N
             console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
             report_hours(service, "the last 24 hours", service.attribute_newest(), console)
             print_period(url)
+            print_so_far(service, console)
             limit = floor_hour(datetime.now(UTC)) - timedelta(days=days)
             earlier = service.attribute_earlier(service.oldest_hours(limit))
             report_hours(service, "the days before", earlier, console)
@@ -126,13 +127,28 @@ def print_period(url: str) -> None:
     console.print(f"open {url} in a browser", soft_wrap=True)
 
 
+def print_so_far(service: "LocalService", console: "Console") -> None:
+    """Print the figures of clusters that have no whole hour yet, and when they are on the page."""
+    from gpucost_cli.rendering import print_table
+    from gpucost_cli.usage_tables import first_whole_hour_sentence, so_far_tables
+
+    try:
+        for record, time in service.so_far():
+            for part in so_far_tables(record, time, ["business_unit"]):
+                print_table(part)
+            sentence = first_whole_hour_sentence(record.cluster, time)
+            console.print(f"{sentence}, and is on the page five minutes later", soft_wrap=True, markup=False)
+    except SourceError as error:
+        console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
+
+
 def units_table(response: Mapping[str, Any]) -> "Table":
     """Build a table of business units, the one that wastes most first. GPU-hours need no price."""
     from gpucost_cli import report
     from gpucost_cli.usage_tables import usage_table
 
     title = f"{response['start']} to {response['end']}, {report.complete_hours(response)}"
-    rows = {(row["business_unit"],): row for row in response["rows"]}
+    rows: dict[tuple[str, ...], Mapping[str, Any]] = {(row["business_unit"],): row for row in response["rows"]}
     return usage_table(title, ["business_unit"], rows, response["totals"], response["currency"])
 
 

@@ -16,7 +16,8 @@ from rich.table import Table
 from gpucost.core.amounts import Totals
 from gpucost.core.costs_by_key import sum_by_key
 from gpucost.core.hour_record import HourRecord, Line
-from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.core.hours import HOUR, HOUR_MS, format_epoch_ms, format_timestamp
+from gpucost.core.intervals import IntervalMs
 from gpucost_cli.rendering import UNKNOWN, energy_note, money, percent, printable, unpriced_note
 
 USAGE_COLUMNS = ("GPU-hours", "used", "wasted", "unmeasured", "waste %", "cost", "wasted cost")
@@ -58,6 +59,29 @@ def _sum_tables(cluster: str, records: Sequence[HourRecord], group_by: Sequence[
         yield from figures_tables(title, group_by, rows, totals, rated[0].currency)
     for note in joined_notes(records):
         yield escape(f"note: {note}")
+
+
+def so_far_tables(record: HourRecord, time: IntervalMs, group_by: Sequence[str]) -> Iterator[Table | str]:
+    """Yield the tables of a time that is no whole hour, and when the first whole hour ends."""
+    title = f"{record.cluster}  {format_epoch_ms(time.start)} to {format_epoch_ms(time.end)}  so far"
+    if record.totals is None:
+        yield escape(title)
+    else:
+        sums = sum_by_key((_group(line, group_by), line.costs()) for line in record.lines)
+        rows = {group: costs.figures() for group, costs in sums.items()}
+        yield from figures_tables(title, group_by, rows, record.totals, record.currency)
+    for note in joined_notes([record]):
+        yield escape(f"note: {note}")
+
+
+def first_whole_hour_sentence(cluster: str, time: IntervalMs) -> str:
+    """Say how long the samples of a Prometheus reach back, and when its first whole hour ends."""
+    end = -(-time.start // HOUR_MS) * HOUR_MS + HOUR_MS
+    minutes = (time.end - time.start) // 60_000
+    return (
+        f"cluster {cluster} has samples of {minutes} minutes, which are no whole hour yet. The first one ends at "
+        f"{format_epoch_ms(end)}"
+    )
 
 
 def _group(line: Line, group_by: Sequence[str]) -> tuple[str, ...]:

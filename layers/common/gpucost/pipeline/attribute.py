@@ -22,6 +22,7 @@ from gpucost.core.errors import (
 )
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_epoch_ms, format_timestamp, to_epoch_ms
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -292,13 +293,7 @@ def meter_and_attribute(
     """
     for hour in hours:
         check_hour(hour, now)
-    metering = MeteringRules(
-        utilization_sources=settings.utilization.sources,
-        slices_per_gpu=cluster.slices_per_gpu,
-        gpus_by_instance_type=settings.gpus_by_instance_type(),
-        minimum_jobs=settings.minimum_jobs(cluster.name),
-        gpus_per_unit=cluster.gpus_per_unit(),
-    )
+    metering = _metering_rules(cluster, settings)
     settings_pricing = pricing_of(settings)
     with gc_paused():
         rated = []
@@ -313,6 +308,51 @@ def meter_and_attribute(
                 )
             )
         return rated
+
+
+def attribute_so_far(
+    reader: "PrometheusReader",
+    cluster: ClusterSettings,
+    settings: CoreSettings,
+    *,
+    now: datetime,
+    fetch_prices: Callable[[Sequence[Usage]], Sequence[Price]] | None = None,
+) -> tuple[HourRecord, IntervalMs] | None:
+    """Attribute the time from the first sample until now, at most an hour, of a Prometheus without a whole hour yet.
+
+    Args:
+        reader: reads the cluster's metrics.
+        cluster: the cluster.
+        settings: the settings in force.
+        now: the current time.
+        fetch_prices: as in `attribute_hours`.
+
+    Returns:
+        The record and its time; None without samples.
+
+    Raises:
+        SourceError: the metrics are unavailable.
+    """
+    end = now.replace(microsecond=0)
+    (observation,) = reader.observe([end - HOUR])
+    hour = IntervalMs(to_epoch_ms(end - HOUR), to_epoch_ms(end))
+    times = [time for scrapes in observation.allocation_scrapes.values() for time in scrapes.within(hour)]
+    if not times:
+        return None
+    window = IntervalMs(min(times), hour.end)
+    usage = meter(observation, _metering_rules(cluster, settings), window)
+    prices = fetch_prices([usage]) if fetch_prices is not None else ()
+    return attribute_usage(usage, attribution_rules(settings, pricing_of(settings, prices))), window
+
+
+def _metering_rules(cluster: ClusterSettings, settings: CoreSettings) -> MeteringRules:
+    return MeteringRules(
+        utilization_sources=settings.utilization.sources,
+        slices_per_gpu=cluster.slices_per_gpu,
+        gpus_by_instance_type=settings.gpus_by_instance_type(),
+        minimum_jobs=settings.minimum_jobs(cluster.name),
+        gpus_per_unit=cluster.gpus_per_unit(),
+    )
 
 
 def _incomplete_during_outage(record: HourRecord, silent_since: int | None) -> HourRecord:
