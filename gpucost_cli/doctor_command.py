@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @metrics_options
+@click.option("--verbose", is_flag=True, help="Also list all checks.")
 @format_option("table", "json")
-def doctor(access: MetricsAccess, output_format: str) -> None:
+def doctor(access: MetricsAccess, output_format: str, *, verbose: bool) -> None:
     """Check each cluster's Prometheus for the metrics and labels that attribution needs.
 
-    For everything that is missing, the report names the line to change.
+    The report says first what can be attributed now, and for everything that is missing the line to change, most
+    important first.
 
     \b
     Example:
@@ -50,7 +52,7 @@ def doctor(access: MetricsAccess, output_format: str) -> None:
     else:
         from gpucost_cli.rendering import print_table
 
-        for part in render.as_tables(reports):
+        for part in render.as_tables(reports, verbose=verbose):
             print_table(part)
     if sentence := render.problem_summary(reports, with_reasons=output_format == "json"):
         raise GpuCostError(sentence)

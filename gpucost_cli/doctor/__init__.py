@@ -20,6 +20,7 @@ from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
 from gpucost_cli.doctor.checks.prices import unpriced_nodes
 from gpucost_cli.doctor.collection import FactsCollector
 from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
+from gpucost_cli.doctor.summary import Summary, summarize
 from gpucost_cli.doctor.utilization import HeldGpus, gpus_held_by_signal_and_source
 from gpucost_cli.documentation import page_path
 from gpucost_cli.placeholders import refuse_placeholders
@@ -41,6 +42,8 @@ class ClusterReport:
     utilization: Sequence[HeldGpus]
     setup: CollectionSetup | None = None
     """How the metrics are collected; None if Prometheus did not answer."""
+    summary: Summary | None = None
+    """What can be attributed now, in sentences; None if Prometheus did not answer."""
 
     @property
     def possible(self) -> bool:
@@ -140,11 +143,13 @@ def examine_cluster(
     attributes = [attributes_of_node(node, cluster.name) for node in unpriced]
     prices = fetch_prices(attributes) if fetch_prices and attributes else ()
     context = CheckContext(facts, cluster, settings, required_labels, ranks, settings_file, prices)
+    utilization_of_held_gpus = gpus_held_by_signal_and_source(context)
     return ClusterReport(
         cluster.name,
         [Check("Prometheus", "", "found", "required"), *run_checks(context)],
-        gpus_held_by_signal_and_source(context),
+        utilization_of_held_gpus,
         examine_setup(prometheus, cluster.prometheus, facts.collector_labels),
+        summarize(context, utilization_of_held_gpus),
     )
 
 

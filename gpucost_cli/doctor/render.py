@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from textwrap import wrap
 from typing import Any
 
 from rich import box
@@ -13,9 +14,12 @@ from gpucost.runtime.json_text import decimal_text, dumps
 from gpucost_cli.doctor import Attribution, ClusterReport
 from gpucost_cli.doctor.checks import Check
 from gpucost_cli.doctor.setup import CollectionSetup
+from gpucost_cli.doctor.summary import Summary
 from gpucost_cli.documentation import page_path
 from gpucost_cli.rendering import printable
 
+WIDTH = 100
+"""Columns of sentences. What is to be pasted is never wrapped."""
 _SEVERITIES = ("required", "recommended", "optional")
 _STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim", "unknown": "dim"}
 
@@ -49,11 +53,15 @@ def as_json(reports: Iterable[ClusterReport]) -> str:
     return dumps(reports_document(reports), indent=2)
 
 
-def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
-    """For each cluster, all checks and the utilization sources of held GPUs; then, for each, what to change.
+def as_tables(reports: Iterable[ClusterReport], *, verbose: bool = False) -> Iterable[Table | str]:
+    """For each cluster, what can be attributed now, the utilization sources of held GPUs, and what to change.
 
-    The findings come last, because that is what a terminal shows. Clusters whose Prometheus does not answer are listed
-    together, without tables. The last line is the day of the catalog of instance types.
+    Clusters whose Prometheus does not answer are listed together. The last line is the day of the catalog of instance
+    types.
+
+    Args:
+        reports: of all clusters.
+        verbose: whether to list all checks, too.
     """
     unreachable: dict[tuple[str | None, str | None], list[ClusterReport]] = {}
     for report in reports:
@@ -61,19 +69,34 @@ def as_tables(reports: Iterable[ClusterReport]) -> Iterable[Table | str]:
             (check,) = report.checks
             unreachable.setdefault((check.finding, check.change), []).append(report)
     reachable = [report for report in reports if not report.is_unreachable]
-    for report in reachable:
-        yield _checks_table(report)
-        if report.utilization:
-            yield _utilization_table(report)
     for same_check in unreachable.values():
         yield printable(f"{', '.join(report.cluster for report in same_check)}: {_SUMMARIES['impossible']}")
         yield from _findings_by_line_to_change(same_check[0])
     for report in reachable:
         yield printable(f"{report.cluster}: {_SUMMARIES[report.attribution]}")
+        if report.summary:
+            yield from _summary_lines(report.summary, report.attribution)
         if report.setup:
             yield printable(_describe_setup(report.setup))
+        if report.utilization:
+            yield _utilization_table(report)
         yield from _findings_by_line_to_change(report)
+        if verbose:
+            yield _checks_table(report)
+    if reachable and not verbose:
+        yield "gpucost doctor --verbose lists all checks"
     yield f"hardware catalog of {CATALOG_DAY}"
+
+
+def _summary_lines(summary: Summary, attribution: Attribution) -> Iterable[str]:
+    holding = "unknown, see below" if attribution == "impossible" else summary.holding
+    for name, sentence in (("GPUs held", holding), ("use", summary.use), ("price", summary.price)):
+        yield _wrapped(f"  {name + ':':<10} {sentence}", " " * 13)
+
+
+def _wrapped(text: str, indent: str) -> str:
+    lines = wrap(printable(text), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _checks_table(report: ClusterReport) -> Table:
@@ -123,7 +146,7 @@ def _findings_by_line_to_change(report: ClusterReport) -> Iterable[str]:
     for change, checks in by_change.items():
         yield "\n".join(
             [
-                *(f"{_mark(check)}: {printable(check.finding or '')}" for check in checks),
+                *(_wrapped(f"{_mark(check)}: {check.finding or ''}", "    ") for check in checks),
                 *([f"    → {printable(change)}"] if change else []),
             ]
         )

@@ -26,7 +26,8 @@ def record(*lines: Line, hour: datetime = HOUR, notes: tuple[str, ...] = (), cap
 def unpriced(unit: str, held: int, used: int | None) -> Line:
     unknown = used is None
     return line()._replace(
-        business_unit=unit, allocated_gpu_hours=held * SCALE, effective_gpu_hours=None if unknown else used * SCALE,
+        business_unit=unit, allocated_gpu_hours=held * SCALE,
+        effective_gpu_hours=None if used is None else used * SCALE,
         unmeasured_gpu_hours=held * SCALE if unknown else 0, allocated_usd=None, effective_usd=None, waste_usd=None,
         unmeasured_usd=None, price_source="", gpu_hourly_usd=None, energy_kwh=None, energy_gpu_hours=None, co2e_kg=None,
         used_beyond_allocation_gpu_hours=0,

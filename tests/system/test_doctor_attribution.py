@@ -61,7 +61,7 @@ def test_unknown_aws_profile_is_a_finding(tmp_path: Path) -> None:
     text = document("", clusters=f"[{{name: demo, prometheus: {{url: {WORKSPACE}, auth: sigv4, region: us-west-2}}}}]")
     status, out, error = doctor(tmp_path, text, AWS_PROFILE="nope")
     assert status == 1
-    assert "The config profile (nope) could not be found" in out
+    assert "The config profile (nope) could not be found" in " ".join(out.split())
     assert "unexpected" not in error
 
 

@@ -46,11 +46,18 @@ def test_json_has_checks_and_utilization(tmp_path: Path, prometheus: Callable[[s
 
 def test_table_shows_checks_and_changes(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     path = write(tmp_path, document(prometheus(healthy().text())))
-    done = gpucost("doctor", "--settings", path, COLUMNS="140")
+    done = gpucost("doctor", "--settings", path, COLUMNS="100")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "demo: attribution is possible" in done.stdout
+    assert done.stdout.startswith(
+        "demo: attribution is possible\n"
+        "  GPUs held: 2 pods hold 2 GPUs on 1 node now\n"
+        f"  use:       measured for 2 of 2 held GPUs, by {GR}\n"
+        "  price:     known for 1 node, from the settings\n"
+    ), done.stdout
     assert "nothing to change" in done.stdout
-    assert re.search(r"kube_pod_status_phase +found +recommended +\d+ +60 s", done.stdout)
+    assert "kube_pod_status_phase" not in done.stdout
+    verbose = gpucost("doctor", "--settings", path, "--verbose", COLUMNS="140")
+    assert re.search(r"kube_pod_status_phase +found +recommended +\d+ +60 s", verbose.stdout)
 
     url = prometheus(shared().text())
     done = gpucost("doctor", "--settings", write(tmp_path, document(url)), COLUMNS="140")
@@ -58,15 +65,15 @@ def test_table_shows_checks_and_changes(tmp_path: Path, prometheus: Callable[[st
     assert "→ dcgm-exporter with helm/dcgm-exporter-shared.yaml of gpucost manifests render" in done.stdout
 
 
-def test_findings_of_all_clusters_follow_all_tables(
+def test_clusters_without_an_answer_come_first_and_each_begins_with_its_verdict(
     tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
 ) -> None:
     urls = {"good": prometheus(healthy().text()), "shared": prometheus(shared().text()), "bad": refused_url}
     clusters = ", ".join(f'{{name: {name}, prometheus: {{url: "{url}"}}}}' for name, url in urls.items())
     done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=f"[{clusters}]")), COLUMNS="140")
     starts = [
-        "checks of good", "utilization of held GPUs of good", "checks of shared", "utilization of held GPUs of shared",
-        "bad: attribution is impossible", "good: attribution is possible", "shared: attribution is possible",
+        "bad: attribution is impossible", "good: attribution is possible", "utilization of held GPUs of good",
+        "shared: attribution is possible", "utilization of held GPUs of shared",
     ]  # fmt: skip
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert [line for line in lines if line in starts] == starts
