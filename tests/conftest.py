@@ -27,7 +27,9 @@ pytest_plugins = ("tests.rings",)
 
 FILES_WITH_DEMO = ("tests/browser/test_page.py", "tests/system/test_demo.py")
 """They share a demo, so one worker runs them, in this order: the last one changes the demo's settings and hours."""
-FILES_WITH_FLEET = tuple(f"tests/system/test_{name}.py" for name in ("fleet", "fleet_racks", "fleet_units"))
+FILES_WITH_FLEET = tuple(
+    f"tests/system/test_{name}.py" for name in ("fleet", "fleet_racks", "fleet_units", "doctor_fleet")
+)
 """They share a Prometheus, so one worker runs them."""
 LONGEST_FILES = (
     *FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/system/test_demo_history.py",

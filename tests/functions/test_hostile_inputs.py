@@ -117,6 +117,7 @@ ROWS = [counter(pod, "chat", metric, "900") for pod in (HOSTILE, *HONEST) for me
 COUNTERS = matrix(ROWS)
 
 
+@pytest.mark.tools
 @SEEDED
 def test_counters_of_a_pod_change_no_other_pods_costs_and_tokens(part: int, answers: RecordedAnswers) -> None:
     def hostile(rng: random.Random, query: str, text: str) -> str:
@@ -141,6 +142,7 @@ def test_counters_of_a_pod_change_no_other_pods_costs_and_tokens(part: int, answ
             assert ModelSum.of([*record.models]).figures(TokenWeights())
 
 
+@pytest.mark.tools
 @SEEDED
 def test_annotations_and_labels_of_a_pod_change_no_other_pods_costs(part: int, answers: RecordedAnswers) -> None:
     def hostile(rng: random.Random, query: str, text: str) -> str:
@@ -258,6 +260,7 @@ def test_answers_of_a_receiver_are_an_error_of_that_receiver(part: int) -> None:
     assert all(0 <= wait <= 60 for wait in waits)
 
 
+@pytest.mark.tools
 @SEEDED
 def test_requests_change_no_report(part: int, ask: Ask, day: InMemoryHours) -> None:
     def report() -> str:

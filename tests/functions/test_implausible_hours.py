@@ -94,6 +94,7 @@ def ask(path: str, query: dict[str, str]) -> Any:
     return answer.json
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     "query",
     [

@@ -48,6 +48,7 @@ def test_unchanged_answers_are_complete_hours(cluster: str, answers: RecordedAns
     assert bool(hour.record.lines) is (cluster != "energy-idle")
 
 
+@pytest.mark.tools
 def test_changed_answers_raise_only_errors_of_the_source(answers: RecordedAnswers) -> None:
     outcomes = {"complete": 0, "incomplete": 0, "refused": 0}
     for seed in range(HOURS):

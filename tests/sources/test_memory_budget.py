@@ -29,6 +29,8 @@ from gpucost.sources.prometheus.pods import PodTable
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, PHASE, REQUESTS, SCHEDULED
 from gpucost.sources.prometheus.tables import Rows
 
+pytestmark = pytest.mark.tools  # seconds
+
 SIZE = MIB // 4
 START = 1_795_082_400
 SLACK = 16 << 10

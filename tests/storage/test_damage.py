@@ -97,6 +97,7 @@ READERS: dict[str, Callable[[StoredHour], object]] = {
 }
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("kind", READERS)
 def test_truncated_item_is_named_in_the_error(stored_hour: StoredHour, kind: str) -> None:
     assert READERS[kind](stored_hour)
@@ -109,6 +110,7 @@ def test_truncated_item_is_named_in_the_error(stored_hour: StoredHour, kind: str
         assert str(raised.value).startswith(f"the ledger's item {item['pk']['S']} {item['sk']['S']} is damaged: ")
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("kind", ["summaries", "days", "unit", "facts", "nodes", "lines", "usage"])
 def test_damaged_item_is_repaired_by_restating_its_hour(stored_hour: StoredHour, kind: str) -> None:
     stored_hour.cut(kind)

@@ -20,6 +20,8 @@ from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 from tests.records import line, record
 
+pytestmark = pytest.mark.tools  # seconds
+
 DAY_1 = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 10 * DAY
 OVER = DAY_1 + 9 * DAY
 FIELDS = ("business_unit", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",

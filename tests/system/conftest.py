@@ -14,7 +14,8 @@ from gpucost_cli.doctor import ClusterReport, examine_cluster
 from tests.prometheus_clients import PrometheusClients
 from tests.system.doctor_cluster import Recent
 from tests.system.doctor_findings import Examine, document
-from tests.system.fleet_blocks import running_fleet
+from tests.system.fleet_blocks import BASE, SCENARIOS, running_fleet
+from tests.system.fleet_truth import Hours, ask
 from tests.system.metered_hours import Attribute, assert_identity
 from tests.system.timeline import HOUR, Timeline
 
@@ -24,6 +25,18 @@ def fleet_url() -> Iterator[str]:
     """A Prometheus with all clusters of `fleet_blocks`, for the files whose tests only read."""
     with running_fleet() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def fleet_hours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, fleet_url: str) -> Hours:
+    """All hours of the scenarios that the selected tests name."""
+    names = {
+        str(test.callspec.params.get("name"))
+        for test in request.session.items
+        if isinstance(test, pytest.Function) and hasattr(test, "callspec")
+    }
+    scenarios = [scenario for name, scenario in SCENARIOS.items() if name in names]
+    return ask(scenarios, fleet_url, BASE, tmp_path_factory.mktemp("fleet"))
 
 
 @pytest.fixture

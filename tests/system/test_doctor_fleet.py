@@ -1,22 +1,17 @@
 """The utilization sources that `gpucost doctor` predicts for the simulated fleet are those of the attributed lines."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import ClusterReport, examine_cluster
-from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenario import Scenario
-from gpucost_devstack.fleet.scenarios import all_scenarios
-from gpucost_devstack.prometheus import running_prometheus
-from tests.system.fleet_truth import ask, settings
+from tests.system.fleet_blocks import BASE, SCENARIOS
+from tests.system.fleet_truth import Hours, settings
 
-BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 MINUTE = 45
 """Minute of the first hour at which the doctor runs."""
 EXCLUDED = {
@@ -38,23 +33,12 @@ def _is_steady(scenario: Scenario) -> bool:
 
 STEADY = {
     scenario.name: scenario
-    for scenario in all_scenarios()
+    for scenario in SCENARIOS.values()
     if _is_steady(scenario)
     and scenario.name not in EXCLUDED
     and not scenario.name.startswith(FRACTIONS)
     and 0 in scenario.hours
 }
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, tuple[ClusterReport, Any]]]:
-    """By cluster, the doctor's report and the attributed hour."""
-    folder = tmp_path_factory.mktemp("fleet")
-    metrics = folder / "metrics.om"
-    openmetrics.write(list(STEADY.values()), BASE, metrics)
-    with running_prometheus(metrics) as url:
-        hours = ask(list(STEADY.values()), url, BASE, folder)
-        yield {name: (_examined(scenario, url), hours[name, 0]) for name, scenario in STEADY.items()}
 
 
 def _examined(scenario: Scenario, url: str) -> ClusterReport:
@@ -63,8 +47,8 @@ def _examined(scenario: Scenario, url: str) -> ClusterReport:
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_predicted_sources_are_those_of_the_lines(reports: Mapping[str, tuple[ClusterReport, Any]], name: str) -> None:
-    report, hour = reports[name]
+def test_predicted_sources_are_those_of_the_lines(fleet_url: str, fleet_hours: Hours, name: str) -> None:
+    report, hour = _examined(STEADY[name], fleet_url), fleet_hours[name, 0]
     lines: dict[str, Decimal] = defaultdict(Decimal)
     for line in hour["lines"]:
         lines[line["utilization_source"]] += line["gpu_share"] * line["units"]

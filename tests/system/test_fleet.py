@@ -6,28 +6,14 @@ from pathlib import Path
 import pytest
 
 from gpucost_devstack.fleet import dcgm_exporter, openmetrics
-from gpucost_devstack.fleet.scenarios import all_scenarios
 from gpucost_devstack.fleet.scenarios.lifetimes import mixed_lifetimes
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system import remote_write
-from tests.system.fleet_blocks import BASE, clusters
+from tests.system.fleet_blocks import BASE, SCENARIOS, clusters
 from tests.system.fleet_truth import Hours, ask, assert_energy, assert_identity, assert_lines, attribute
 
-SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
 CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenario.hours]
-
-
-@pytest.fixture(scope="module")
-def attributed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, fleet_url: str) -> Hours:
-    """All hours of the scenarios that the selected tests name."""
-    names = {
-        str(test.callspec.params.get("name"))
-        for test in request.session.items
-        if isinstance(test, pytest.Function) and hasattr(test, "callspec")
-    }
-    scenarios = [scenario for name, scenario in SCENARIOS.items() if name in names]
-    return ask(scenarios, fleet_url, BASE, tmp_path_factory.mktemp("fleet"))
 
 
 def test_scenario_names_are_unique() -> None:
@@ -36,54 +22,54 @@ def test_scenario_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_every_line_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
-    assert_lines(SCENARIOS[name], number, attributed[name, number])
+def test_every_line_matches_the_truth(fleet_hours: Hours, name: str, number: int) -> None:
+    assert_lines(SCENARIOS[name], number, fleet_hours[name, number])
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_every_part_of_the_identity_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
-    assert_identity(SCENARIOS[name], number, attributed[name, number])
+def test_every_part_of_the_identity_matches_the_truth(fleet_hours: Hours, name: str, number: int) -> None:
+    assert_identity(SCENARIOS[name], number, fleet_hours[name, number])
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_energy_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
-    assert_energy(SCENARIOS[name], number, attributed[name, number])
+def test_energy_matches_the_truth(fleet_hours: Hours, name: str, number: int) -> None:
+    assert_energy(SCENARIOS[name], number, fleet_hours[name, number])
 
 
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.expected_notes])
-def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
+def test_expected_notes_are_present(fleet_hours: Hours, name: str) -> None:
     for note in SCENARIOS[name].expected_notes:
-        assert any(note in text for text in attributed[name, SCENARIOS[name].hours[0]]["notes"])
+        assert any(note in text for text in fleet_hours[name, SCENARIOS[name].hours[0]]["notes"])
 
 
 @pytest.mark.parametrize("name", ["pod-over-hours"])
-def test_lifetime_over_several_hours_adds_up(attributed: Hours, name: str) -> None:
+def test_lifetime_over_several_hours_adds_up(fleet_hours: Hours, name: str) -> None:
     """Up to an interval at both ends, and exactly at the hours between."""
-    hours = [attributed[name, number] for number in SCENARIOS[name].hours]
+    hours = [fleet_hours[name, number] for number in SCENARIOS[name].hours]
     held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
     assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
 
 
 @pytest.mark.parametrize("name", ["hami-quarters"])
-def test_four_quarters_cost_a_gpu(attributed: Hours, name: str) -> None:
+def test_four_quarters_cost_a_gpu(fleet_hours: Hours, name: str) -> None:
     """At $10 per GPU-hour: four pods of $2.50, of which 0.25, 0.1, 0.2 and 0.05 GPUs worked."""
-    hour = attributed[name, 0]
+    hour = fleet_hours[name, 0]
     lines = {line["pod"]: (line["allocated_usd"], line["effective_usd"], line["waste_usd"]) for line in hour["lines"]}
     assert lines == {"p0": (2.5, 2.5, 0), "p1": (2.5, 1, 1.5), "p2": (2.5, 2, 0.5), "p3": (2.5, 0.5, 2)}
     assert (hour["totals"]["unallocated_usd"], hour["totals"]["node_cost_usd"]) == (30, 40)
 
 
 @pytest.mark.parametrize("name", ["energy"])
-def test_emissions_are_those_of_the_grid_and_the_data_center(attributed: Hours, name: str) -> None:
+def test_emissions_are_those_of_the_grid_and_the_data_center(fleet_hours: Hours, name: str) -> None:
     """0.285 kWh in Ireland: 0.2786 kg/kWh × 1.135."""
-    lines = {line["pod"]: line for line in attributed[name, 0]["lines"]}
+    lines = {line["pod"]: line for line in fleet_hours[name, 0]["lines"]}
     assert str(lines["steady-n1"]["co2e_kg"]) == "0.090120135"
 
 
 @pytest.mark.parametrize("name", ["energy-gap-56-counter"])
-def test_hours_of_a_driver_that_was_not_loaded_add_up_to_its_counter(attributed: Hours, name: str) -> None:
+def test_hours_of_a_driver_that_was_not_loaded_add_up_to_its_counter(fleet_hours: Hours, name: str) -> None:
     """300 W, over two hours with a gap around the edge between them."""
-    lines = [line for number in (0, 1) for line in attributed[name, number]["lines"] if line["pod"] == "steady-n1"]
+    lines = [line for number in (0, 1) for line in fleet_hours[name, number]["lines"] if line["pod"] == "steady-n1"]
     assert float(sum(line["energy_kwh"] for line in lines)) == pytest.approx(2 * 0.285, abs=1e-9)
 
 

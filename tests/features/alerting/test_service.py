@@ -156,6 +156,7 @@ def test_tick_delivers_remaining_messages(harness: ServiceHarness) -> None:
     assert harness.slack.received == harness.email.received == ["firing research 1"]
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("fatal_write", range(12))
 def test_crash_at_any_write_repeats_at_most_a_single_message(harness: ServiceHarness, fatal_write: int) -> None:
     writes = 0
