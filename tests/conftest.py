@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
@@ -104,6 +105,13 @@ def table(dynamodb_url: str) -> DynamoTable:
     name = f"ledger-{uuid4()}"
     create_table(client, name)
     return DynamoTable(client, name)
+
+
+@pytest.fixture
+def sqlite_table(tmp_path: Path) -> Iterator[SqliteTable]:
+    """A new table in SQLite, for services over many hours. `tests/storage` shows that it answers as DynamoDB does."""
+    with SqliteTable(tmp_path / "ledger") as table:
+        yield table
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
 from gpucost.storage.rollups import RollupStore
+from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
 from tests.records import amount, line, record
@@ -402,13 +403,10 @@ def test_month_without_any_hour_is_not_closed(system: System) -> None:
         system.month_service.close("2026-08", author="me", reason="x")
 
 
-def test_month_is_not_closed_with_an_abandoned_hour(table: DynamoTable) -> None:
+def test_month_is_not_closed_with_an_abandoned_hour(sqlite_table: SqliteTable) -> None:
     """The other hours are complete, and cost $10 each; without the abandoned hour, the month closes."""
-    ledger, rollups = (
-        Ledger(DynamoDBTable(table.client, table.name)),
-        RollupStore(DynamoDBTable(table.client, table.name)),
-    )
-    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    ledger, rollups = Ledger(sqlite_table), RollupStore(sqlite_table)
+    store = SettingsDocumentStore(sqlite_table, clock=lambda: NOW)
     clusters = [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}]
     pricing = {"source": "constant", "gpu_hourly_usd": 12}
     store.push(json.dumps({"clusters": clusters, "pricing": pricing}), author="me", now=NOW)

@@ -1,4 +1,4 @@
-"""The alert service over the real ledger in DynamoDB Local, with notifiers that record what they receive."""
+"""The alert service over a real ledger, with notifiers that record what they receive."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,9 @@ from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState,
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.rollups import RollupStore
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.conftest import DynamoTable
 from tests.records import amount, line
 
@@ -102,7 +104,7 @@ def node(pool: str, unallocated: str, name: str = "n1") -> NodeHour:
 class Fleet:
     """Clusters with their ledger and the alert service."""
 
-    table: DynamoTable
+    table: DynamoTable | SqliteTable
     settings_text: str
     now: datetime = START
     notifiers: dict[str, RecordingNotifier] = field(default_factory=lambda: {"email": RecordingNotifier()})
@@ -111,16 +113,22 @@ class Fleet:
     state_store_class: type[DynamoAlertStateStore] = DynamoAlertStateStore
 
     def __post_init__(self) -> None:
-        table = (self.table.client, self.table.name)
+        table = self.ledger_table()
         self.letters: list[tuple[str, str]] = []
         """Dead letters with their reasons."""
-        self.ledger = Ledger(DynamoDBTable(*table))
-        self.rollups = RollupStore(DynamoDBTable(*table))
-        self.alert_states = DynamoAlertStateStore(DynamoDBTable(*table))
-        self.history = AlertHistory(DynamoDBTable(*table))
-        self.silences = SilenceStore(DynamoDBTable(*table))
-        self.settings_store = SettingsDocumentStore(DynamoDBTable(*table), clock=lambda: self.now)
+        self.ledger = Ledger(table)
+        self.rollups = RollupStore(table)
+        self.alert_states = DynamoAlertStateStore(table)
+        self.history = AlertHistory(table)
+        self.silences = SilenceStore(table)
+        self.settings_store = SettingsDocumentStore(table, clock=lambda: self.now)
         self.push(self.settings_text)
+
+    def ledger_table(self, client: Any = None) -> Table:
+        """The table, of DynamoDB by a client of the test's choice."""
+        if isinstance(self.table, SqliteTable):
+            return self.table
+        return DynamoDBTable(client or self.table.client, self.table.name)
 
     @property
     def email(self) -> RecordingNotifier:
@@ -136,22 +144,22 @@ class Fleet:
         return {receiver.key: self.notifiers[receiver.key] for receiver in settings.alerts.receivers}
 
     def service(self, client: Any = None) -> AlertService:
-        table = (client or self.table.client, self.table.name)
+        table = self.ledger_table(client)
         rule_inputs = RuleInputs(
-            Ledger(DynamoDBTable(*table)),
-            RollupStore(DynamoDBTable(*table)),
-            DynamoSpendStore(DynamoDBTable(*table)),
+            Ledger(table),
+            RollupStore(table),
+            DynamoSpendStore(table),
             lambda: self.prices_fetched_at,
             lambda: self.dead_letters,
             estimates_check(self.settings_store),
-            workload_savings(DynamoRecommendations(DynamoDBTable(*table))),
+            workload_savings(DynamoRecommendations(table)),
         )
         return AlertService(
             self.settings_store,
             rule_inputs,
-            self.state_store_class(DynamoDBTable(*table)),
-            AlertHistory(DynamoDBTable(*table)),
-            SilenceStore(DynamoDBTable(*table)),
+            self.state_store_class(table),
+            AlertHistory(table),
+            SilenceStore(table),
             self.receivers,
             self.set_aside,
             clock=lambda: self.now,

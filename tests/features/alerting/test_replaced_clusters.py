@@ -10,7 +10,7 @@ from dateutil.relativedelta import MO, relativedelta  # type: ignore[import-unty
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.features.alerting.month_budgets import BudgetService, UnitBudget
-from tests.conftest import DynamoTable
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 
 EIGHT = pod(gpus=8, use="0.5")
@@ -37,9 +37,9 @@ def replace_cluster(fleet: Fleet, number: int, rules: Sequence[str], *, by: str)
     fleet.now += timedelta(minutes=2)  # the settings are cached for a minute
 
 
-def test_budgets_of_a_replaced_cluster_go_on(table: DynamoTable) -> None:
+def test_budgets_of_a_replaced_cluster_go_on(sqlite_table: SqliteTable) -> None:
     """Forty hours in the blue cluster and forty in the green one, at $96 each."""
-    fleet = Fleet(table, settings_with_rules(BUDGET, clusters=("blue",)))
+    fleet = Fleet(sqlite_table, settings_with_rules(BUDGET, clusters=("blue",)))
     for number in range(40):
         fleet.publish(number, EIGHT, cluster="blue")
     assert fleet.tick(41) == []
@@ -58,10 +58,10 @@ def test_budgets_of_a_replaced_cluster_go_on(table: DynamoTable) -> None:
     assert research.projected_usd == 40 * 96 + (MONTH_HOURS - 40) * 96
 
 
-def test_cluster_without_hours_leaves_other_units_their_projection(table: DynamoTable) -> None:
+def test_cluster_without_hours_leaves_other_units_their_projection(sqlite_table: SqliteTable) -> None:
     """East has all hours; the new cluster has none at first, and then an hour of its own unit."""
     rule = "rule: budget, monthly_usd: 1000, percents: [100], repeat_hours: 0"
-    fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "new")))
+    fleet = Fleet(sqlite_table, settings_with_rules(rule, clusters=("east", "new")))
     for number in range(24):
         fleet.publish(number, pod(), cluster="east")
     assert fleet.tick(25) == [f"firing budget research {MONTH} projected 100%"]
@@ -78,11 +78,11 @@ def test_cluster_without_hours_leaves_other_units_their_projection(table: Dynamo
     assert budgets(fleet, 47)["newcomer"].projected_usd == 96 * (MONTH_HOURS - joined_at)
 
 
-def test_units_of_a_silent_cluster_are_unknown_and_not_zero(table: DynamoTable) -> None:
+def test_units_of_a_silent_cluster_are_unknown_and_not_zero(sqlite_table: SqliteTable) -> None:
     """West stopped in the last hour of the month before: its unit is unknown, the other one is not."""
     rule = "rule: budget, monthly_usd: 8000, overrides: [{business_unit: silent, monthly_usd: 5}]"
     fleet = Fleet(
-        table,
+        sqlite_table,
         settings_with_rules(rule, clusters=("east", "west"))
         + "business_units: [{name: silent, namespaces: [silent-ns]}]\n",
     )
@@ -94,9 +94,9 @@ def test_units_of_a_silent_cluster_are_unknown_and_not_zero(table: DynamoTable) 
     assert (rows["research"].status, rows["research"].projected_usd) == ("projected", Decimal(12 * MONTH_HOURS))
 
 
-def test_spend_change_fires_while_another_cluster_misses_an_hour(table: DynamoTable) -> None:
+def test_spend_change_fires_while_another_cluster_misses_an_hour(sqlite_table: SqliteTable) -> None:
     """Research triples in east. West misses an hour, and the new cluster has only the last one."""
-    fleet = Fleet(table, settings_with_rules(SPEND_CHANGE, clusters=("east", "west", "new")))
+    fleet = Fleet(sqlite_table, settings_with_rules(SPEND_CHANGE, clusters=("east", "west", "new")))
     sent = []
     for week, gpus in enumerate((8, 8, 8, 24)):
         for hour in range(2):
@@ -112,9 +112,9 @@ def test_spend_change_fires_while_another_cluster_misses_an_hour(table: DynamoTa
 
 
 @pytest.mark.parametrize(("gpus", "sent"), [(8, []), (24, ["firing spend-change research"])])
-def test_spend_change_compares_with_the_replaced_cluster(table: DynamoTable, gpus: int, sent: list[str]) -> None:
+def test_spend_change_compares_with_the_replaced_cluster(sqlite_table: SqliteTable, gpus: int, sent: list[str]) -> None:
     """Three weeks in blue; the fourth begins there, and goes on in green after an hour."""
-    fleet = Fleet(table, settings_with_rules(SPEND_CHANGE, clusters=("blue",)))
+    fleet = Fleet(sqlite_table, settings_with_rules(SPEND_CHANGE, clusters=("blue",)))
     for week in range(3):
         for hour in range(3):
             fleet.publish(week * 168 + hour, EIGHT, cluster="blue")
@@ -129,9 +129,9 @@ def test_spend_change_compares_with_the_replaced_cluster(table: DynamoTable, gpu
     assert texts == sent
 
 
-def test_digest_has_the_hours_of_a_replaced_cluster(table: DynamoTable) -> None:
+def test_digest_has_the_hours_of_a_replaced_cluster(sqlite_table: SqliteTable) -> None:
     rule = "rule: digest, every: week, at: '09:00', time_zone: UTC"
-    fleet = Fleet(table, settings_with_rules(rule, clusters=("blue",)))
+    fleet = Fleet(sqlite_table, settings_with_rules(rule, clusters=("blue",)))
     week = MONDAY - 168
     for number in range(week, week + 100):
         fleet.publish(number, pod(), cluster="blue")
@@ -143,14 +143,14 @@ def test_digest_has_the_hours_of_a_replaced_cluster(table: DynamoTable) -> None:
     assert (digest.figures["allocated_usd"], digest.figures["hours_unknown"]) == (Decimal(168 * 12), Decimal(0))
 
 
-def test_digest_waits_for_the_last_hour_and_only_of_its_clusters(table: DynamoTable) -> None:
+def test_digest_waits_for_the_last_hour_and_only_of_its_clusters(sqlite_table: SqliteTable) -> None:
     """At 08:00 east of UTC, the last hour of the week is not computed yet, or not even over.
 
     $12 an hour: $2,016 for the week. The lab's cluster stopped two hours before; its digest goes out after half a day.
     """
     zones = {"shanghai": "Asia/Shanghai", "tokyo": "Asia/Tokyo", "auckland": "Pacific/Auckland"}
     rules = [f"rule: digest, name: {name}, every: week, at: '08:00', time_zone: {zone}" for name, zone in zones.items()]
-    fleet = Fleet(table, settings_with_rules(*rules, clusters=("main", "lab")))
+    fleet = Fleet(sqlite_table, settings_with_rules(*rules, clusters=("main", "lab")))
     week = MONDAY - 168
     for number in range(week, week + 167):
         fleet.publish(number, pod(), cluster="main")
@@ -169,9 +169,9 @@ def test_digest_waits_for_the_last_hour_and_only_of_its_clusters(table: DynamoTa
     assert {digest.figures["hours_unknown"] for digest in last if digest.subject.business_unit == "lab"} == {167}
 
 
-def test_digest_does_not_wait_for_an_abandoned_hour(table: DynamoTable) -> None:
+def test_digest_does_not_wait_for_an_abandoned_hour(sqlite_table: SqliteTable) -> None:
     rule = "rule: digest, every: week, at: '08:00', time_zone: Asia/Shanghai"
-    fleet = Fleet(table, settings_with_rules(rule))
+    fleet = Fleet(sqlite_table, settings_with_rules(rule))
     week = MONDAY - 168
     for number in range(week, MONDAY):
         is_missing = number == week + 5

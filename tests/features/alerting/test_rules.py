@@ -9,7 +9,7 @@ import pytest
 from gpucost.core.hour_record import Line
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.notification_text import summary
-from tests.conftest import DynamoTable
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules
 
 WASTE = "rule: waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2"
@@ -17,8 +17,8 @@ IDLE_POD = pod(gpus=2, use="0.05")
 BUSY = pod(gpus=2, use="0.9")
 
 
-def test_waste_lists_top_wasters_and_keeps_firing(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE + ", keep_firing_hours: 2"))
+def test_waste_lists_top_wasters_and_keeps_firing(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE + ", keep_firing_hours: 2"))
     small = pod(name="notebook", gpus=1, use="0")
     assert fleet.publish_and_close(0, IDLE_POD, small) == []
     fleet.publish(1, IDLE_POD, small)
@@ -39,21 +39,21 @@ def test_waste_lists_top_wasters_and_keeps_firing(table: DynamoTable) -> None:
     assert fleet.alert_states.load("demo").groups[0].is_empty
 
 
-def test_estimated_utilization_does_not_fire(table: DynamoTable) -> None:
+def test_estimated_utilization_does_not_fire(sqlite_table: SqliteTable) -> None:
     text = (
         settings_with_rules(WASTE.replace("percent: 50, for_hours: 2", "percent: 40"), "rule: idle-workload, gpus: 2")
         + "utilization: {sources: [pod, cluster]}\n"
     )
-    fleet = Fleet(table, text)
+    fleet = Fleet(sqlite_table, text)
     estimated = pod(gpus=4, use="0", utilization_source="cluster")
     assert fleet.publish_and_close(0, estimated) == []
     both = ["firing waste research", "firing idle-workload research seen"]
     assert fleet.publish_and_close(1, estimated, pod(name="seen", gpus=4, use="0.01")) == both
 
 
-def test_estimates_of_earlier_settings_do_not_fire(table: DynamoTable) -> None:
+def test_estimates_of_earlier_settings_do_not_fire(sqlite_table: SqliteTable) -> None:
     measuring = settings_with_rules(WASTE.replace("for_hours: 2", "for_hours: 1"))
-    fleet = Fleet(table, measuring + "utilization: {sources: [pod, cluster]}\n")
+    fleet = Fleet(sqlite_table, measuring + "utilization: {sources: [pod, cluster]}\n")
     fleet.push(measuring)
     estimated = pod(gpus=4, use="0", utilization_source="cluster")
     assert fleet.publish_and_close(0, estimated, settings_version=1) == []
@@ -63,12 +63,12 @@ def test_estimates_of_earlier_settings_do_not_fire(table: DynamoTable) -> None:
     assert fleet.publish_and_close(2, measured, settings_version=1) == ["firing waste research"]
 
 
-def test_scope_overrides_and_severity(table: DynamoTable) -> None:
+def test_scope_overrides_and_severity(sqlite_table: SqliteTable) -> None:
     rule = (
         WASTE.replace("for_hours: 2", "for_hours: 1, severity: critical, scope: {namespaces: [r*, p*]}")
         + ", overrides: [{business_unit: p*, waste_usd_per_hour: 100}]"
     )
-    fleet = Fleet(table, settings_with_rules(rule))
+    fleet = Fleet(sqlite_table, settings_with_rules(rule))
     others = [pod(unit, gpus=2, use="0") for unit in ("research", "patient", "outside")]
     fleet.publish(0, *others)
     fleet.close_hour(0)
@@ -77,8 +77,8 @@ def test_scope_overrides_and_severity(table: DynamoTable) -> None:
     ]
 
 
-def test_idle_workloads_are_separate_alerts_in_the_same_message(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 2, utilization_percent: 10"))
+def test_idle_workloads_are_separate_alerts_in_the_same_message(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: idle-workload, gpus: 2, utilization_percent: 10"))
     fleet.publish(
         0, pod(name="a", gpus=2, use="0.05"), pod(name="b", gpus=2, use="0.099"), pod(name="busy", gpus=4, use="0.1"),
         pod(name="small", gpus=1, use="0"),
@@ -118,8 +118,8 @@ def partly_measured(name: str, measured: str, used: str) -> Line:
     )  # fmt: skip
 
 
-def test_mostly_unmeasured_hours_are_not_idle(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10"))
+def test_mostly_unmeasured_hours_are_not_idle(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10"))
     startup_only = partly_measured("physics", "0.1", "0")
     assert fleet.publish_and_close(0, startup_only, partly_measured("edge", "1.99", "0")) == []
     fleet.publish(1, startup_only, partly_measured("edge", "2", "0.18"))
@@ -133,8 +133,8 @@ def test_mostly_unmeasured_hours_are_not_idle(table: DynamoTable) -> None:
     assert fleet.publish_and_close(3, partly_measured("edge", "1", "0.4")) == ["resolved idle-workload research edge"]
 
 
-def test_a_single_gpu_is_singular(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10"))
+def test_a_single_gpu_is_singular(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10"))
     fleet.publish(0, pod(gpus=1, use="0"))
     fleet.close_hour(0)
     (notification,) = fleet.email.notifications
@@ -142,9 +142,9 @@ def test_a_single_gpu_is_singular(table: DynamoTable) -> None:
     assert "is idle: 1 GPU at 0.0% utilization" in summary(notification)
 
 
-def test_unallocated_capacity_by_node_pool(table: DynamoTable) -> None:
+def test_unallocated_capacity_by_node_pool(sqlite_table: SqliteTable) -> None:
     fleet = Fleet(
-        table,
+        sqlite_table,
         settings_with_rules("rule: unallocated, usd_per_hour: 24, overrides: [{node_pool: big, usd_per_hour: 90}]"),
     )
     nodes = [node("small", "12", "n1"), node("small", "12", "n2"), node("big", "60", "n3"), node("full", "0", "n4")]
@@ -155,8 +155,8 @@ def test_unallocated_capacity_by_node_pool(table: DynamoTable) -> None:
     ]
 
 
-def test_restated_hour_is_notified_with_the_next_hour_and_a_note(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE))
+def test_restated_hour_is_notified_with_the_next_hour_and_a_note(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE))
     fleet.publish_and_close(0, IDLE_POD)
     assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
     fleet.publish(1, BUSY)
@@ -172,9 +172,9 @@ def test_restated_hour_is_notified_with_the_next_hour_and_a_note(table: DynamoTa
     assert fleet.publish_and_close(3, IDLE_POD) == ["firing waste research"]
 
 
-def test_partial_sum_over_clusters_never_fires(table: DynamoTable) -> None:
+def test_partial_sum_over_clusters_never_fires(sqlite_table: SqliteTable) -> None:
     rule = "rule: waste, waste_usd_per_hour: 20, waste_percent: 50, across_clusters: true"
-    fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "west")))
+    fleet = Fleet(sqlite_table, settings_with_rules(rule, clusters=("east", "west")))
     for number in range(4):
         assert fleet.publish_and_close(number, IDLE_POD, cluster="east") == []
     fleet.publish(0, pod(gpus=8, use="0.9"), cluster="west")
@@ -186,11 +186,11 @@ def test_partial_sum_over_clusters_never_fires(table: DynamoTable) -> None:
     assert fleet.tick(5) == ["resolved waste research"]
 
 
-def test_thresholds_in_money_do_not_apply_to_hours_in_another_currency(table: DynamoTable) -> None:
+def test_thresholds_in_money_do_not_apply_to_hours_in_another_currency(sqlite_table: SqliteTable) -> None:
     """22.80 USD cannot be compared with 10 EUR. Idle workloads need no currency."""
     idle = "rule: idle-workload, gpus: 1, utilization_percent: 10"
     text = settings_with_rules(WASTE, idle).replace("pricing: {source", "pricing: {currency: EUR, source")
-    fleet = Fleet(table, text)
+    fleet = Fleet(sqlite_table, text)
     assert [fleet.publish_and_close(number, IDLE_POD, currency="USD") for number in range(3)] == [
         ["firing idle-workload research train"], [], []
     ]  # fmt: skip
@@ -206,9 +206,9 @@ QUIET = '  quiet_hours: {from: "22:00", to: "09:30"}\n  time_zone: Asia/Kolkata\
 
 @pytest.mark.parametrize(("over_by", "expected"), [(None, ["firing waste research"]), (2, [])])
 def test_quiet_hours_delay_firing_alerts_and_drop_resolved_ones(
-    table: DynamoTable, over_by: int | None, expected: list[str]
+    sqlite_table: SqliteTable, over_by: int | None, expected: list[str]
 ) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE, alert_keys=QUIET))
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE, alert_keys=QUIET))
     for number in range(3):
         assert fleet.publish_and_close(number, BUSY if over_by is not None and number >= over_by else IDLE_POD) == []
     assert [fleet.tick(number) for number in (3, 4, 5)] == [[], expected, []]
@@ -218,20 +218,20 @@ def test_quiet_hours_delay_firing_alerts_and_drop_resolved_ones(
     )
 
 
-def test_muted_alert_is_in_the_history_at_once(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE, alert_keys=QUIET))
+def test_muted_alert_is_in_the_history_at_once(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE, alert_keys=QUIET))
     assert [fleet.publish_and_close(number, IDLE_POD) for number in range(2)] == [[], []]
     assert [event.event for event in fleet.history.between("demo", START, START + timedelta(days=1))] == ["firing"]
 
 
-def test_quiet_hours_do_not_delay_critical_alerts(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE + ", severity: critical", alert_keys=QUIET))
+def test_quiet_hours_do_not_delay_critical_alerts(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE + ", severity: critical", alert_keys=QUIET))
     fleet.publish_and_close(0, IDLE_POD)
     assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
 
 
-def test_alert_is_sent_when_its_silence_ends(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE))
+def test_alert_is_sent_when_its_silence_ends(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE))
     begin = START + timedelta(hours=1)
     fleet.silences.put(
         Silence("s1", "alice", "load test", begin, begin + timedelta(hours=3), {"business_unit": "res*"})
@@ -243,8 +243,8 @@ def test_alert_is_sent_when_its_silence_ends(table: DynamoTable) -> None:
     assert fleet.tick(4) == ["firing waste research"]
 
 
-def test_missing_data_inhibits_alerts_computed_from_it(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE + ", repeat_hours: 3", "rule: data, overdue_hours: 2"))
+def test_missing_data_inhibits_alerts_computed_from_it(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE + ", repeat_hours: 3", "rule: data, overdue_hours: 2"))
     fleet.publish_and_close(0, IDLE_POD)
     assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
     assert fleet.tick(4, demo=2) == ["firing data overdue"]
@@ -253,10 +253,10 @@ def test_missing_data_inhibits_alerts_computed_from_it(table: DynamoTable) -> No
     assert fleet.tick(7, demo=0) == []
 
 
-def test_firing_alert_is_repeated_until_it_is_acknowledged(table: DynamoTable) -> None:
+def test_firing_alert_is_repeated_until_it_is_acknowledged(sqlite_table: SqliteTable) -> None:
     from gpucost.features.alerting.queries import AlertQueries
 
-    fleet = Fleet(table, settings_with_rules(WASTE + ", repeat_hours: 6"))
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE + ", repeat_hours: 6"))
     fleet.publish_and_close(0, IDLE_POD)
     fleet.publish_and_close(1, IDLE_POD)
     descriptions = [fleet.tick(number) for number in range(3, 16)]
