@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -108,9 +109,10 @@ def table(dynamodb_url: str) -> DynamoTable:
 
 
 @pytest.fixture
-def sqlite_table(tmp_path: Path) -> Iterator[SqliteTable]:
+def sqlite_table() -> Iterator[SqliteTable]:
     """A new table in SQLite, for services over many hours. `tests/storage` shows that it answers as DynamoDB does."""
-    with SqliteTable(tmp_path / "ledger") as table:
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, SqliteTable(Path(folder)) as table:
         yield table
 
 

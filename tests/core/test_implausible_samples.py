@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -172,6 +173,7 @@ def test_many_sources_contradict_and_are_checked_quickly() -> None:
     assert not sources_contradict({source: values_by_source[source] for source in list(values_by_source)[:MAX_SOURCES]})
 
 
+@pytest.mark.tools
 def test_many_pods_on_same_gpu_are_metered_quickly() -> None:
     """The pods share the GPU and start in succession, so that each has another running time."""
     names = [f"p{number}" for number in range(MANY // 3)]

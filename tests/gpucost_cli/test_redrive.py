@@ -83,6 +83,7 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
         yield Queues(endpoint)
 
 
+@pytest.mark.tools
 def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
     for message in (DUE, LATE, RESTATE, CLOSED, TICK):
         queues.bus.send_to_dead_letter_queue(message.model_dump_json(), "a mistake of ours")

@@ -32,6 +32,8 @@ from tests.metered_client import MeteredClient
 from tests.records import amount, record
 from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
 
+pytestmark = pytest.mark.tools  # seconds
+
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 G5, P5 = "g5.xlarge", "p5.48xlarge"

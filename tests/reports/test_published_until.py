@@ -15,6 +15,8 @@ from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 from tests.functions.api_requests import iam_caller, request_as, serving
 
+pytestmark = pytest.mark.tools  # seconds
+
 ACCESS = 'access: [{principal: "arn:aws:iam::123456789012:user/fin", roles: [admin]}]\n'
 HOURS = 30
 AFTER_THE_HOUR = START + HOUR * HOURS + timedelta(minutes=3)

@@ -206,6 +206,7 @@ def assert_equal(costs: Costs, lines: list[Line]) -> None:
     assert {name: Fraction(getattr(costs, name), SCALE) for name in Costs.names()} == small_fleets.sums(lines)
 
 
+@pytest.mark.tools
 @settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases(), number=st.integers(0, 1))
 def test_rows_match_lines_and_add_up_to_the_fleet(fleets: list[SmallFleet], case: Case, number: int) -> None:

@@ -143,6 +143,7 @@ def test_json_document_is_stored_once(table: DynamoTable) -> None:
     assert "j" not in item_of(table, 1)
 
 
+@pytest.mark.tools
 def test_largest_document_fits_without_its_json(table: DynamoTable) -> None:
     letters = random.Random(7)
     names = ("".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=60)) for _ in itertools.count())

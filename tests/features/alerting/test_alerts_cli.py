@@ -19,6 +19,8 @@ from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, 
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import CommandResult, in_this_process
 
+pytestmark = pytest.mark.tools  # seconds
+
 WASTE = "rule: waste, name: team-waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2"
 SECRET = "gpucost/slack-webhook"
 RECEIVERS = f"[{{type: email}}, {{type: slack, name: ml-costs, secret: {SECRET}}}]"

@@ -54,7 +54,7 @@ def run_scenario(table: DynamoTable, kill_at: int, fault: Any) -> tuple[Fleet, E
     fleet = Fleet(table, settings_with_rules(*RULES))
     fleet.notifiers = {"email": CrashingNotifier(external_calls)}
     make_service = fleet.service
-    fleet.service = lambda client=None: make_service(external_calls.wrap(fleet.table.client))  # type: ignore[method-assign]
+    fleet.service = lambda client=None: make_service(external_calls.wrap(table.client))  # type: ignore[method-assign]
 
     def retry(step: Callable[[], Any]) -> None:
         for _ in range(3):

@@ -17,7 +17,7 @@ from gpucost.features.alerting.ports import ScopeStates
 from gpucost.features.alerting.received_amp_alerts import MAX_FIRING_ALERTS
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import CheckedAlerts, NotificationSetAside, UncheckedAlerts, read_alert_input
-from tests.conftest import DynamoTable
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.features.alerting.slack_limits import limit_violations
 
@@ -95,8 +95,8 @@ def test_invalid_alert_is_refused_and_its_neighbors_are_not(changes: dict[str, A
         {"labels": {}},
     ],
 )
-def test_every_alert_that_is_not_refused_can_be_sent(table: DynamoTable, changes: dict[str, Any]) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external, repeat_hours: 5"), now=NOW)
+def test_every_alert_that_is_not_refused_can_be_sent(sqlite_table: SqliteTable, changes: dict[str, Any]) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external, repeat_hours: 5"), now=NOW)
     fleet.notifiers = {"email": FormattingNotifier()}
     fleet.service().handle_amp_alerts(read_alerts(alert(**changes)).valid)
     assert len(fleet.email.notifications) == 1
@@ -113,16 +113,16 @@ def test_every_alert_that_is_not_refused_can_be_sent(table: DynamoTable, changes
         {"last_complete_hour": "9999-12-31T23:00:00Z"},
     ],
 )
-def test_tick_with_absurd_state_is_refused(table: DynamoTable, changes: dict[str, Any]) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE))
+def test_tick_with_absurd_state_is_refused(sqlite_table: SqliteTable, changes: dict[str, Any]) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE))
     document = fleet.tick_message(4).model_dump(mode="json")
     document["clusters"][0] |= changes
     with pytest.raises(InvalidMessageError):
         read_alert_input(json.dumps(document), fleet.now)
 
 
-def test_notification_that_cannot_be_sent_is_set_aside_and_delays_no_other(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external, repeat_hours: 0", WASTE), now=NOW)
+def test_notification_that_cannot_be_sent_is_set_aside_and_delays_no_other(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external, repeat_hours: 0", WASTE), now=NOW)
     fleet.notifiers = {"email": FailingNotifier()}
     alerts = [alert(labels={"alertname": f"A{number}"}) for number in range(3)]
     unsendable = alert(labels={"alertname": "P", "business_unit": "sales"})
@@ -137,8 +137,8 @@ def test_notification_that_cannot_be_sent_is_set_aside_and_delays_no_other(table
     assert all(not group.outbox for scope in ("demo", "*") for group in fleet.alert_states.load(scope).groups)
 
 
-def test_notification_in_a_batch_that_cannot_be_sent_alone_is_set_aside(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external"), now=NOW)
+def test_notification_in_a_batch_that_cannot_be_sent_alone_is_set_aside(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external"), now=NOW)
 
     class Overflowing(RecordingNotifier):
         def send(self, notifications: Sequence[Notification]) -> None:
@@ -153,8 +153,8 @@ def test_notification_in_a_batch_that_cannot_be_sent_alone_is_set_aside(table: D
     assert len(fleet.letters) == 1
 
 
-def test_notification_stays_while_the_dead_letter_queue_fails(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external, repeat_hours: 0"), now=NOW)
+def test_notification_stays_while_the_dead_letter_queue_fails(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external, repeat_hours: 0"), now=NOW)
     fleet.notifiers = {"email": FailingNotifier()}
 
     def fail(body: str, reason: str) -> None:
@@ -169,8 +169,8 @@ def test_notification_stays_while_the_dead_letter_queue_fails(table: DynamoTable
     assert len(fleet.letters) == 1
 
 
-def test_firing_alert_that_cannot_be_sent_again_delays_no_other(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external, repeat_hours: 0"), now=NOW)
+def test_firing_alert_that_cannot_be_sent_again_delays_no_other(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external, repeat_hours: 0"), now=NOW)
     fleet.service().handle_amp_alerts(
         read_alerts(alert(labels={"business_unit": "sales"}), alert(labels={"alertname": "A"})).valid
     )
@@ -183,8 +183,8 @@ def test_firing_alert_that_cannot_be_sent_again_delays_no_other(table: DynamoTab
 
 
 @pytest.mark.tools
-def test_number_of_stored_alerts_is_limited(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external, scope: {clusters: [demo]}"), now=NOW)
+def test_number_of_stored_alerts_is_limited(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external, scope: {clusters: [demo]}"), now=NOW)
     alerts = [alert(labels={"cluster": "demo", "alertname": "A", "n": str(n)}) for n in range(MAX_FIRING_ALERTS + 2)]
     fleet.service().handle_amp_alerts(read_alerts(*alerts).valid)
     assert len(fleet.email.notifications) == MAX_FIRING_ALERTS
@@ -195,8 +195,8 @@ def test_number_of_stored_alerts_is_limited(table: DynamoTable) -> None:
     assert len(fleet.letters) == 1
 
 
-def test_unreadable_state_of_a_cluster_stops_no_other_cluster(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE, clusters=("demo", "other")), now=NOW)
+def test_unreadable_state_of_a_cluster_stops_no_other_cluster(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(WASTE, clusters=("demo", "other")), now=NOW)
 
     class Damaged(DynamoAlertStateStore):
         def load(self, scope: str) -> ScopeStates:

@@ -12,7 +12,7 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.slack import slack_message
 from gpucost.features.alerting.refusals import is_refusal
 from gpucost.runtime.messages import NotificationSetAside
-from tests.conftest import DynamoTable
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, describe, pod, settings_with_rules
 
 IDLE = "rule: idle-workload, gpus: 1, utilization_percent: 10, for_hours: 1, keep_firing_hours: 1, repeat_hours: 0"
@@ -25,8 +25,10 @@ def idle(fleet: Fleet, number: int, workloads: range) -> None:
 
 
 @pytest.mark.parametrize("poison", [0, 4, 11])
-def test_refused_notification_is_set_aside_and_the_others_arrive_in_order(table: DynamoTable, poison: int) -> None:
-    fleet = Fleet(table, settings_with_rules(IDLE))
+def test_refused_notification_is_set_aside_and_the_others_arrive_in_order(
+    sqlite_table: SqliteTable, poison: int
+) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     name = f"job-{poison:02}"
     fleet.email.refuses = lambda notification: notification.subject.workload == name
     idle(fleet, 0, range(12))
@@ -43,9 +45,9 @@ def test_refused_notification_is_set_aside_and_the_others_arrive_in_order(table:
     assert (len(fleet.email.notifications), len(fleet.letters)) == (11, 1)
 
 
-def test_receiver_that_refuses_everything_is_given_up_after_some(table: DynamoTable) -> None:
+def test_receiver_that_refuses_everything_is_given_up_after_some(sqlite_table: SqliteTable) -> None:
     """A revoked webhook: ten notifications are set aside in a delivery, the rest waits for the next one."""
-    fleet = Fleet(table, settings_with_rules(IDLE))
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     fleet.email.refuses = lambda _: True
     idle(fleet, 0, range(14))
     with pytest.raises(SourceError, match="email: not delivered: HTTP 400"):
@@ -72,9 +74,9 @@ def change(fleet: Fleet, number: int, *idle_workloads: str) -> None:
         fleet.close_hour(number)
 
 
-def test_stale_notifications_of_an_outage_are_a_note_in_one_message(table: DynamoTable) -> None:
+def test_stale_notifications_of_an_outage_are_a_note_in_one_message(sqlite_table: SqliteTable) -> None:
     """In 14 days an alert fires and resolves once a day: 28 notifications, none of which matters afterwards."""
-    fleet = Fleet(table, settings_with_rules(IDLE))
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     fleet.email.fails = True
     for day in range(14):
         change(fleet, 24 * day, "train")
@@ -101,9 +103,9 @@ def test_stale_notifications_of_an_outage_are_a_note_in_one_message(table: Dynam
     assert len(fleet.email.messages) == 1
 
 
-def test_current_notifications_after_an_outage_arrive_in_order(table: DynamoTable) -> None:
+def test_current_notifications_after_an_outage_arrive_in_order(sqlite_table: SqliteTable) -> None:
     """What the receiver knows to fire is resolved there; what fired and resolved since is left out."""
-    fleet = Fleet(table, settings_with_rules(IDLE))
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     change(fleet, 0, "known")
     assert fleet.email.take() == ["firing idle-workload research known"]
     fleet.email.fails = True
@@ -126,9 +128,9 @@ def test_current_notifications_after_an_outage_arrive_in_order(table: DynamoTabl
     ]
 
 
-def test_alert_that_fires_through_an_outage_is_notified_once(table: DynamoTable) -> None:
+def test_alert_that_fires_through_an_outage_is_notified_once(sqlite_table: SqliteTable) -> None:
     """A repetition supersedes the first notification and earlier repetitions."""
-    fleet = Fleet(table, settings_with_rules(IDLE.replace("repeat_hours: 0", "repeat_hours: 24")))
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE.replace("repeat_hours: 0", "repeat_hours: 24")))
     fleet.email.fails = True
     for day in range(4):
         change(fleet, 24 * day, "train")
@@ -138,9 +140,9 @@ def test_alert_that_fires_through_an_outage_is_notified_once(table: DynamoTable)
     assert fleet.tick(24 * 3 + 2) == ["repeat idle-workload research train"]
 
 
-def test_receiver_that_learns_of_alerts_elsewhere_gets_every_end(table: DynamoTable) -> None:
+def test_receiver_that_learns_of_alerts_elsewhere_gets_every_end(sqlite_table: SqliteTable) -> None:
     """Alertmanager gets all firing alerts on every tick. It must learn when they end."""
-    fleet = Fleet(table, settings_with_rules(IDLE))
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     fleet.email.needs_resend = True
     fleet.email.fails = True
     change(fleet, 0, "train")
@@ -150,16 +152,16 @@ def test_receiver_that_learns_of_alerts_elsewhere_gets_every_end(table: DynamoTa
     assert fleet.email.take() == ["resolved idle-workload research train", "firing idle-workload research other"]
 
 
-def test_notifications_that_wait_without_an_outage_are_all_sent(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(IDLE))
+def test_notifications_that_wait_without_an_outage_are_all_sent(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     for number in range(4):
         change(fleet, number, *["train"] * (number % 2 == 0))
     assert fleet.email.take() == ["firing idle-workload research train", "resolved idle-workload research train"] * 2
 
 
 @pytest.mark.parametrize("crash", ["before the message", "after the message"])
-def test_crash_after_an_outage_repeats_at_most_the_message(table: DynamoTable, crash: str) -> None:
-    fleet = Fleet(table, settings_with_rules(IDLE))
+def test_crash_after_an_outage_repeats_at_most_the_message(sqlite_table: SqliteTable, crash: str) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules(IDLE))
     fleet.email.fails = True
     for number in range(4):
         change(fleet, number, *["train"] * (number % 2 == 0))

@@ -26,6 +26,7 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, UncheckedAlerts, read_alert_input
 from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 from tests.newer_settings import push_newer_format
@@ -35,9 +36,10 @@ EIGHT = pod(gpus=8, use="0.5")
 """$96 an hour."""
 
 
-@pytest.mark.tools
-def test_budget_notifies_its_highest_threshold_once_and_ends_with_its_month(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: budget, monthly_usd: 2000, projection: false, repeat_hours: 0"))
+def test_budget_notifies_its_highest_threshold_once_and_ends_with_its_month(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(
+        sqlite_table, settings_with_rules("rule: budget, monthly_usd: 2000, projection: false, repeat_hours: 0")
+    )
     notifications = {}
     for number in range(24):
         fleet.publish(number, EIGHT)
@@ -61,10 +63,9 @@ def test_budget_notifies_its_highest_threshold_once_and_ends_with_its_month(tabl
     assert fleet.alert_states.load("*").groups[0].alerts == ()
 
 
-@pytest.mark.tools
-def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> None:
+def test_a_budget_over_two_clusters_and_its_projection(sqlite_table: SqliteTable) -> None:
     rule = "rule: budget, monthly_usd: 100000, overrides: [{business_unit: other, monthly_usd: 9000000}]"
-    fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "west")))
+    fleet = Fleet(sqlite_table, settings_with_rules(rule, clusters=("east", "west")))
     for number in range(25):
         fleet.publish(number, EIGHT, pod("other", gpus=8), cluster="east")
         fleet.publish(number, EIGHT, cluster="west")
@@ -86,9 +87,11 @@ def test_projections_by_hand() -> None:
     assert run_rate([ClusterSpend(Decimal(50), 5, START, has_left=True), joined], START + 504 * HOUR, end) == 2450
 
 
-def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:
+def test_spend_change_ignores_an_unusual_week(sqlite_table: SqliteTable) -> None:
     """Four weeks of the same weekday, one of them at ten times the cost; then one that doubles."""
-    fleet = Fleet(table, settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 4, repeat_hours: 0"))
+    fleet = Fleet(
+        sqlite_table, settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 4, repeat_hours: 0")
+    )
     descriptions = []
     for week, gpus in enumerate((8, 8, 80, 8, 8)):
         for hour in range(3):
@@ -109,10 +112,10 @@ def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:
     assert fleet.tick(5 * 168 + 3) == []
 
 
-def test_incomplete_hour_does_not_hide_a_spend_change_in_another_currency(table: DynamoTable) -> None:
+def test_incomplete_hour_does_not_hide_a_spend_change_in_another_currency(sqlite_table: SqliteTable) -> None:
     """Incomplete hours have no amounts, so the currency that they are recorded with does not matter."""
     text = settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 2, repeat_hours: 0")
-    fleet = Fleet(table, text.replace("pricing: {source", "pricing: {currency: EUR, source"))
+    fleet = Fleet(sqlite_table, text.replace("pricing: {source", "pricing: {currency: EUR, source"))
     descriptions = []
     for week, gpus in enumerate((8, 8, 80)):
         fleet.publish(week * 168, pod(gpus=gpus, use="0.5"), currency="EUR")
@@ -173,10 +176,10 @@ def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> No
 
 @pytest.mark.parametrize(("source", "alerts"), [("spot", ["firing data prices"]), ("auto", [])])
 def test_deployment_without_spot_prices_alerts_only_where_the_settings_name_them(
-    table: DynamoTable, source: str, alerts: list[str]
+    sqlite_table: SqliteTable, source: str, alerts: list[str]
 ) -> None:
     text = settings_with_rules("rule: data, price_age_hours: 30")
-    fleet = Fleet(table, re.sub(r"pricing: .*", f"pricing: {{source: {source}}}", text))
+    fleet = Fleet(sqlite_table, re.sub(r"pricing: .*", f"pricing: {{source: {source}}}", text))
     fleet.prices_fetched_at = None
     fleet.publish(0, EIGHT)
     assert fleet.tick(1) == alerts
@@ -217,9 +220,9 @@ def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) ->
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
-def test_digest_names_no_top_wasters_by_estimates_of_earlier_settings(table: DynamoTable) -> None:
+def test_digest_names_no_top_wasters_by_estimates_of_earlier_settings(sqlite_table: SqliteTable) -> None:
     text = settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata")
-    fleet = Fleet(table, text + "utilization: {sources: [pod, cluster]}\n")
+    fleet = Fleet(sqlite_table, text + "utilization: {sources: [pod, cluster]}\n")
     fleet.push(text)
     monday = (7 - START.weekday()) % 7 * 24 + 168
     fleet.publish(monday - 168, pod(gpus=4, use="0", utilization_source="cluster"), settings_version=1)
@@ -229,8 +232,8 @@ def test_digest_names_no_top_wasters_by_estimates_of_earlier_settings(table: Dyn
     assert (digest.figures["allocated_usd"], digest.workloads) == (Decimal(144), ())
 
 
-def test_digest_compares_only_amounts_of_the_same_currency(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
+def test_digest_compares_only_amounts_of_the_same_currency(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
     monday = (7 - START.weekday()) % 7 * 24 + 168
     fleet.publish(monday - 169, EIGHT, currency="EUR")
     fleet.publish(monday - 168, EIGHT)
@@ -271,9 +274,9 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
     return message.check(now).valid
 
 
-def test_alert_of_amp_is_forwarded_once_and_repeated(table: DynamoTable) -> None:
+def test_alert_of_amp_is_forwarded_once_and_repeated(sqlite_table: SqliteTable) -> None:
     fleet = Fleet(
-        table,
+        sqlite_table,
         settings_with_rules("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1"),
     )
     for status in ("firing", "firing"):
@@ -288,8 +291,8 @@ def test_alert_of_amp_is_forwarded_once_and_repeated(table: DynamoTable) -> None
     assert fleet.email.take() == ["resolved external gpu GPUNodePoolNearLimit"]
 
 
-def test_scope_matches_only_amp_alerts_with_its_labels(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: external, scope: {business_units: [res*]}"))
+def test_scope_matches_only_amp_alerts_with_its_labels(sqlite_table: SqliteTable) -> None:
+    fleet = Fleet(sqlite_table, settings_with_rules("rule: external, scope: {business_units: [res*]}"))
     subjects = []
     for labels in ({"business_unit": "research"}, {"business_unit": "sales"}, {"namespace": "research"}, {}):
         fleet.service().handle_amp_alerts(amp("firing", **labels))

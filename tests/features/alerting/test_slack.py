@@ -18,8 +18,8 @@ from gpucost.features.alerting.notification_text import report_link
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
 from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.subjects import RuleKind, Subject
+from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.template import REPOSITORY
-from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.features.alerting.slack_limits import control_sequences, limit_violations, markup
@@ -234,8 +234,10 @@ def test_message_has_as_many_alerts_as_slack_accepts(kind: RuleKind, count: int)
     assert count_that_fits([notification("budget")] * 12, url) == 10
 
 
-def test_alerts_that_do_not_fit_are_in_the_next_message(table: DynamoTable, webhook: Webhook) -> None:
-    fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10, for_hours: 1"))
+def test_alerts_that_do_not_fit_are_in_the_next_message(sqlite_table: SqliteTable, webhook: Webhook) -> None:
+    fleet = Fleet(
+        sqlite_table, settings_with_rules("rule: idle-workload, gpus: 1, utilization_percent: 10, for_hours: 1")
+    )
     fleet.notifiers = {"email": cast(RecordingNotifier, webhook.notifier())}
     names = [f"{index:02}-{'x' * 180}" for index in range(12)]
     fleet.publish(0, *(pod(name=name, gpus=8, use="0") for name in names))

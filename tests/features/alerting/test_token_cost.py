@@ -8,7 +8,7 @@ from gpucost.core.errors import SettingsError
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.alerting.notification_text import figure_fields, report_link, summary
 from gpucost.settings_document import parse_settings
-from tests.conftest import DynamoTable
+from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import Fleet, pod, settings_with_rules
 
 CHAT = pod("research", "chat", use="0.5")
@@ -28,12 +28,12 @@ def served(
     return ServedTokens(f"{unit}-ns", f"{pod}-0", "vllm", model, prompt, generated, 0, 1)
 
 
-def fleet_with(table: DynamoTable, *rules: str) -> Fleet:
-    return Fleet(table, settings_with_rules(*rules) + INFERENCE)
+def fleet_with(sqlite_table: SqliteTable, *rules: str) -> Fleet:
+    return Fleet(sqlite_table, settings_with_rules(*rules) + INFERENCE)
 
 
-def test_window_sums_costs_and_tokens(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE)
+def test_window_sums_costs_and_tokens(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE)
     # By hand: $12 ÷ 4 million = $3.
     assert fleet.publish_and_close(0, CHAT, served=[served(3_000_000, 1_000_000)]) == []
     # $24 ÷ 6 million = $4, which is not more than the budget.
@@ -83,14 +83,14 @@ def test_window_sums_costs_and_tokens(table: DynamoTable) -> None:
     ],
 )
 def test_budget_is_for_blended_prompt_or_generated_tokens(
-    table: DynamoTable, tokens: str, budget: str, expected: list[str]
+    sqlite_table: SqliteTable, tokens: str, budget: str, expected: list[str]
 ) -> None:
-    fleet = fleet_with(table, f"rule: token-cost, usd_per_million_tokens: {budget}, tokens: {tokens}")
+    fleet = fleet_with(sqlite_table, f"rule: token-cost, usd_per_million_tokens: {budget}, tokens: {tokens}")
     assert fleet.publish_and_close(0, CHAT, served=[served(1_000_000, 200_000)]) == expected
 
 
-def test_model_that_was_not_called_is_not_infinitely_expensive(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE.replace("window_hours: 2", "window_hours: 1"))
+def test_model_that_was_not_called_is_not_infinitely_expensive(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE.replace("window_hours: 2", "window_hours: 1"))
     assert fleet.publish_and_close(0, CHAT, served=[served(0, 0)]) == []
     assert fleet.publish_and_close(1, CHAT, served=[served(100, 20)]) == ["firing token-cost research llama"]
     fleet.publish(2, CHAT, served=[served(0, 0)])
@@ -100,9 +100,9 @@ def test_model_that_was_not_called_is_not_infinitely_expensive(table: DynamoTabl
     assert summary(resolved) == "research in cluster demo used no tokens of llama"
 
 
-def test_model_without_generated_tokens_is_within_a_budget_for_them(table: DynamoTable) -> None:
+def test_model_without_generated_tokens_is_within_a_budget_for_them(sqlite_table: SqliteTable) -> None:
     """A model for embeddings generates nothing. Its prompts cost money, which no budget for generated tokens limits."""
-    fleet = fleet_with(table, "rule: token-cost, usd_per_million_tokens: 29, tokens: generated, window_hours: 1")
+    fleet = fleet_with(sqlite_table, "rule: token-cost, usd_per_million_tokens: 29, tokens: generated, window_hours: 1")
     assert fleet.publish_and_close(0, CHAT, served=[served(1_000_000, 200_000)]) == ["firing token-cost research llama"]
     fleet.publish(1, CHAT, served=[served(1_000_000, 0)])
     fleet.close_hour(1)
@@ -110,8 +110,8 @@ def test_model_without_generated_tokens_is_within_a_budget_for_them(table: Dynam
     assert summary(resolved) == "research in cluster demo used no generated tokens of llama"
 
 
-def test_unknown_tokens_leave_the_alert_as_it_is(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE.replace("window_hours: 2", "window_hours: 1"))
+def test_unknown_tokens_leave_the_alert_as_it_is(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE.replace("window_hours: 2", "window_hours: 1"))
     unknown = [ServedTokens("research-ns", "chat-0", "vllm", "")]
     assert fleet.publish_and_close(0, CHAT, served=unknown) == []
     assert fleet.publish_and_close(1, CHAT, served=[served(100, 20)]) == ["firing token-cost research llama"]
@@ -119,8 +119,8 @@ def test_unknown_tokens_leave_the_alert_as_it_is(table: DynamoTable) -> None:
     assert fleet.publish_and_close(3, CHAT) == ["resolved token-cost research llama"]  # the server is gone
 
 
-def test_unknown_price_leaves_the_alert_as_it_is(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE)
+def test_unknown_price_leaves_the_alert_as_it_is(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE)
     unpriced = CHAT._replace(
         allocated_usd=None, effective_usd=None, waste_usd=None, unmeasured_usd=None, gpu_hourly_usd=None
     )
@@ -132,8 +132,8 @@ def test_unknown_price_leaves_the_alert_as_it_is(table: DynamoTable) -> None:
     assert fleet.publish_and_close(4, CHAT, served=[served(4_000_000)]) == ["resolved token-cost research llama"]
 
 
-def test_price_that_is_not_there_yet_may_be_low(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE)
+def test_price_that_is_not_there_yet_may_be_low(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE)
     unpriced = CHAT._replace(
         allocated_usd=None, effective_usd=None, waste_usd=None, unmeasured_usd=None, gpu_hourly_usd=None
     )
@@ -142,9 +142,9 @@ def test_price_that_is_not_there_yet_may_be_low(table: DynamoTable) -> None:
     assert fleet.publish_and_close(1, CHAT, served=[served(2_000_000)]) == []
 
 
-def test_models_scopes_and_overrides(table: DynamoTable) -> None:
+def test_models_scopes_and_overrides(sqlite_table: SqliteTable) -> None:
     fleet = fleet_with(
-        table,
+        sqlite_table,
         RULE + ", models: [llama*, mistral], scope: {business_units: [research, search]}, "
         "overrides: [{model: '*-70b', usd_per_million_tokens: 100}, {business_unit: search, for_hours: 2}]",
     )
@@ -159,8 +159,8 @@ def test_models_scopes_and_overrides(table: DynamoTable) -> None:
     assert fleet.publish_and_close(1, *lines, served=tokens) == ["firing token-cost search mistral"]
 
 
-def test_models_of_a_unit_have_separate_alerts(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE)
+def test_models_of_a_unit_have_separate_alerts(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE)
     tokens = [served(1_000, 10, model="a"), served(1_000, 10, model="b")]
     assert fleet.publish_and_close(0, CHAT, served=tokens) == [
         "firing token-cost research a",
@@ -168,8 +168,8 @@ def test_models_of_a_unit_have_separate_alerts(table: DynamoTable) -> None:
     ]
 
 
-def test_hours_in_another_currency_are_not_added(table: DynamoTable) -> None:
-    fleet = fleet_with(table, RULE)
+def test_hours_in_another_currency_are_not_added(sqlite_table: SqliteTable) -> None:
+    fleet = fleet_with(sqlite_table, RULE)
     assert fleet.publish_and_close(0, CHAT, served=[served(100, 20)], currency="EUR") == []
     # Without the hour in EUR, $12 ÷ 4 million = $3.
     assert fleet.publish_and_close(1, CHAT, served=[served(3_000_000, 1_000_000)]) == []
