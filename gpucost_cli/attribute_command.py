@@ -71,12 +71,11 @@ def attribute(
       gpucost attribute --settings settings.yaml --hour 2026-11-19T10:00:00Z --hours 24
     """
     from gpucost.pipeline.attribute import check_hour
-    from gpucost.settings_document import parse_settings
     from gpucost_cli import rendering, usage_tables
     from gpucost_cli.node_price_fetcher import price_fetcher_of
 
     dimensions = _dimensions(group_by)
-    settings = parse_settings(access.settings_text())
+    settings = access.settings()
     now = datetime.now(UTC)
     first = hour or floor_hour(now) - HOUR * hours
     starts = [first + HOUR * i for i in range(hours)]
@@ -196,7 +195,7 @@ def _attribute_cluster(
             reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value)
             records += attribute_hours(reader, cluster, settings, batch, now=now, fetch_prices=price_fetcher)
     except SourceError as error:
-        return records, str(error), False
+        return records, str(error).partition(" (query: ")[0], False
     if any(record.totals is not None for record in records):
         return records, None, True
     newest = records[-1]

@@ -27,6 +27,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _CREDENTIAL_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_REGION_WORDS = {
+    "north", "south", "east", "west", "central", "northeast", "northwest", "southeast", "southwest", "gov", "iso",
+    "isob", "isoe", "isof",
+}  # fmt: skip
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -92,7 +96,29 @@ def choose_region(region: str | None) -> None:
 
 
 def _choose_region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value and not _is_region(value):
+        raise InvalidInputError(f"--region: {value!r} is not an AWS region.{_similar_region(value)}")
     choose_region(value)
+
+
+def _is_region(name: str) -> bool:
+    """Whether a name has the form of a region. The list of regions of an installed SDK may lack new ones."""
+    area, *words = name.split("-")
+    return len(words) >= 2 and area.isalpha() and words[-1].isdigit() and set(words[:-1]) <= _REGION_WORDS
+
+
+def _similar_region(name: str) -> str:
+    from difflib import get_close_matches
+
+    import botocore.session
+
+    session = botocore.session.Session()
+    regions = [
+        region for partition in session.get_available_partitions() for region in
+        session.get_available_regions("ec2", partition)
+    ]  # fmt: skip
+    similar = get_close_matches(name, regions, n=1)
+    return f" Did you mean {similar[0]}?" if similar else " Pass a name such as us-east-1"
 
 
 def _choose_profile(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:

@@ -31,11 +31,10 @@ def doctor(access: MetricsAccess, output_format: str, *, verbose: bool) -> None:
       gpucost doctor --prometheus http://127.0.0.1:9090
       gpucost doctor --settings settings.yaml
     """
-    from gpucost.settings_document import parse_settings
     from gpucost_cli.doctor import examine_clusters, render
     from gpucost_cli.node_price_fetcher import price_fetcher_of
 
-    settings = parse_settings(access.settings_text())
+    settings = access.settings()
     settings_file = str(access.path or DEFAULT_SETTINGS)
     now = datetime.now(UTC)
 

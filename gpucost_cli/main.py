@@ -117,6 +117,8 @@ def main(arguments: Sequence[str] | None = None, container: "Container | None" =
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)
+    except click.MissingParameter as error:
+        _exit_with_error(_all_missing(error, sys.argv[1:] if arguments is None else arguments), BAD_INPUT)
     except click.ClickException as error:
         _exit_with_error(error.format_message(), BAD_INPUT)
     except InvalidInputError as error:
@@ -134,6 +136,27 @@ def main(arguments: Sequence[str] | None = None, container: "Container | None" =
         _exit_with_error(
             f"unexpected {type(error).__name__}: {error} (set GPUCOST_DEBUG=1 to see the traceback)", FAILURE
         )
+
+
+def _all_missing(error: click.MissingParameter, arguments: Sequence[str]) -> str:
+    """Name all required options and arguments that are missing, where click names the first."""
+    context = error.ctx
+    if context is None or isinstance(context.command, click.Group):
+        return error.format_message()
+    words = list(arguments)
+    for name in context.command_path.split()[1:]:
+        words = words[words.index(name) + 1 :]
+    given, _, _ = context.command.make_parser(context).parse_args(words)
+    missing = [
+        parameter
+        for parameter in context.command.get_params(context)
+        if parameter.required and parameter.value_is_missing(parameter.consume_value(context, given)[0])
+    ]
+    names = [parameter.make_metavar(context) if isinstance(parameter, click.Argument) else f"{parameter.opts[0]} "
+             f"{parameter.make_metavar(context)}" for parameter in missing]  # fmt: skip
+    if len(names) < 2:
+        return error.format_message()
+    return f"missing: {', '.join(names)}. {context.command_path} --help has an example"
 
 
 def _exit_with_error(sentence: str, status: int) -> None:

@@ -9,13 +9,17 @@ from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucost.core.errors import InvalidInputError
+from gpucost.core.errors import InvalidInputError, SourceError
+from gpucost.settings.documents import straighten_quotes
 from gpucost_cli.aws_session import aws_options
-from gpucost_cli.options import read_settings_file
+from gpucost_cli.options import naming_file, read_settings_file
+
+if TYPE_CHECKING:
+    from gpucost.settings_document import SettingsDocument
 
 DEFAULT_SETTINGS = Path("settings.yaml")
 TOKEN_VARIABLE = "GPUCOST_PROMETHEUS_TOKEN"
@@ -54,7 +58,26 @@ class MetricsAccess:
 
         unnamed = parse_settings(json.dumps({"clusters": [{"name": "cluster", "prometheus": self.prometheus}]}))
         client = connect(unnamed.clusters[0], Deadline(QUERIES_SECONDS), secret_value=self.secret_value)
-        return json.dumps({"clusters": find_clusters(self.prometheus, client, datetime.now(UTC))}, indent=2)
+        try:
+            clusters = find_clusters(self.prometheus, client, datetime.now(UTC))
+        except SourceError as error:
+            from gpucost_cli.doctor import explain_failure
+
+            cluster = unnamed.clusters[0]
+            raise SourceError(explain_failure(error, cluster)) from error
+        return json.dumps({"clusters": clusters}, indent=2)
+
+    def settings(self) -> "SettingsDocument":
+        """Return the settings, validated.
+
+        Raises:
+            InvalidInputError: as `settings_text`, or they are invalid; the sentence names the file.
+            SourceError: Prometheus did not answer.
+        """
+        from gpucost.settings_document import parse_settings
+
+        with naming_file(self.path):
+            return parse_settings(self.settings_text())
 
     def secret_value(self, name: str) -> str:
         """Read a secret: the token of the options, else from Secrets Manager.
@@ -116,6 +139,8 @@ def _access(
                 "this folder has no settings.yaml"
             )
         return MetricsAccess(path or DEFAULT_SETTINGS)
+    if (straight := straighten_quotes(url)) != url:
+        raise InvalidInputError(f"--prometheus: {url!r} has typographic quotes. Write --prometheus {straight}")
     if not re.fullmatch(r"https?://[^\s/]+\S*", url):
         raise InvalidInputError(f"--prometheus: {url!r} is not an address that begins with http:// or https://")
     token = _read(token_file, "--token-file") if token_file else os.environ.get(TOKEN_VARIABLE, "").strip()

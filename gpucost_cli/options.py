@@ -1,7 +1,8 @@
 """Options and helpers that several commands share."""
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from gpucost_cli.aws_session import Command, aws_options
 
 if TYPE_CHECKING:
     from gpucost.container import Container
-    from gpucost.settings_document import SettingsDocumentStore
+    from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 
 
 class TimeOption(click.ParamType[datetime]):
@@ -96,6 +97,29 @@ def read_settings_file(path: Path) -> str:
         raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
+
+
+@contextmanager
+def naming_file(path: Path | None) -> Iterator[None]:
+    """Let errors of settings name the file that has them."""
+    try:
+        yield
+    except SettingsError as error:
+        if path is None or str(path) in str(error):
+            raise
+        raise SettingsError(*(f"{path}: {fault.removeprefix('settings: ')}" for fault in error.faults)) from error
+
+
+def parse_settings_file(path: Path) -> "SettingsDocument":
+    """Read a settings file.
+
+    Raises:
+        SettingsError: it cannot be read, or is invalid; the sentence names the file.
+    """
+    from gpucost.settings_document import parse_settings
+
+    with naming_file(path):
+        return parse_settings(read_settings_file(path))
 
 
 def check_period(start: datetime, end: datetime) -> None:

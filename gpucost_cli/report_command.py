@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 import click
 
@@ -80,8 +81,12 @@ def report(
     from gpucost_cli import report as reports
 
     if (stack is None) == (api is None):
-        problem = "neither --stack nor --api is set" if stack is None else "--stack and --api are both set"
-        raise InvalidInputError(f"{problem}. Pass one of them")
+        raise InvalidInputError(
+            "pass --stack NAME of a deployment, --stack local for the running demo, or --api URL, such as "
+            "http://127.0.0.1:8080 of gpucost serve"
+            if stack is None
+            else "--stack and --api are both set. Pass one of them"
+        )
     if api is not None and not api.startswith(("http://", "https://")):
         raise InvalidInputError(f"--api {api!r} is not a URL. Pass for example http://127.0.0.1:8080")
     parameters = _period_parameters(start, end, window, days) | ({"cluster": cluster} if cluster else {})
@@ -126,7 +131,10 @@ def _filter_parameters(texts: tuple[str, ...], dimensions: Sequence[str]) -> dic
     for text in texts:
         name, equals, values = text.partition("=")
         if not equals or name not in dimensions:
-            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. Dimensions: {', '.join(dimensions)}")
+            similar = get_close_matches(name, dimensions, n=1) if name not in dimensions else []
+            hint = f"Did you mean {similar[0]}? " if similar else ""
+            allowed = ", ".join(dimensions)
+            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. {hint}Dimensions: {allowed}")
         if name in filters:
             raise InvalidInputError(f"--filter {name} is passed twice. Pass it once, with comma-separated values")
         filters[name] = values

@@ -11,7 +11,14 @@ import click
 from gpucost.core.errors import InvalidInputError, SettingsError, SettingsMissingError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import dumps
-from gpucost_cli.options import current_user, format_option, read_settings_file, settings_store, stack_option
+from gpucost_cli.options import (
+    current_user,
+    format_option,
+    naming_file,
+    read_settings_file,
+    settings_store,
+    stack_option,
+)
 from gpucost_cli.placeholders import placeholder_faults, refuse_placeholders
 from gpucost_cli.settings_notes import notes_on
 from gpucost_devstack.demo_records import is_demo
@@ -49,7 +56,8 @@ def push(path: Path, stack: str, *, is_confirmed: bool) -> None:
     from gpucost.settings_document import parse_settings
 
     text = read_settings_file(path)
-    settings = parse_settings(text)
+    with naming_file(path):
+        settings = parse_settings(text)
     if not is_demo(stack):  # a demo's account and workspace do not exist anyway
         refuse_placeholders(settings, "settings")
     store = settings_store(stack)
@@ -110,17 +118,20 @@ def check(path: Path) -> None:
 
     text = read_settings_file(path)
     try:
-        settings = parse_settings(text)
+        with naming_file(path):
+            settings = parse_settings(text)
     except SettingsError as error:
         _print_faults(error.faults)
-        if isinstance(error.__cause__, ValidationError):
-            in_alerts = [fault for fault in error.faults if fault.startswith("settings: alerts")]
+        unnamed = error.__cause__ if isinstance(error.__cause__, SettingsError) else error
+        if isinstance(unnamed.__cause__, ValidationError):
+            in_alerts = [fault for fault in unnamed.faults if fault.startswith("settings: alerts")]
             are_receivers_checked = all("unknown receiver" in fault for fault in in_alerts)
             unchecked = "time zones" if are_receivers_checked else "receivers, time zones"
-            click.echo(f"note: {unchecked} and placeholders are checked after that; check again", err=True)
+            note = f"note: {unchecked} and placeholders are checked once the rest is valid. Correct it and check again"
+            click.echo(note, err=True)
         sys.exit(2)
     if faults := [*settings.new_document_faults(), *placeholder_faults(settings, "settings")]:
-        _print_faults(faults)
+        _print_faults(f"{path}: {fault.removeprefix('settings: ')}" for fault in faults)
         sys.exit(2)
     click.echo(f"{path} is valid. clusters: {len(settings.clusters)}, business units: {len(settings.business_units)}")
     for note in notes_on(settings):

@@ -136,8 +136,7 @@ def examine_cluster(
     except CredentialsError as error:
         return ClusterReport(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
-        finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
-        change = _NAME_TENANT if "no org id" in finding else _check_address(finding, cluster.prometheus)
+        finding, change = _finding_and_change(error, cluster)
         return ClusterReport(cluster.name, [_unreachable(finding, change)], [])
     unpriced = [node for node, _ in unpriced_nodes(facts, settings, cluster.name)] if fetch_prices else []
     attributes = [attributes_of_node(node, cluster.name) for node in unpriced]
@@ -153,6 +152,18 @@ def examine_cluster(
     )
 
 
+def explain_failure(error: GpuCostError, cluster: ClusterSettings) -> str:
+    """Say in a sentence why a Prometheus did not answer, and in another one what to change."""
+    finding, change = _finding_and_change(error, cluster)
+    change = change.removeprefix("settings, prometheus.url: ")
+    return f"{finding}. {change[0].upper()}{change[1:]}"
+
+
+def _finding_and_change(error: GpuCostError, cluster: ClusterSettings) -> tuple[str, str]:
+    finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
+    return finding, _NAME_TENANT if "no org id" in finding else _check_address(finding, cluster.prometheus)
+
+
 _NAME_TENANT = (
     "settings, prometheus: headers: {X-Scope-OrgID: …}, with the tenant that has the cluster's metrics "
     f"({page_path('docs/how-to/clusters/other-servers.md')})"
@@ -165,7 +176,7 @@ _GIVE_CREDENTIALS = (
 
 def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
     """The change for a server that refuses queries: the part of the address that is probably wrong."""
-    if "answered 404" in finding or "in a format that is not Prometheus'" in finding:
+    if any(sign in finding for sign in ("answered 404", "an HTML page", "in a format that is not Prometheus'")):
         return (
             f"settings, prometheus.url: queries append /api/v1/query to {prometheus.url}, where no Prometheus answers. "
             "Write its base URL, without a page such as /graph, and check the port: another service may listen there"

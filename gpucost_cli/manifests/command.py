@@ -7,7 +7,7 @@ import click
 from gpucost.core.errors import InvalidInputError
 from gpucost_cli.documentation import page_path
 from gpucost_cli.manifests.targets import TARGETS
-from gpucost_cli.options import read_settings_file
+from gpucost_cli.options import parse_settings_file
 from gpucost_cli.rules.command import rules
 
 _FILE = click.Path(path_type=Path)
@@ -42,7 +42,6 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
       gpucost manifests render --settings settings.yaml --params parameters.yaml --out manifests
       gpucost manifests render --for kube-prometheus-stack --settings settings.yaml --params params.yaml --out manifests
     """
-    from gpucost.settings_document import parse_settings
     from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
     from gpucost_cli.manifests.rendering import write_files
     from gpucost_cli.manifests.values import existing_cluster_values, template_values
@@ -50,7 +49,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
     if parameters_path is None and target is None:
         example = page_path("cluster/parameters.yaml")
         raise InvalidInputError(f"--params: required for a new cluster. Copy {example}, edit the copy, and name it")
-    settings = parse_settings(read_settings_file(settings_path))
+    settings = parse_settings_file(settings_path)
     text = "" if parameters_path is None else _read_parameter_file(parameters_path)
     values = (
         template_values(settings, parse_parameters(text))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpucost_cli.options import read_settings_file, settings_option
+from gpucost_cli.options import parse_settings_file, settings_option
 
 
 @click.command()
@@ -29,10 +29,9 @@ def rules(path: Path, cluster: str | None, output_format: str) -> None:
     Example:
       gpucost manifests rules --settings settings.yaml > rules.yaml
     """
-    from gpucost.settings_document import parse_settings
     from gpucost_cli.rules import documents
 
-    settings = parse_settings(read_settings_file(path))
+    settings = parse_settings_file(path)
     now = datetime.now(UTC)
     recording = documents.recording_groups(settings, documents.select_clusters(settings, cluster), now)
     # The stack's template already contains the alerts about pools, quotas and provisioning.

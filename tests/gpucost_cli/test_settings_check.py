@@ -16,7 +16,7 @@ def check(folder: Path, text: str) -> tuple[int | str | None, str, list[str]]:
     path = folder / "settings.yaml"
     path.write_text(text)
     done = in_this_process("settings", "check", str(path))
-    return done.returncode, done.stdout.replace(str(folder), ""), done.stderr.splitlines()
+    return done.returncode, done.stdout.replace(str(folder), ""), done.stderr.replace(f"{folder}/", "").splitlines()
 
 
 def test_every_fault_is_listed(tmp_path: Path) -> None:
@@ -24,9 +24,9 @@ def test_every_fault_is_listed(tmp_path: Path) -> None:
     status, out, faults = check(tmp_path, text)
     assert (status, out) == (2, "")
     assert len(faults) == 4
-    assert faults.pop().startswith("note: time zones and placeholders are checked after that")
+    assert faults.pop().startswith("note: time zones and placeholders are checked once the rest is valid")
     for part in ("unknown key 'busines_units'", "pricing.split", "cost_labels"):
-        assert [fault.startswith(f"gpucost: settings: {part}") for fault in faults].count(True) == 1, part
+        assert [fault.startswith(f"gpucost: settings.yaml: {part}") for fault in faults].count(True) == 1, part
 
 
 def test_requirements_of_new_settings_are_listed(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ alerts: {time_zone: Europe/Berlim}
 """
     status, _, faults = check(tmp_path, text)
     assert status == 2
-    assert [fault.removeprefix("gpucost: settings: ")[:40] for fault in faults] == [
+    assert [fault.removeprefix("gpucost: settings.yaml: ")[:40] for fault in faults] == [
         "alerts: unknown time_zone 'Europe/Berlim",
         "clusters[0].prometheus.url: leave out /a",
         "clusters[1].prometheus.url: leave out /a",
@@ -254,14 +254,18 @@ alerts:
     status, _, faults = check(tmp_path, text)
     assert status == 2
     assert faults[0] == (
-        "gpucost: settings: alerts.rules[1].receivers: unknown receiver 'email'; allowed: slack (line 10)"
+        "gpucost: settings.yaml: alerts.rules[1].receivers: unknown receiver 'email'; allowed: slack (line 10)"
     )
-    assert faults[1:] == ["note: time zones and placeholders are checked after that; check again"]
+    assert faults[1:] == [
+        "note: time zones and placeholders are checked once the rest is valid. Correct it and check again"
+    ]
 
 
 def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
     _, _, faults = check(tmp_path, CLUSTER + "alerts: {repeat_hours: -1, rules: [{rule: data, receivers: [email]}]}\n")
-    assert faults[1:] == ["note: receivers, time zones and placeholders are checked after that; check again"]
+    assert faults[1:] == [
+        "note: receivers, time zones and placeholders are checked once the rest is valid. Correct it and check again"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,10 @@ def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: Next
     for name, value in sent_parameters:
         if name not in allowed:
             hint = f"Allowed: {', '.join(allowed)}" if allowed else "This route has no parameters."
+            from difflib import get_close_matches  # cold starts rarely need it
+
+            if similar := get_close_matches(name[:_SHOWN_NAME_LENGTH], allowed, n=1):
+                hint = f"Did you mean {similar[0]}? {hint}"
             raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"unknown parameter. {hint}")
         check_parameter_text(name, value)
     return next_middleware(app)

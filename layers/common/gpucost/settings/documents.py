@@ -139,8 +139,12 @@ def _list_message(finding: ErrorDetails) -> str:
 
 
 def _section_message(finding: ErrorDetails, kind: str = "a mapping") -> str:
-    is_empty = finding["input"] is None
-    return f"must be {kind}" + (", but is empty. Write its entries, or remove the key" if is_empty else "")
+    entry = finding["input"]
+    if entry is None:
+        return f"must be {kind}, but is empty. Write its entries, or remove the key"
+    wrong = f", but is {entry[:MAX_SHOWN_CHARACTERS]!r}" if isinstance(entry, str) else ""
+    example = _EXAMPLES.get(str(finding["loc"][-1]) if finding["loc"] else "")
+    return f"must be {kind}{wrong}" + (f". Write for example {example}" if example else "")
 
 
 def _range_message(finding: ErrorDetails) -> str:
@@ -156,6 +160,18 @@ def _length_message(finding: ErrorDetails) -> str:
     return "must not be empty" if least == 1 else f"must have at least {least} {unit}"
 
 
+_EXAMPLES = {
+    "clusters": 'clusters: [{name: prod, prometheus: {url: "http://prometheus:9090"}}]',
+    "prometheus": 'prometheus: {url: "http://prometheus:9090"}',
+    "selector": "selector: {cluster: prod}",
+    "pricing": "pricing: {source: constant, gpu_hourly_usd: 12}",
+    "rates": "rates: [{instance_type: p5.48xlarge, node_hourly_usd: 55.04}]",
+    "business_units": 'business_units: [{name: research, namespaces: ["research-*"]}]',
+    "utilization": "utilization: {sources: [pod, shared]}",
+    "cost_labels": "cost_labels: [team]",
+    "alerts": "alerts: {receivers: [], rules: []}",
+}
+"""A line of YAML for sections that are often written in another form, by key."""
 _TIME_MESSAGE = "must be a UTC day or time like 2026-11-19 or 2026-11-19T10:00:00Z"
 
 _MESSAGES_BY_ERROR_TYPE: Mapping[str, str | Callable[[ErrorDetails], str]] = {
@@ -252,11 +268,21 @@ def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Sec
         message = finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     elif not isinstance(message, str):
         message = message(finding)
+    if isinstance(finding["input"], str) and (straight := straighten_quotes(finding["input"])) != finding["input"]:
+        return (
+            f"{where}: {message.partition(', but is ')[0]}, but is {finding['input'][:MAX_SHOWN_CHARACTERS]!r}, with "
+            f"typographic quotes. Write {straight[:MAX_SHOWN_CHARACTERS]!r}"
+        )
     if finding["type"] == "literal_error" and isinstance(finding["input"], str):
         message += f", but is {finding['input'][:MAX_SHOWN_CHARACTERS]!r}"
     if not where:
         return message
     return f"{where}.{message}" if _keys_below("", message) else f"{where}: {message}"
+
+
+def straighten_quotes(text: str) -> str:
+    """Remove the typographic quotes that word processors and chats put around a text."""
+    return text.strip("“”„‟‘’‚‛«»‹›")
 
 
 def _is_tag(path: tuple[int | str, ...], index: int, model: type[Section]) -> bool:

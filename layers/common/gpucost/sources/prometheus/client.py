@@ -234,6 +234,8 @@ class PrometheusClient:
                 return _RetryableFailure(f"did not answer within {seconds:.3g} s")
             return _RetryableFailure(f"could not be reached: {connection_problem(error)}", is_unreachable=True)
         except _NotJsonError:
+            if response.text(_MAX_MESSAGE_TEXT).lstrip().startswith("<"):
+                return _RetryableFailure("answered 200 with an HTML page instead of a response of Prometheus' API")
             return _RetryableFailure("answered 200 with incomplete or invalid JSON")
         except ResponseTooLargeError as error:
             return MetricsTooLargeError(self._error_message(f"answered {error}", form))
@@ -411,6 +413,8 @@ def _describe_refusal(response: HttpResponse) -> str:
     except ValueError:
         reason = ""
     reason = reason or response.text(_MAX_MESSAGE_TEXT)
+    if reason.lstrip().startswith("<"):
+        reason = "an HTML page instead of a response of Prometheus' API"
     phrase = " ".join(response.reason.split())[:_MAX_MESSAGE_TEXT]
     return f"{response.status} {phrase}" + (f": {reason}" if reason else "")
 
