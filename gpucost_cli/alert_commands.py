@@ -215,7 +215,7 @@ def amp_definition(stack: str) -> None:
     from gpucost_devstack.template import REPOSITORY
 
     text = (REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text()
-    topic = deployment.find_deployment(stack).events_topic_arn
+    topic = deployment.find_deployment(stack).alerts_topic_arn
     region = topic.split(":")[3]
     sys.stdout.write(text.replace("EVENTS_TOPIC_ARN", topic).replace("REGION", region))
 

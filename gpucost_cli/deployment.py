@@ -23,6 +23,8 @@ class Deployment:
     backfill_queue_url: str
     dead_letter_queue_url: str
     events_topic_arn: str
+    alerts_topic_arn: str
+    """On which AMP's alert manager publishes."""
     api_url: str
     email_topic_arn: str
     prices_function: str
@@ -47,6 +49,7 @@ class Deployment:
             backfill_queue_url=self.backfill_queue_url,
             dead_letter_queue_url=self.dead_letter_queue_url,
             events_topic_arn=self.events_topic_arn,
+            alerts_topic_arn=self.alerts_topic_arn,
             email_topic_arn=self.email_topic_arn,
             export_bucket=self.export_bucket,
         )
@@ -84,7 +87,8 @@ def find_deployment(stack: str) -> Deployment:
         "hours_queue_url": "HoursQueueUrl",
         "backfill_queue_url": "BackfillQueueUrl",
         "dead_letter_queue_url": "DeadLetterQueueUrl",
-        "events_topic_arn": "EventsTopicArn",
+        "events_topic_arn": "InternalEventsTopicArn",
+        "alerts_topic_arn": "EventsTopicArn",
         "api_url": "ApiUrl",
         "email_topic_arn": "EmailTopicArn",
         "prices_function": "PricesFunctionName",

@@ -20,6 +20,7 @@ from gpucost.runtime.messages import (
     UncheckedAlerts,
     read_alert_input,
     read_attribute_input,
+    read_external_alerts,
     read_message,
 )
 from gpucost_cli.options import format_option, stack_option
@@ -79,8 +80,9 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     container = deployed.container()
     version = container.settings_store.current().version
     result = redrive_messages(
-        container.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version,
-        now=container.clock(), dry_run=dry_run, report=report,
+        container.client("sqs"), deployed.dead_letter_queue_url, container.bus,
+        alerts_topic=deployed.alerts_topic_arn, settings_version=version, now=container.clock(), dry_run=dry_run,
+        report=report,
     )  # fmt: skip
     if output_format == "json":
         document = {"dry_run": dry_run, **result._asdict(), "messages": messages}
@@ -103,6 +105,7 @@ def redrive_messages(
     queue: str,
     bus: "MessageBus",
     *,
+    alerts_topic: str,
     settings_version: int,
     now: datetime,
     dry_run: bool,
@@ -117,6 +120,7 @@ def redrive_messages(
         sqs: a client of SQS.
         queue: the dead-letter queue's URL.
         bus: where the messages go.
+        alerts_topic: ARN of the topic from which only alerts are sent again.
         settings_version: the current version of the settings.
         now: the time now.
         dry_run: only report.
@@ -131,7 +135,7 @@ def redrive_messages(
         for received in _receive_messages(sqs, queue, receipts):
             reason = received.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
             try:
-                letter = read_dead_letter(received["Body"], now)
+                letter = read_dead_letter(received["Body"], now, alerts_topic)
             except InvalidMessageError as error:
                 counts["kept"] += 1
                 report("kept", str(error), reason)
@@ -146,19 +150,26 @@ def redrive_messages(
     return RedriveResult(counts["sent"], counts["dropped"], counts["kept"])
 
 
-def read_dead_letter(body: str, now: datetime) -> DeadLetterMessage:
+def read_dead_letter(body: str, now: datetime, alerts_topic: str) -> DeadLetterMessage:
     """Read a dead letter: a message as it was sent, or as SNS or Lambda wrapped it.
 
+    Args:
+        body: the dead letter.
+        now: the time now.
+        alerts_topic: ARN of the topic on which an alert manager can publish any text. What comes from there is only
+            read as alerts, because sending it again as anything else would let it pass as a message of the stack.
+
     Raises:
-        InvalidMessageError: it is no message of this product.
+        InvalidMessageError: it is no message of this product, or it came through the wrong topic.
     """
     try:
-        return _read_message(body, now)
+        return _read_message(body, now, alerts_topic, None)
     except RecursionError:
         raise InvalidMessageError("not a gpucost message: nested too deeply") from None
 
 
-def _read_message(body: object, now: datetime) -> DeadLetterMessage:
+def _read_message(body: object, now: datetime, alerts_topic: str, topic: object) -> DeadLetterMessage:
+    """Read a message within its envelopes. `topic` is that of the outermost one, which SNS or the function wrote."""
     try:
         document = json.loads(body) if isinstance(body, str) else None
     except ValueError:
@@ -166,17 +177,19 @@ def _read_message(body: object, now: datetime) -> DeadLetterMessage:
     if not isinstance(body, str) or not isinstance(document, dict):
         raise InvalidMessageError("not a gpucost message: not a JSON object")
     if "requestPayload" in document:  # Lambda's record of an event that failed each time
-        return _read_message(json.dumps(document["requestPayload"]), now)
+        return _read_message(json.dumps(document["requestPayload"]), now, alerts_topic, topic)
     if "Records" in document:
         match document["Records"]:
-            case [{"Sns": {"Message": message}}]:
-                return _read_message(message, now)
+            case [{"Sns": {"Message": message} as notification}]:
+                return _read_message(message, now, alerts_topic, topic or notification.get("TopicArn"))
         raise InvalidMessageError("not a gpucost message: its records are not one notification of SNS")
     if document.get("Type") == "Notification":
-        return _read_message(document.get("Message"), now)
+        return _read_message(document.get("Message"), now, alerts_topic, topic or document.get("TopicArn"))
+    if topic == alerts_topic or document.get("kind") == "amp-alerts":
+        return read_external_alerts(body, now)
     if "scheduled_time" in document and "kind" not in document:
         return read_message(ScheduledTick, body, now)
-    if document.get("kind") in ("hour-published", "tick", "amp-alerts"):
+    if document.get("kind") in ("hour-published", "tick"):
         return read_alert_input(body, now)
     if document.get("kind") == "notification-set-aside":
         return read_message(NotificationSetAside, body, now)

@@ -142,7 +142,7 @@ class LocalStack:
         return local_client("sqs", self.endpoint, self.access_keys[function])
 
     def publish_alert(self, workspace_arn: str, message: str) -> None:
-        """Publish a message to the deployment's topic as an AMP workspace's alert manager."""
+        """Publish a message to the topic of external alerts as an AMP workspace's alert manager."""
         self.services.publish("aps.amazonaws.com", "EventsTopic", workspace_arn)
         local_client("sns", self.endpoint).publish(TopicArn=self.outputs["EventsTopicArn"], Message=message)
 
@@ -258,9 +258,8 @@ class LocalStack:
             envelope = json.loads(message["Body"])
             if function in self.unavailable:
                 self.services.dead_letter_of_subscription(subscription)
-                self._send_to_dead_letter_queue(
-                    subscription["RedrivePolicy"]["deadLetterTargetArn"], envelope["Message"]
-                )
+                # SNS sends the whole notification, with its topic.
+                self._send_to_dead_letter_queue(subscription["RedrivePolicy"]["deadLetterTargetArn"], message["Body"])
                 continue
             record = {
                 "EventSource": "aws:sns",

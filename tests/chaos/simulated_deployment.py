@@ -146,7 +146,7 @@ class SimulatedDeployment:
             "HoursQueue": self.queues["hours"],
             "BackfillQueue": self.queues["backfill"],
             "DeadLetterQueue": self.queues["dead"],
-            "EventsTopic": self.topic,
+            "InternalEventsTopic": self.topic,
         }
 
     @contextmanager

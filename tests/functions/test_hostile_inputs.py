@@ -212,6 +212,7 @@ ALERT = {
 def test_events_are_read_or_refused(part: int) -> None:
     readers: list[Callable[[str], object]] = [
         partial(messages.read_attribute_input, now=CLOCK), partial(messages.read_alert_input, now=CLOCK),
+        partial(messages.read_external_alerts, now=CLOCK),
         *(partial(messages.read_message, model, now=CLOCK) for model in (messages.ScheduledTick, messages.PricesDue)),
     ]  # fmt: skip
     for rng in seeds(part):
@@ -228,8 +229,7 @@ def test_hostile_alerts_leave_honest_ones_in_the_message(part: int) -> None:
     for rng in seeds(part):
         alerts = [changed(rng, ALERT) for _ in range(3)]
         alerts.insert(rng.randrange(4), ALERT)
-        received = messages.read_alert_input(json.dumps({"kind": "amp-alerts", "alerts": alerts}), CLOCK)
-        assert isinstance(received, messages.UncheckedAlerts)
+        received = messages.read_external_alerts(json.dumps({"kind": "amp-alerts", "alerts": alerts}), CLOCK)
         checked = received.check(CLOCK)
         assert honest in checked.valid.alerts
         assert len(checked.valid.alerts) + len(checked.refused.alerts) == len(alerts)

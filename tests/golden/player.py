@@ -100,16 +100,17 @@ class Player:
         self._queues = {
             "hours": outputs["HoursQueueUrl"],
             "backfill": outputs["BackfillQueueUrl"],
-            "events": self._listen("events", outputs["EventsTopicArn"]),
+            "events": self._listen("events", outputs["EventsTopicArn"], outputs["InternalEventsTopicArn"]),
             "email": self._listen("email", outputs["EmailTopicArn"]),
             "dead": outputs["DeadLetterQueueUrl"],
         }
         self._outside.api = lambda event: self._function("api", event).result
 
-    def _listen(self, name: str, topic: str) -> str:
+    def _listen(self, name: str, *topics: str) -> str:
         url = str(self._sqs.create_queue(QueueName=f"heard-{name}")["QueueUrl"])
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        self._sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+        for topic in topics:
+            self._sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
         return url
 
     def _worker(self, *kind: str) -> Worker:

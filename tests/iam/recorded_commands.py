@@ -246,8 +246,11 @@ def command_name(words: Sequence[str]) -> str:
     return " ".join(names)
 
 
+ALERTS = '{"kind": "amp-alerts", "alerts": []}'
+
+
 def _send_dead_letters(sqs: Any, queue: str) -> None:
-    """Send due hours of both queues, an event of the topic, and a message that cannot be read."""
+    """Send due hours of both queues, a message of each topic, and one that cannot be read."""
     due: tuple[AttributionOrigin, ...] = ("schedule", "backfill")
     hour = HourPublished(
         cluster="demo", hour=START, status="complete", record_version=1, settings_version=1, origin="schedule",
@@ -258,5 +261,5 @@ def _send_dead_letters(sqs: Any, queue: str) -> None:
         for origin in due
         for message in due_messages("demo", [START], settings_version=1, origin=origin, correlation_id="test")
     ]
-    for body in [*(message.model_dump_json() for message in messages), hour.model_dump_json(), "not JSON"]:
+    for body in [*(message.model_dump_json() for message in messages), hour.model_dump_json(), ALERTS, "not JSON"]:
         sqs.send_message(QueueUrl=queue, MessageBody=body)

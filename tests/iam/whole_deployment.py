@@ -375,6 +375,8 @@ def _fail(stack: LocalStack) -> None:
     for hour in (2, 3, 4):
         _fire(stack, hour)
     stack.publish_alert(WORKSPACE, json.dumps({"version": "4"}))
+    topic = stack.outputs["InternalEventsTopicArn"]
+    local_client("sns", stack.endpoint).publish(TopicArn=topic, Message=json.dumps({"version": "4"}))
     stack.deliver_all()
     stack.unavailable.clear()
 

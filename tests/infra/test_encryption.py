@@ -130,7 +130,7 @@ def test_key_encrypts_every_table_bucket_queue_topic_and_log_group(template: Tem
             case _:
                 continue
         encrypted.append(logical)
-    assert len(encrypted) == 16
+    assert len(encrypted) == 17
 
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["defaults", "with prices and bill"])

@@ -13,7 +13,14 @@ from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.pipeline.refresh_prices import RATING_DELAY
 from gpucost.runtime.environment import Environment
-from gpucost.runtime.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
+from gpucost.runtime.messages import (
+    HoursDue,
+    PricesDue,
+    ScheduledTick,
+    read_alert_input,
+    read_external_alerts,
+    read_message,
+)
 from gpucost_devstack.template import REPOSITORY, transformed_template
 from tests.infra.stacks import Stack
 
@@ -205,13 +212,15 @@ def test_undeliverable_events_become_dead_letters(template: Template) -> None:
     subscriptions = [body for _, body in of_type(template, "AWS::SNS::Subscription") if body["Protocol"] == "lambda"]
     assert [subscription["RedrivePolicy"]["deadLetterTargetArn"] for subscription in subscriptions] == [
         {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
-    ]
+    ] * 2
     # Without this policy SNS drops them, because a redrive policy grants no permission.
     policy = template["Resources"]["DeadLetterPolicy"]["Properties"]
     assert policy["Queues"] == [{"Ref": "DeadLetterQueue"}]
     (statement,) = policy["PolicyDocument"]["Statement"]
     assert (statement["Principal"], statement["Action"]) == ({"Service": "sns.amazonaws.com"}, "sqs:SendMessage")
-    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": subscriptions[0]["TopicArn"]}}
+    assert statement["Condition"] == {
+        "ArnEquals": {"aws:SourceArn": [subscription["TopicArn"] for subscription in subscriptions]}
+    }
 
 
 def test_ledger_is_retained_when_the_stack_is_deleted(template: Template) -> None:
@@ -314,7 +323,7 @@ def test_functions_receive_exactly_the_variables_they_read(template: Template) -
         "AttributeFunction": {
             "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
         },
-        "AlertFunction": {"table", "dead_letter_queue_url", "email_topic_arn", "public_url"},
+        "AlertFunction": {"table", "dead_letter_queue_url", "alerts_topic_arn", "email_topic_arn", "public_url"},
         "ApiFunction": {
             "table", "export_bucket", "sign_in_issuer", "sign_in_client", "sign_in_scopes", "sign_in_hosts",
         },
@@ -353,10 +362,40 @@ def test_recorded_work_is_read(name: str) -> None:
         assert message.origin == {"hours": "schedule", "backfill": "backfill"}[name]
 
 
-@pytest.mark.parametrize("name", ["hour-published", "tick", "amp-alerts"])
+@pytest.mark.parametrize("name", ["hour-published", "tick"])
 def test_recorded_events_are_parsed(name: str) -> None:
     for record in EVENTS[name]["Records"]:
+        assert "-InternalEventsTopic-" in record["Sns"]["TopicArn"]
         assert read_alert_input(record["Sns"]["Message"], NOW).kind == name
+
+
+def test_recorded_alerts_are_parsed() -> None:
+    for record in EVENTS["amp-alerts"]["Records"]:
+        assert "-EventsTopic-" in record["Sns"]["TopicArn"]
+        assert read_external_alerts(record["Sns"]["Message"], NOW).check(NOW).reasons == []
+
+
+def test_alert_managers_publish_only_on_the_topic_of_alerts(template: Template) -> None:
+    policies = dict(of_type(template, "AWS::SNS::TopicPolicy"))
+    statements_of_services = [
+        statement for policy in policies.values() for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    (alerts,) = [
+        statement for statement in statements_of_services if statement["Principal"] == {"Service": "aps.amazonaws.com"}
+    ]
+    assert alerts["Resource"] == {"Ref": "EventsTopic"}
+    assert {"Ref": "InternalEventsTopic"} not in [statement["Resource"] for statement in statements_of_services]
+    variables = template["Resources"]["AlertFunction"]["Properties"]["Environment"]["Variables"]
+    assert variables["GPUCOST_ALERTS_TOPIC_ARN"] == {"Ref": "EventsTopic"}
+    for function in ("DispatchFunction", "AttributeFunction"):
+        variables = template["Resources"][function]["Properties"]["Environment"]["Variables"]
+        assert variables["GPUCOST_EVENTS_TOPIC_ARN"] == {"Ref": "InternalEventsTopic"}
+        topics = [
+            statement["Resource"]
+            for statement in statements(template, f"{function}Role")
+            if statement["Action"] == "sns:Publish"
+        ]
+        assert topics == [{"Ref": "InternalEventsTopic"}]
 
 
 def test_every_trigger_has_a_recorded_event(template: Template) -> None:

@@ -13,10 +13,10 @@ from gpucost.runtime.messages import (
     PricesDue,
     RecommendationsDue,
     ScheduledTick,
-    UncheckedAlerts,
     read_alert_input,
     read_attribute_input,
     read_event,
+    read_external_alerts,
 )
 
 NOW = datetime(2026, 11, 19, 10, 5, tzinfo=UTC)
@@ -40,8 +40,11 @@ def read_from_queue(message: dict[str, Any]) -> None:
 
 
 def read_from_topic(message: dict[str, Any]) -> None:
-    received = read_alert_input(json.dumps(message), NOW)
-    if isinstance(received, UncheckedAlerts) and (reasons := received.check(NOW).reasons):
+    read_alert_input(json.dumps(message), NOW)
+
+
+def read_from_topic_of_alerts(message: dict[str, Any]) -> None:
+    if reasons := read_external_alerts(json.dumps(message), NOW).check(NOW).reasons:
         raise InvalidMessageError(reasons[0])
 
 
@@ -66,7 +69,7 @@ def read_from_topic(message: dict[str, Any]) -> None:
             [{**STATE, "last_complete_hour": "2026-11-19T10:00:00Z"}],
         ),
         (
-            read_from_topic, {"kind": "amp-alerts"}, "alerts",
+            read_from_topic_of_alerts, {"kind": "amp-alerts"}, "alerts",
             [{"status": "firing", "startsAt": SKEWED}], [{"status": "firing", "startsAt": "2030-01-01T00:00:00Z"}],
         ),
     ],

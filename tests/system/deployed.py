@@ -53,7 +53,7 @@ class Stack(SimulatedDeployment):
         }
         for url in self.queues.values():  # messages are visible again at once
             self.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "0"})
-        self.topic = outputs["EventsTopicArn"]
+        self.topic = outputs["InternalEventsTopicArn"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.queues["events"], AttributeNames=["QueueArn"])["Attributes"]
         self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         tables = {variables["GPUCOST_TABLE"] for variables in self.deployed.environments.values()}

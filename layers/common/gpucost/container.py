@@ -256,6 +256,7 @@ class Container:
             backfill_queue_url=env.backfill_queue_url,
             dead_letter_queue_url=env.dead_letter_queue_url,
             events_topic_arn=env.events_topic_arn,
+            alerts_topic_arn=env.alerts_topic_arn,
             client=self.client,
         )
 

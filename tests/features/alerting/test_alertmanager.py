@@ -19,7 +19,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
 from gpucost.features.alerting.refusals import RefusedMessageError
-from gpucost.runtime.messages import UncheckedAlerts, read_alert_input
+from gpucost.runtime.messages import read_external_alerts
 from gpucost_devstack.alertmanager import running_alertmanager
 from gpucost_devstack.aws import client_environment, running_aws
 from gpucost_devstack.installation import find_program
@@ -142,8 +142,7 @@ def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Pa
             alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": started_at.isoformat()}
             requests.post(f"{url}/api/v2/alerts", json=[alert, {"labels": {"alertname": "x"}}], timeout=5)
             (message,) = eventually(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
-    received = read_alert_input(json.loads(message["Body"])["Message"], datetime.now(UTC))
-    assert isinstance(received, UncheckedAlerts)
+    received = read_external_alerts(json.loads(message["Body"])["Message"], datetime.now(UTC))
     (amp_alert,) = received.check(datetime.now(UTC)).valid.alerts
     labels["odd"] = " " * len(UNPRINTABLE)  # Go's %q escapes these characters in ways that JSON does not have
     assert (amp_alert.status, amp_alert.labels, amp_alert.annotations) == ("firing", labels, alert["annotations"])

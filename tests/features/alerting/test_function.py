@@ -101,6 +101,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         monkeypatch.setenv("GPUCOST_TABLE", around.table)
         monkeypatch.setenv("GPUCOST_DEAD_LETTER_QUEUE_URL", around.dead_letters)
         monkeypatch.setenv("GPUCOST_EMAIL_TOPIC_ARN", around.topic)
+        monkeypatch.setenv("GPUCOST_ALERTS_TOPIC_ARN", ALERTS)
         physical = {"DeadLetterQueue": around.dead_letters, "EmailTopic": around.topic}
         enforced = running.enter_context(enforcing(moto, moto, physical=physical))
         for name, value in enforced.environment("AlertFunction").items():
@@ -138,8 +139,14 @@ def tick() -> str:
     })  # fmt: skip
 
 
-def deliver(*bodies: str) -> None:
-    records = [{"EventSource": "aws:sns", "EventVersion": "1.0", "Sns": {"Message": body}} for body in bodies]
+EVENTS, ALERTS = (f"arn:aws:sns:eu-central-1:123456789012:{name}" for name in ("InternalEventsTopic", "EventsTopic"))
+
+
+def deliver(*bodies: str, topic: str = EVENTS) -> None:
+    records = [
+        {"EventSource": "aws:sns", "EventVersion": "1.0", "Sns": {"TopicArn": topic, "Message": body}}
+        for body in bodies
+    ]
     function.handler({"Records": records}, Context(), container=Container())  # type: ignore[arg-type]  # a reduced Lambda context
 
 
@@ -184,6 +191,36 @@ def test_unreadable_message_goes_to_the_dead_letter_queue(deployment: Deployment
     assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-published", "version": 2}']
     assert "version" in letters[1]["MessageAttributes"]["reason"]["StringValue"]
     assert len(deployment.slack) == 1
+
+
+def external_alert() -> str:
+    labels = {"alertname": "GPUNodePoolNearLimit", "cluster": "demo", "gpucost": "true"}
+    alert = {"status": "firing", "labels": labels, "startsAt": "2026-11-19T11:00:00Z"}
+    return json.dumps({"kind": "amp-alerts", "alerts": [alert]})
+
+
+def test_alerts_are_accepted_only_from_their_topic(deployment: Deployment) -> None:
+    """An alert manager can publish any text, but only the alerts in it count."""
+    store = SettingsDocumentStore(DynamoDBTable(deployment.dynamodb, deployment.table), clock=lambda: HOUR_10)
+    store.push(DOCUMENT.replace("rules: [", "rules: [{rule: external}, "), author="test", now=HOUR_10)
+    hour = publish(deployment, HOUR_10, "15")
+    deliver(hour, tick(), topic=ALERTS)
+    deliver(external_alert())
+    assert deployment.slack == []
+    letters = [(letter["Body"], letter["MessageAttributes"]["reason"]["StringValue"])
+               for letter in deployment.read(deployment.dead_letters)]  # fmt: skip
+    assert [reason.partition(":")[0] for _, reason in letters] == [
+        "not a valid UncheckedAlerts", "not a valid UncheckedAlerts", "not a valid AlertInput",
+    ]  # fmt: skip
+    forged = [json.loads(body) for body, _ in letters[:2]]
+    assert [(letter["Type"], letter["TopicArn"], letter["Message"]) for letter in forged] == [
+        ("Notification", ALERTS, hour), ("Notification", ALERTS, tick()),
+    ], "a redrive must see where they came from"  # fmt: skip
+
+    deliver(external_alert(), topic=ALERTS)
+    deliver(hour)
+    assert len(deployment.slack) == 2
+    assert deployment.read(deployment.dead_letters) == []
 
 
 def test_without_settings_nothing_is_sent(deployment: Deployment) -> None:

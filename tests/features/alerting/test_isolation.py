@@ -16,7 +16,7 @@ from gpucost.features.alerting.notifiers.slack import slack_message
 from gpucost.features.alerting.ports import ScopeStates
 from gpucost.features.alerting.received_amp_alerts import MAX_FIRING_ALERTS
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.runtime.messages import CheckedAlerts, NotificationSetAside, UncheckedAlerts, read_alert_input
+from gpucost.runtime.messages import CheckedAlerts, NotificationSetAside, read_alert_input, read_external_alerts
 from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.features.alerting.slack_limits import limit_violations
@@ -33,8 +33,7 @@ def alert(**changes: Any) -> dict[str, Any]:
 
 
 def read_alerts(*alerts: dict[str, Any]) -> CheckedAlerts:
-    message = read_alert_input(json.dumps({"kind": "amp-alerts", "alerts": alerts}), NOW)
-    assert isinstance(message, UncheckedAlerts)
+    message = read_external_alerts(json.dumps({"kind": "amp-alerts", "alerts": alerts}), NOW)
     return message.check(NOW)
 
 

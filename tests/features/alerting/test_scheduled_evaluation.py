@@ -24,7 +24,7 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.runtime.messages import ExternalAlerts, UncheckedAlerts, read_alert_input
+from gpucost.runtime.messages import ExternalAlerts, read_external_alerts
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.sqlite_table import SqliteTable
 from tests.conftest import DynamoTable
@@ -269,8 +269,7 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
         "fingerprint": "abc",
     }
     now = START + HOUR
-    message = read_alert_input(json.dumps({"kind": "amp-alerts", "receiver": "sns", "alerts": [alert]}), now)
-    assert isinstance(message, UncheckedAlerts)
+    message = read_external_alerts(json.dumps({"kind": "amp-alerts", "receiver": "sns", "alerts": [alert]}), now)
     return message.check(now).valid
 
 

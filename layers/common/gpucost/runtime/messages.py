@@ -8,8 +8,8 @@
 | `RecommendationsDue` | EventBridge Scheduler, `gpucost recommendations run` → recommend | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost hours restate` → attribute | SQS `backfill` |
-| `HourPublished` | attribute → alert | SNS `EventsTopic` |
-| `AlertTick` | dispatch → alert | SNS `EventsTopic`, distinguished by `kind` |
+| `HourPublished` | attribute → alert | SNS `InternalEventsTopic` |
+| `AlertTick` | dispatch → alert | SNS `InternalEventsTopic`, distinguished by `kind` |
 | `ExternalAlerts` | AMP's alert manager → alert | SNS `EventsTopic` |
 
 Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice
@@ -19,6 +19,7 @@ Whoever may invoke a function, or write to a queue or topic, can send any text. 
 and no time may be in the future: a function would work ahead of time, and then do nothing until then.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -342,7 +343,7 @@ class AlertInput(_DeferredModel):
     """Input of the alert function: one of these messages, distinguished by `kind`."""
 
     model_config = ConfigDict(extra="forbid")
-    message: Annotated[HourPublished | AlertTick | UncheckedAlerts, Field(discriminator="kind")]
+    message: Annotated[HourPublished | AlertTick, Field(discriminator="kind")]
 
 
 def read_message(model: type[Model], body: str | bytes, now: datetime) -> Model:
@@ -371,13 +372,27 @@ def read_attribute_input(body: str, now: datetime) -> HoursDue | HoursToRestate:
     return read_message(AttributeInput, f'{{"message": {body}}}', now).message
 
 
-def read_alert_input(body: str, now: datetime) -> HourPublished | AlertTick | UncheckedAlerts:
-    """Parse a message of the `EventsTopic`.
+def read_alert_input(body: str, now: datetime) -> HourPublished | AlertTick:
+    """Parse a message of the `InternalEventsTopic`.
 
     Raises:
         InvalidMessageError: as `read_message`.
     """
     return read_message(AlertInput, f'{{"message": {body}}}', now).message
+
+
+def read_external_alerts(body: str, now: datetime) -> UncheckedAlerts:
+    """Parse a message of the `EventsTopic`, on which only AMP's alert manager publishes.
+
+    Raises:
+        InvalidMessageError: as `read_message`; also for the messages of another topic.
+    """
+    return read_message(UncheckedAlerts, body, now)
+
+
+def wrap_external_message(body: str, topic_arn: str) -> str:
+    """A message as SNS puts it into a dead-letter queue, with the topic on which it was published."""
+    return json.dumps({"Type": "Notification", "TopicArn": topic_arn, "Message": body})
 
 
 def read_event(model: type[Model], event: object, now: datetime) -> Model:

@@ -1,4 +1,4 @@
-"""Sends messages to the queues and the topic between the functions."""
+"""Sends messages to the queues and topics between the functions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +32,7 @@ class MessageBus:
         backfill_queue_url: of backfilled hours.
         dead_letter_queue_url: of messages that cannot be handled.
         events_topic_arn: of events for the alert function.
+        alerts_topic_arn: of AMP's alerts for the alert function.
         client: makes the client of a service.
     """
 
@@ -42,12 +43,14 @@ class MessageBus:
         backfill_queue_url: str,
         dead_letter_queue_url: str,
         events_topic_arn: str,
+        alerts_topic_arn: str = "",
         client: Callable[[str], Any],
     ) -> None:
         self._client = client
         self._queues: dict[AttributionOrigin, str] = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
         self._dead_letter_queue_url = dead_letter_queue_url
         self._events_topic_arn = events_topic_arn
+        self._alerts_topic_arn = alerts_topic_arn
 
     def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         """Send each message to the queue of its origin.
@@ -77,7 +80,7 @@ class MessageBus:
         return sum(int(count) for count in answer["Attributes"].values())
 
     def publish(self, message: HourPublished | AlertTick | UncheckedAlerts) -> None:
-        """Publish a message on the topic.
+        """Publish a message on its topic.
 
         Raises:
             SourceError: the topic did not accept it.
@@ -85,7 +88,9 @@ class MessageBus:
         kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
         with _map_aws_errors(f"publish {message.kind}"):
             self._client("sns").publish(
-                TopicArn=self._events_topic_arn, Message=message.model_dump_json(), MessageAttributes=kind
+                TopicArn=self._alerts_topic_arn if isinstance(message, UncheckedAlerts) else self._events_topic_arn,
+                Message=message.model_dump_json(),
+                MessageAttributes=kind,
             )
 
     def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
