@@ -25,7 +25,7 @@ EVERYTHING_ON = {
     "SecretsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/2",
     "BillKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/3",
     "JwtIssuer": "https://issuer.example.com",
-    "ApiConcurrency": 5,
+    "ApiConcurrency": "5",
     "ApiSnapshot": "1",
     "CreateWorkspace": "true",
     "CreateGrafana": "true",
