@@ -19,6 +19,8 @@ START = to_epoch_ms(HOUR)
 MINUTE = 60_000
 ALWAYS = Scrapes(tuple(START + minute * MINUTE for minute in range(-60, 120)))
 GPU = "nvidia_com_gpu"
+WHOLE = {"label_nvidia_com_gpu_replicas": "1"}
+"""Labels of a node whose GPUs are not shared."""
 
 
 def minutes(first: int, last: int) -> tuple[int, ...]:
@@ -26,8 +28,9 @@ def minutes(first: int, last: int) -> tuple[int, ...]:
 
 
 def node(units: int = 7, labels: dict[str, str] | None = None) -> NodeObservation:
-    state = NodeState(None, {GPU: Decimal(units)}, {}, labels or {})
-    return NodeObservation("n1", "i-1", None, labels or {}, (state,) if units else ())
+    labels = WHOLE if labels is None else labels
+    state = NodeState(None, {GPU: Decimal(units)}, {}, labels)
+    return NodeObservation("n1", "i-1", None, labels, (state,) if units else ())
 
 
 def pod(units: int = 1) -> PodObservation:

@@ -95,6 +95,14 @@ def with_gap_of(job: str) -> Transform:
     return transform
 
 
+def without_slots(series: RecordedSeries) -> Iterable[RecordedSeries]:
+    """No labels or sizes of nodes, and an exporter without virtual GPUs: a shared GPU has the label of one pod."""
+    is_size = series.labels.get("resource") in {"cpu", "memory"} and series.name == "kube_node_status_capacity"
+    if series.name == "kube_node_labels" or is_size or series.labels.get("vgpu", "0") != "0":
+        return []
+    return [series.without("vgpu")]
+
+
 RIGHT: Mapping[str, Transform] = {
     "as-recorded": lambda series: [series],
     "exported-labels": with_exported_labels,
@@ -113,6 +121,7 @@ CHANGED: Mapping[str, Transform] = {
     "gap-of-allocation": with_gap_of(KSM),
     "gap-of-utilization": with_gap_of(DCGM),
     "no-node-labels": without_families("kube_node_labels"),
+    "no-node-labels-no-slots": without_slots,
     "no-claim-labels": without_labels(
         "dra_claim_name", "dra_claim_namespace", "dra_device_name", "dra_driver_name", "dra_pool_name"
     ),
@@ -221,6 +230,15 @@ def test_shared_gpus_without_node_labels_are_those_of_the_exporter(hour: Attribu
     assert len(on_node) == 8
     assert all(line.gpu_share * 4 == 1 for line in on_node.values())
     assert not wrong_names(hour) & set(on_node)
+
+
+@variant("no-node-labels-no-slots")
+def test_shared_gpus_without_node_labels_and_slots_are_those_of_the_exporter(hour: AttributedHour) -> None:
+    on_node = {line.pod: line for line in hour.record.lines if line.node == "al-ts-1"}
+    assert len(on_node) == 8
+    assert all(line.gpu_share * 4 == 1 for line in on_node.values())
+    assert not wrong_names(hour) & set(on_node)
+    assert any("the first is 'al-ts-1': 16 and 4). They count as shared" in note for note in hour.record.notes)
 
 
 @variant("no-claim-labels")

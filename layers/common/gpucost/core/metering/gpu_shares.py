@@ -78,6 +78,8 @@ class GpuNode(Struct, frozen=True, dict=True):
     """The MIG resources of each GPU, by UUID, from the MIG devices that exporters report."""
     gpus_per_unit: Mapping[str, Fraction] = field(default_factory=dict)
     """Physical GPUs per unit of some resources, from the settings."""
+    reported_gpus: int | None = None
+    """The GPUs that exporters report if they are fewer than the advertised ones, and no label explains it."""
     instance_type_source: str = ""
     """What says its instance type if no label does (`UnlabeledFacts`)."""
 

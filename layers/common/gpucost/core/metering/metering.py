@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
 from msgspec import Struct, field
@@ -43,9 +44,9 @@ from gpucost.core.metering.implausible_samples import (
 from gpucost.core.metering.inference import served_tokens
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
-from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
+from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node, unlabeled_gpus_notes
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
-from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
+from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation, PodObservation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
@@ -94,6 +95,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         notes += [_scrape_gap_note(gap, window) for gap in unobserved]
     vgpu_nodes = nodes_with_vgpus(observation)
     lifecycles = _node_lifecycles(observation, spans, rules, vgpu_nodes)
+    notes += unlabeled_gpus_notes(lifecycle for of_name in lifecycles.values() for lifecycle in of_name)
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
         spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
@@ -232,6 +234,7 @@ def _node_lifecycles(
         if pod.scheduled_at is not None:
             scheduled.setdefault(pod.node, []).append(pod.scheduled_at)
     lifecycles_by_name: dict[str, list[NodeLifecycle]] = {}
+    holders = _HoldersByNode(observation.pods)
     for node in observation.nodes:
         present = _presence_of_node(node, scheduled.get(node.name, ()), spans)
         lifecycles = lifecycles_by_name.setdefault(
@@ -239,9 +242,8 @@ def _node_lifecycles(
         )  # stays empty for a node that did not exist in the hour
         if present.length:
             has_vgpus = node.name in vgpu_nodes
-            lifecycles.append(
-                _node_lifecycle(node, present, devices.get(node.name, ()), spans, rules, has_vgpus=has_vgpus)
-            )
+            of_node = devices.get(node.name, ())
+            lifecycles.append(_node_lifecycle(node, present, of_node, spans, rules, holders, has_vgpus=has_vgpus))
     for name, lifecycles in lifecycles_by_name.items():
         lifecycles.sort(key=lambda lifecycle: (lifecycle.present, lifecycle.node.provider_id))
         # A node ends where its successor begins, because two nodes of one name never exist at the same time.
@@ -254,6 +256,25 @@ def _node_lifecycles(
             for lifecycle, successor in pairwise(lifecycles)
         ] + lifecycles[-1:]
     return lifecycles_by_name
+
+
+class _HoldersByNode:
+    """The pods that request GPUs on each node, with the units that they hold all hour; grouped if any node needs it."""
+
+    def __init__(self, pods: Sequence[PodObservation]) -> None:
+        self._pods = pods
+
+    def __call__(self, node: str) -> Mapping[tuple[str, str], Decimal]:
+        return self._by_node.get(node, {})
+
+    @cached_property
+    def _by_node(self) -> dict[str, dict[tuple[str, str], Decimal]]:
+        by_node: dict[str, dict[tuple[str, str], Decimal]] = {}
+        for pod in self._pods:
+            units = sum((request.units for request in pod.requests if request.kind == "container"), Decimal(0))
+            all_hour = units if pod.held_samples is None else Decimal(0)
+            by_node.setdefault(pod.node, {})[pod.namespace, pod.pod] = all_hour
+        return by_node
 
 
 def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> IntervalMs:
@@ -270,6 +291,7 @@ def _node_lifecycle(
     devices: Sequence[DeviceSeries],
     spans: SpanReader,
     rules: MeteringRules,
+    holders: "_HoldersByNode",
     *,
     has_vgpus: bool,
 ) -> NodeLifecycle:
@@ -295,6 +317,7 @@ def _node_lifecycle(
                 rules.gpus_by_instance_type,
                 rules.gpus_per_unit,
                 has_vgpus=has_vgpus,
+                holders=holders,
             )
             states.append((time, node))
     if len(observed.states) == len(states) == 1:
@@ -312,6 +335,7 @@ def _node_lifecycle(
         rules.gpus_by_instance_type,
         rules.gpus_per_unit,
         has_vgpus=has_vgpus,
+        holders=holders,
     )
     return NodeLifecycle(node, present, tuple(states))
 

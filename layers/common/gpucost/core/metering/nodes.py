@@ -1,7 +1,7 @@
 """GPU nodes over an hour: when they existed, and their facts at each time."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
@@ -27,12 +27,17 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 
+_MIN_SHARED_UNITS = 2
 MAX_GPUS_OF_NODE = 16
 """No EC2 instance has more GPUs."""
 CAPACITY_TYPES = ("on-demand", "spot", "reserved", "capacity-block")
 """The capacity types of nodes of EKS and Karpenter. Labels of other tools may have others."""
 _NO_UNITS: Mapping[str, Fraction] = {}
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
+
+
+def _without_holders(_: str) -> Mapping[tuple[str, str], Decimal]:
+    return {}
 
 
 class NodeLifecycle(Struct, frozen=True):
@@ -60,13 +65,26 @@ def describe_node(
     gpus_per_unit: Mapping[str, Fraction] = _NO_UNITS,
     *,
     has_vgpus: bool = False,
+    holders: Callable[[str], Mapping[tuple[str, str], Decimal]] = _without_holders,
 ) -> GpuNode:
     """Derive a node's facts at one time from its labels, capacity and devices.
 
     The number of physical GPUs is that of the instance type in the catalog. Otherwise it is the number of DCGM UUIDs
     at one time. Otherwise it is the label `nvidia.com/gpu.count`, unless slices are advertised as GPUs, which it would
     count. Exporters sometimes omit idle GPUs. So UUIDs count only if GPUs are sliced or shared, or capacity is unknown.
-    Without labels, GPUs are shared if the exporter reports their replicas, or if there are more than a node can have.
+    Without labels, GPUs are shared if the exporter reports their replicas, if there are more than a node can have, or
+    if the exporter also reports idle GPUs, or fewer than pods hold, and these are a fraction of the units.
+
+    Args:
+        observed: the node.
+        labels: its labels.
+        devices: its devices.
+        capacity: its units by resource.
+        allocatable: its units that pods may have.
+        gpus_by_instance_type: GPUs by instance type.
+        gpus_per_unit: GPUs per unit of some resources, from the settings.
+        has_vgpus: whether HAMi divides its GPUs.
+        holders: returns the pods on a node, by namespace and name, with the units that each requests all hour.
     """
     product = GPU_PRODUCT_LABEL.value_in(labels)
     is_shared = product.endswith("-SHARED")
@@ -88,6 +106,10 @@ def describe_node(
     is_sliced = is_sliced or capacity.get(GPU, 0) > MAX_GPUS_OF_NODE
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
+    reported = None
+    if not (uuid_count or labeled_gpus or product or replicas or gpus_by_instance_type.get(instance_type)):
+        reported, is_shared_by_device = _reported_gpus(devices, capacity, allocatable, holders(observed.name))
+        uuid_count = reported if is_shared_by_device and reported else 0
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     zone, zone_id = zone_of_provider_id(observed.provider_id)
     return GpuNode(
@@ -113,7 +135,55 @@ def describe_node(
         labels=labels,
         mig_layouts=_mig_layouts(devices),
         gpus_per_unit=gpus_per_unit,
+        reported_gpus=reported,
     )
+
+
+def _reported_gpus(
+    devices: Sequence[DeviceSeries],
+    capacity: Mapping[str, Decimal],
+    allocatable: Mapping[str, Decimal],
+    holders: Mapping[tuple[str, str], Decimal],
+) -> tuple[int | None, bool]:
+    """Return how many GPUs exporters report of a node that advertises more units, and whether these are shared.
+
+    An exporter may hide idle GPUs, in virtual-GPU mode before 4.5.3. One that reports an idle GPU hides none; and it
+    never hides those that pods hold. A GPU that broke lowers what is allocatable.
+
+    Returns:
+        None if no fewer GPUs are reported than units advertised.
+    """
+    units = capacity.get(GPU, Decimal(0))
+    of_node = [device for device in devices if device.vendor == NVIDIA]
+    if units < _MIN_SHARED_UNITS or capacity.keys() != {GPU}:
+        return None, False
+    reported = max_simultaneous_devices(of_node)
+    if reported >= units:
+        return None, False
+    has_idle = any((device.namespace, device.pod) not in holders for device in of_node)
+    is_complete = reported > 0 and (has_idle or sum(holders.values()) > reported)
+    is_healthy = allocatable.get(GPU, units) == units
+    return reported, is_complete and is_healthy and units % reported == 0
+
+
+def unlabeled_gpus_notes(lifecycles: Iterable[NodeLifecycle]) -> list[str]:
+    """Return notes on nodes of which no label says how many GPUs they have, and whether these are shared."""
+    nodes = {
+        lifecycle.node.name: lifecycle.node for lifecycle in lifecycles if lifecycle.node.reported_gpus is not None
+    }
+    shared = sorted(name for name, node in nodes.items() if node.physical_gpus)
+    others = sorted(nodes.keys() - shared)
+    return [
+        f"{len(names)} nodes advertise more GPUs than exporters report, and no label of GPU feature discovery says why "
+        f"(the first is {names[0]!r}: {nodes[names[0]].capacity[GPU]} and {nodes[names[0]].reported_gpus}). "
+        f"{statement}. Export the labels nvidia.com/gpu.count and nvidia.com/gpu.replicas, or set "
+        "slices_per_gpu of the cluster in the settings"
+        for names, statement in (
+            (shared, "They count as shared, as the exporter reports idle GPUs, too, or fewer than pods hold"),
+            (others, "They count as whole GPUs, but may be shared: what their pods hold is uncertain"),
+        )
+        if names
+    ]
 
 
 def _gpu_model(labels: Mapping[str, str], devices: Sequence[DeviceSeries], capacity: Mapping[str, Decimal]) -> str:
