@@ -16,7 +16,7 @@ def test_several_values_of_a_cluster_label_are_noted(label: str) -> None:
     """Also where both clusters have a node of the same name."""
     notes, others = multiple_clusters([node("n1", **{label: "east"}), node("n1", **{label: "west"})])
     (note,) = notes
-    assert f"several clusters ({label}: east, west)" in note
+    assert f"several clusters ({label}: east, west) are counted as one cluster, and 1 nodes have the name of" in note
     assert not others
     assert multiple_clusters([node("n1", **{label: "east"}), node("n2", **{label: "east"})]) == ([], [])
     assert values_of_cluster_labels({label: ["", "west", "east"], "job": ["a", "b"]}) == {label: ["east", "west"]}

@@ -7,7 +7,7 @@ from gpucost.core.hour_record import HourRecord
 from tests.records import amount
 from tests.system.doctor_cluster import LABELS, Recent, bare, healthy, pod
 from tests.system.doctor_findings import Examine, faults, named
-from tests.system.metered_hours import Attribute, line
+from tests.system.metered_hours import Attribute, assert_identity, line
 from tests.system.timeline import Timeline
 
 NAMES = {
@@ -117,3 +117,22 @@ def test_doctor_names_gpus_under_another_name_and_the_setting(examined: Examine,
 
 def test_doctor_finds_no_unknown_resource_in_a_healthy_cluster(examined: Examine) -> None:
     assert not any(name.startswith("unknown") for name in faults(examined(healthy())))
+
+
+def test_nodes_of_two_clusters_with_one_name_are_counted_in_the_note_and_parts_add_up(attribute: Attribute) -> None:
+    """Both clusters have a node n1 of 4 GPUs; the second also has n2."""
+    timeline = Timeline()
+    for name, nodes in (("east", ("n1",)), ("west", ("n1", "n2"))):
+        ksm = {"job": "kube-state-metrics", "instance": f"10.0.0.{len(nodes)}:8080", "k8s_cluster_name": name}
+        timeline.add("up", **ksm)
+        for node in nodes:
+            of_node = {"node": node, **ksm}
+            timeline.add("kube_node_info", provider_id=f"aws:///us-west-2a/i-{name}-{node}", **of_node)
+            for metric in ("capacity", "allocatable"):
+                resource = {"resource": "nvidia_com_gpu", "unit": "integer"}
+                timeline.add(f"kube_node_status_{metric}", value=4, **resource, **of_node)
+            timeline.pod(f"p-{name}-{node}", node=node, **ksm)
+    (record,) = attribute(timeline)
+    assert_identity(record)
+    (note,) = [note for note in record.notes if "several clusters" in note]
+    assert "(k8s_cluster_name: east, west) are counted as one cluster, and 1 nodes have the name of another" in note

@@ -52,8 +52,12 @@ def multiple_clusters(nodes: Iterable[Labels]) -> tuple[list[str], list[Unexplai
         return [], []
     for name, names in values_of_cluster_labels(divided).items():
         shown = ", ".join(names[:3])
+        nodes_of_clusters = divided[name].values()
+        lost = sum(map(len, nodes_of_clusters)) - len(set().union(*nodes_of_clusters))
+        unseen = f", and {lost} nodes have the name of another and are missing" if lost else ""
         return [
-            f"series of several clusters ({name}: {shown}) are counted as one cluster: set selector to one of them"
+            f"series of several clusters ({name}: {shown}) are counted as one cluster{unseen}: set selector to one of "
+            "them"
         ], []
     return [], [
         Unexplained(
