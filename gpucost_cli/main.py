@@ -146,11 +146,11 @@ def _all_missing(error: click.MissingParameter, arguments: Sequence[str]) -> str
     words = list(arguments)
     for name in context.command_path.split()[1:]:
         words = words[words.index(name) + 1 :]
-    given, _, _ = context.command.make_parser(context).parse_args(words)
+    parsed, _, _ = context.command.make_parser(context).parse_args(words)
     missing = [
         parameter
         for parameter in context.command.get_params(context)
-        if parameter.required and parameter.value_is_missing(parameter.consume_value(context, given)[0])
+        if parameter.required and parameter.value_is_missing(parameter.consume_value(context, parsed)[0])
     ]
     names = [parameter.make_metavar(context) if isinstance(parameter, click.Argument) else f"{parameter.opts[0]} "
              f"{parameter.make_metavar(context)}" for parameter in missing]  # fmt: skip

@@ -38,7 +38,8 @@ PROGRAMS = (
 STAND_IN = """\
 import json, os, pathlib, sys
 program, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
-named = [text for option, text in zip(arguments, arguments[1:]) if option in ("--settings", "--prometheus-url")]
+options = ("--settings", "--prometheus-url", "--prometheus")
+named = [text for option, text in zip(arguments, arguments[1:]) if option in options]
 texts = [open(text).read() if os.path.isfile(text) else text for text in named]
 serves = any(os.environ["PROMETHEUS"] in text for text in texts)
 real = program == "gpucost" and (

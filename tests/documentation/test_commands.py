@@ -301,7 +301,7 @@ def _check_mention(words: Sequence[str], where: str) -> None:
 
 
 def test_the_api_page_has_an_example_of_every_route() -> None:
-    """README.md says so."""
+    """docs/tutorials/demo.md says so."""
     text = script("docs/reference/api.md")
     routes = [re.sub(r"\{.*?\}", "[^/?']+", path) for path in PATHS if path.startswith("/v1/")]
     assert len(routes) > 15
@@ -324,5 +324,5 @@ def test_no_allowed_command_is_unused() -> None:
 
 
 def test_the_scripts_contain_the_commands_that_readers_see() -> None:
-    assert "gpucost attribute --settings my-cluster.yaml" in script("README.md")
+    assert "gpucost attribute --prometheus http://127.0.0.1:9090" in script("README.md")
     assert len(script("docs/tutorials/quickstart-eks.md").split("helm upgrade")) > 4

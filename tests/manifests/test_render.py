@@ -401,9 +401,11 @@ def test_placeholders_are_neither_pushed_nor_queried(command: list[str]) -> None
 
 
 def test_unchanged_examples_of_settings_are_refused() -> None:
-    """The examples are in README.md and docs/how-to/alerts.md."""
-    readme = re.findall(r"^```yaml\n(clusters:.*?)^```", (REPOSITORY / "README.md").read_text(), re.M | re.S)
-    texts = [text for text in readme if "aps-workspaces" in text]
+    """The examples are in docs/how-to/deploy.md and docs/how-to/alerts.md."""
+    deploy = re.findall(
+        r"^```yaml\n(clusters:.*?)^```", (REPOSITORY / "docs/how-to/deploy.md").read_text(), re.M | re.S
+    )
+    texts = [text for text in deploy if "aps-workspaces" in text]
     assert texts
     for text in texts:
         with pytest.raises(InvalidInputError, match="is an example's placeholder"):

@@ -372,8 +372,10 @@ def test_every_documented_command_for_a_stack_runs_against_the_demo(running: Dem
                     check_run(page, arguments)
 
 
-def test_readme_shows_figures_of_a_demo_that_ends_at_midnight() -> None:
-    (shown,) = (token.content for token in tokens("README.md") if token.content.startswith("$ gpucost demo"))
+def test_page_of_the_demo_shows_figures_of_a_demo_that_ends_at_midnight() -> None:
+    (shown,) = (
+        token.content for token in tokens("docs/tutorials/demo.md") if token.content.startswith("$ gpucost demo")
+    )
     rows = [cells for line in shown.splitlines()[2:] if len(cells := line.split()) > 1]
     assert rows
     units = expected(datetime(2026, 11, 24, tzinfo=UTC))

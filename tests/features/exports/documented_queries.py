@@ -1,4 +1,4 @@
-"""What each statement of docs/how-to/exports.md and the README must return, added up row by row in Python."""
+"""What each statement of docs/how-to/exports.md and deploy.md must return, added up row by row in Python."""
 
 import json
 from collections import defaultdict
@@ -160,6 +160,6 @@ EXPECTED: dict[str, tuple[str, Callable[[list[Row]], Answer]]] = {
         ("inference", tokens_by_month),
     "What a million prompt tokens and a million generated tokens cost, with the default weights 1 and 5":
         ("inference", tokens_by_kind),
-    "README": ("focus", of_readme),
+    "deploy": ("focus", of_readme),
 }  # fmt: skip
 """The table and the answer of each statement, by its first line."""

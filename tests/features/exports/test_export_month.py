@@ -417,8 +417,8 @@ def test_csv_has_the_same_rows_and_no_formulas(exported: Exported) -> None:
 
 PAGE = (REPOSITORY / "docs/how-to/exports.md").read_text()
 STATEMENTS = re.findall(r"^ *```sql\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
-(STATEMENT_OF_README,) = re.findall(r"`(SELECT [^`]*)`", (REPOSITORY / "README.md").read_text())
-QUERIES = {"README": STATEMENT_OF_README, **{sql.partition("\n")[0].removeprefix("-- "): sql for sql in STATEMENTS}}
+(STATEMENT_OF_DEPLOY,) = re.findall(r"`(SELECT [^`]*)`", (REPOSITORY / "docs/how-to/deploy.md").read_text())
+QUERIES = {"deploy": STATEMENT_OF_DEPLOY, **{sql.partition("\n")[0].removeprefix("-- "): sql for sql in STATEMENTS}}
 
 
 def in_duckdb(sql: str) -> str:
