@@ -5,17 +5,24 @@ import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
+import requests
 
 from gpucost.core.hours import format_timestamp
 from gpucost_devstack.template import REPOSITORY
 from tests.system.timeline import HOUR, Timeline
 
 UV = REPOSITORY / ".venv" / "bin" / "uv"
+
+
+def variables_of(home: Path) -> dict[str, str]:
+    return {"HOME": str(home), "PATH": "/usr/bin:/bin", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +35,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gpucost(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the installed command in an empty folder, which is also its HOME."""
+def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into an empty environment, and return the command."""
     folder = tmp_path_factory.mktemp("installed")
-    home = tmp_path_factory.mktemp("home")
     for command in (["venv", "-q", "--python", sys.executable, "."], ["pip", "install", "-q", "--python", ".", wheel]):
         subprocess.run([UV, *command], cwd=folder, check=True, capture_output=True, timeout=300)
+    return folder / "bin" / "gpucost"
+
+
+@pytest.fixture(scope="module")
+def gpucost(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the installed command in an empty folder, which is also its HOME."""
+    home = tmp_path_factory.mktemp("home")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        variables = {"HOME": str(home), "PATH": "/usr/bin:/bin", "AWS_EC2_METADATA_DISABLED": "true"}
-        command = [str(folder / "bin" / "gpucost"), *arguments]
+        variables = variables_of(home)
+        command = [str(program), *arguments]
         return subprocess.run(
             command, cwd=home, env=variables, capture_output=True, text=True, check=False, timeout=120
         )
@@ -73,12 +86,40 @@ def test_installed_command_attributes_an_hour(
     assert done.returncode == 0, done.stderr
     (line,) = json.loads(done.stdout)["hours"][0]["lines"]
     assert (line["price_source"], float(line["allocated_usd"])) == ("list-price", 1.006)
-    examined = gpucost("doctor", "--settings", str(settings))
+    examined = gpucost("doctor", "--settings", str(settings), "--verbose")
     # The samples are older than a day, which the doctor sees.
     assert (examined.returncode, examined.stderr) == (1, "gpucost: attribution is impossible for cluster c\n")
     assert "kube_pod_container_resource_requests" in examined.stdout
     named_page = re.search(r"^collector: .* \((.*)\)$", examined.stdout, re.MULTILINE)
     assert named_page and Path(named_page[1]).is_file()
+
+
+def test_installed_command_serves_a_prometheus_within_two_minutes(
+    program: Path, prometheus: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Without settings, AWS, Java and npm: the figures of the last day on the terminal, in the API and on the page."""
+    timeline = Timeline(step=30)
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 1})
+    timeline.pod("pod", namespace="bu-a")
+    command = [str(program), "serve", "--prometheus", prometheus(timeline.text()), "--port", "0", "--days", "1"]
+    started = time.monotonic()
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=variables_of(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None and process.stdout is not None
+            (url,) = re.findall(r"at (http://127\.0\.0\.1:\d+) until", process.stderr.readline())
+            rows = takewhile(lambda line: not line.startswith("open "), iter(process.stdout.readline, ""))
+            (row,) = [cells for line in rows if (cells := line.split())[:1] == ["bu-a"]]
+            assert time.monotonic() - started < 120
+            assert float(row[1]) >= 3
+            assert '<div id="page">' in requests.get(url, timeout=30).text
+            units = requests.get(f"{url}/v1/business-units", timeout=30).json()["rows"]
+            assert [unit["business_unit"] for unit in units] == ["bu-a"]
+        finally:
+            process.kill()
+    assert (tmp_path / ".local/share/gpucost").is_dir()
 
 
 def test_installed_command_carries_manifests_and_schema(
