@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.errors import MetricsTooLargeError
+from gpucost.core.errors import MetricsTooLargeError, MetricsUnavailableError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR
 from gpucost.pipeline.attribute import meter_and_attribute
@@ -26,13 +26,15 @@ def answers() -> RecordedAnswers:
 
 
 def attributed(
-    answers: RecordedAnswers, cluster: str, changed: Mapping[str, str] | None = None, **sections: Any
+    answers: RecordedAnswers, cluster: str, changed: Mapping[str, str | Exception] | None = None, **sections: Any
 ) -> HourRecord:
     """Attribute an hour with other answers to the queries that contain a text."""
 
     def answer(path: str, form: Mapping[str, str]) -> str:
         other = [text for part, text in (changed or {}).items() if part in form["query"]]
-        return other[0] if other else answers.answer(path, form)
+        if other and isinstance(other[0], Exception):
+            raise other[0]
+        return str(other[0]) if other else answers.answer(path, form)
 
     settings = settings_of(cluster, **sections)
     client = partial(AnsweredClient, answer=answer, sleep=lambda _: None)
@@ -47,8 +49,13 @@ def counters(reading: str) -> str:
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": rows, "stats": {}}})
 
 
-@pytest.mark.parametrize("answer", [TOO_LARGE, '{"status": "error", "error": "no"}', counters("many"), counters("NaN")])
-def test_counters_that_cannot_be_read_leave_costs_complete(answer: str, answers: RecordedAnswers) -> None:
+TIMEOUT = MetricsUnavailableError("did not answer within 60 s, and the time for all queries is used up (query: up)")
+
+
+@pytest.mark.parametrize(
+    "answer", [TOO_LARGE, '{"status": "error", "error": "no"}', counters("many"), counters("NaN"), TIMEOUT]
+)
+def test_counters_that_cannot_be_read_leave_costs_complete(answer: str | Exception, answers: RecordedAnswers) -> None:
     without = attributed(answers, "worked-example")
     record = attributed(answers, "worked-example", {"vllm:": answer}, **INFERENCE)
     assert (record.status, record.lines, record.totals) == ("complete", without.lines, without.totals)
@@ -76,6 +83,11 @@ def test_fractions_that_are_too_large_leave_costs_complete(answers: RecordedAnsw
         "complete", without.totals.capacity and without.totals.capacity.node_cost_usd,
     )  # fmt: skip
     assert "fractions of reserved GPUs are unknown" in record.notes[0]
+
+
+def test_required_answer_that_times_out_ends_the_hour(answers: RecordedAnswers) -> None:
+    with pytest.raises(MetricsUnavailableError):
+        attributed(answers, "worked-example", {"kube_pod_container_resource_requests": TIMEOUT})
 
 
 def test_required_answer_that_is_too_large_ends_the_hour(answers: RecordedAnswers) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.nodes import NodeTable
 from gpucost.sources.prometheus.pod_labels import LabelSpan, LabelTable, contradictory_labels
 from gpucost.sources.prometheus.tables import Rows
 
@@ -69,3 +70,29 @@ def test_target_that_lags_behind_a_new_label_does_not_contradict(minutes: int, d
         LabelSpan("b", {"label_team": "x"}, IntervalMs((minutes + 1) * MINUTE, 50 * MINUTE)),
     ]
     assert contradictory_labels(spans, {"a": {"label_team"}, "b": {"label_team"}}) == differing
+
+
+def node_labels(node: str, source: dict[str, str], **labels: str) -> dict[str, str]:
+    return {"__name__": "kube_node_labels", "node": node, **source, **labels}
+
+
+POOL = "label_karpenter_sh_nodepool"
+
+
+@pytest.mark.parametrize(("reported_of_others", "is_left_out"), [(True, True), (False, False)])
+def test_node_label_that_kube_state_metrics_would_report_is_left_out_with_a_note(
+    *, reported_of_others: bool, is_left_out: bool
+) -> None:
+    """A forged pool moves the cost of its node. A target that exports no such label of any node does not contradict."""
+    neighbor = node_labels("neighbor", KSM, **({POOL: "gpu"} if reported_of_others else {}))
+    genuine, forged = node_labels("n", KSM), node_labels("n", FORGED, **{POOL: "victim"})
+    ends: Rows = [(labels, Decimal(1)) for labels in (neighbor, genuine, forged)]
+    nodes = NodeTable({"labels-start": ends, "labels-end": ends}, with_gpus={"n"})
+    whole_hour = ((0, "1"), (50 * MINUTE, "1"))
+    assert nodes.needing_raw_samples(lambda _: True, {}) == (["n"] if is_left_out else [])
+    info = {"__name__": "kube_node_info", "node": "n", "provider_id": "aws:///i-1", **KSM}
+    nodes.add_raw_samples(["n"], [Series(labels, whole_hour) for labels in (info, genuine, forged)])
+    (observation,) = (observation for observation in nodes.nodes() if observation.name == "n")
+    assert observation.labels == ({} if is_left_out else {POOL: "victim"})
+    notes = [f"suspect samples: sources report different values of {POOL} for node n; the label is left out"]
+    assert nodes.notes == (notes if is_left_out else [])

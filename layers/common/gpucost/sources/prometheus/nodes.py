@@ -28,7 +28,7 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory_labels, differing_labels
+from gpucost.sources.prometheus.pod_labels import ExportedNames, LabelSpan, contradictory_labels, differing_labels
 from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
 from gpucost.sources.prometheus.tables import (
     Labels,
@@ -84,13 +84,13 @@ class _Node(Struct):
         """Samples of `kube_node_info` by target, if the node had only one provider id."""
         return next(iter(self.info_sample_counts.values())).counts if len(self.info_sample_counts) == 1 else {}
 
-    @property
-    def has_contradictory_labels(self) -> bool:
+    def has_contradictory_labels(self, exported: ExportedNames) -> bool:
         """Whether targets report different values of a label at one end of the hour."""
         pairs = combinations(self.labels_by_target.items(), 2)
         return any(
-            end == other_end and differing_labels(labels, other_labels)
-            for ((end, _), labels), ((other_end, _), other_labels) in pairs
+            end == other_end
+            and differing_labels(labels, other_labels, exported.get(target, ()), exported.get(other_target, ()))
+            for ((end, target), labels), ((other_end, other_target), other_labels) in pairs
         )
 
 
@@ -124,6 +124,8 @@ class NodeTable:
         self._gpus_by_instance_type = gpus_by_instance_type
         self._nodes: dict[str, _Node] = {}
         self._with_gpus = with_gpus
+        self._exported: dict[ScrapeTarget, set[str]] = {}
+        """The labels that each target reports of any node."""
         self.notes: list[str] = []
         all_labels = (labels for stat_rows in rows.values() for labels, _ in stat_rows)
         self.name_labels = exported_label_names(all_labels, "node")
@@ -138,7 +140,9 @@ class NodeTable:
             for labels, _ in rows.get(end, []):
                 node, node_labels = self._node(labels), object_labels(labels)
                 node.labels.setdefault(end, {}).update(node_labels)
-                node.labels_by_target.setdefault((end, scrape_target(labels)), {}).update(node_labels)
+                target = scrape_target(labels)
+                node.labels_by_target.setdefault((end, target), {}).update(node_labels)
+                self._exported.setdefault(target, set()).update(node_labels)
         for metric in ("capacity", "allocatable"):
             for labels, value in rows.get(metric, []):
                 self._resource(metric, labels).units = self._units(metric, labels, value)
@@ -227,7 +231,9 @@ class NodeTable:
                 times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())
                 times.update(time for time, _ in samples)
             elif metric == NODE_LABELS:
-                raw.labels.append(LabelSpan(target, object_labels(labels), IntervalMs(samples[0][0], samples[-1][0])))
+                span = LabelSpan(target, object_labels(labels), IntervalMs(samples[0][0], samples[-1][0]))
+                raw.labels.append(span)
+                self._exported.setdefault(target, set()).update(span.labels)
             elif metric in {CAPACITY, ALLOCATABLE}:
                 advertised = raw.capacity if metric == CAPACITY else raw.allocatable
                 for time, text in samples:
@@ -245,7 +251,7 @@ class NodeTable:
             for observation in (
                 [self._unchanged(node)]
                 if node.raw_samples is None
-                else _from_raw_samples(node, node.raw_samples, self.notes)
+                else _from_raw_samples(node, node.raw_samples, self._exported, self.notes)
             )
         )
 
@@ -270,7 +276,7 @@ class NodeTable:
         resources = [*node.capacity.values(), *node.allocatable.values()]
         return (
             covers_hour(node.counts)
-            and not node.has_contradictory_labels
+            and not node.has_contradictory_labels(self._exported)
             and _gpu_labels(start) == _gpu_labels(end)
             and all(resource.is_constant(expected) for resource in resources)
         )
@@ -313,10 +319,12 @@ class NodeTable:
         return None
 
 
-def _from_raw_samples(node: _Node, raw: _RawNodeSamples, notes: list[str]) -> Iterable[NodeObservation]:
+def _from_raw_samples(
+    node: _Node, raw: _RawNodeSamples, exported: ExportedNames, notes: list[str]
+) -> Iterable[NodeObservation]:
     """Build observations from raw samples: one for each provider id, with a state for each change of capacity."""
     contradiction = _keep_least_advertised(node.name, raw)
-    _drop_contradictory_labels(node.name, raw, notes)
+    _drop_contradictory_labels(node.name, raw, exported, notes)
     present = _without_simultaneous_instances(node.name, raw.present, notes)
     if not present:  # Prometheus keeps no `kube_node_info`: capacity shows when the node existed
         times: dict[ScrapeTarget, set[int]] = {}
@@ -363,8 +371,8 @@ def _keep_least_advertised(name: str, raw: _RawNodeSamples) -> str:
     return contradiction
 
 
-def _drop_contradictory_labels(name: str, raw: _RawNodeSamples, notes: list[str]) -> None:
-    names = contradictory_labels(raw.labels)
+def _drop_contradictory_labels(name: str, raw: _RawNodeSamples, exported: ExportedNames, notes: list[str]) -> None:
+    names = contradictory_labels(raw.labels, exported)
     if not names:
         return
     raw.labels = [

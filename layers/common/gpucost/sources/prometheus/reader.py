@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from gpucost.core.errors import HoursTooLargeError, MetricsResponseError, MetricsTooLargeError
+from gpucost.core.errors import HoursTooLargeError, MetricsResponseError, MetricsTooLargeError, MetricsUnavailableError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.exporter_conflicts import exporter_of
@@ -344,8 +344,8 @@ class PrometheusReader:
     def _with_counters(self, observations: list[Observation], hours: Sequence[datetime]) -> list[Observation]:
         """Add the counters of inference servers.
 
-        Any pod may expose counters, so they are read last, with the memory that is left. If they cannot be read, tokens
-        are unknown, and costs are complete.
+        Any pod may expose counters, so they are read last, with the memory and time that are left. If they cannot be
+        read, tokens are unknown, and costs are complete.
         """
         inference = self._queries.inference
         if inference is None:
@@ -356,7 +356,7 @@ class PrometheusReader:
             counters = [
                 self._counters(tables.rows_at(series, to_epoch_ms(hour + HOUR)), inference, hour) for hour in hours
             ]
-        except (MetricsResponseError, ValueError, ArithmeticError, KeyError) as error:
+        except (MetricsResponseError, MetricsUnavailableError, ValueError, ArithmeticError, KeyError) as error:
             if isinstance(error, HoursTooLargeError) and len(hours) > 1:
                 raise
             counters = [(ServerCounters(), [f"tokens of all models are unknown: {_without_query(error)}"])] * len(hours)
