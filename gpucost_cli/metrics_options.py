@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SETTINGS = Path("settings.yaml")
 TOKEN_VARIABLE = "GPUCOST_PROMETHEUS_TOKEN"
+PASSWORD_VARIABLE = "GPUCOST_PROMETHEUS_PASSWORD"
 TOKEN_SECRET = "gpucost/prometheus-token"
 QUERIES_SECONDS = 120.0
 """Limit of the time that finding the clusters may take."""
@@ -36,6 +37,8 @@ class MetricsAccess:
     prometheus: Mapping[str, Any] = field(default_factory=dict)
     """Address and authentication, as `settings.clusters[].prometheus` has them; empty with a settings file."""
     token: str = field(default="", repr=False)
+    user: str = ""
+    """The user of basic authentication, whose password is the token; "" for a bearer token."""
 
     @property
     def arguments(self) -> str:
@@ -86,7 +89,8 @@ class MetricsAccess:
             SourceError: it cannot be read.
         """
         if name == TOKEN_SECRET and self.token:
-            return json.dumps({"url": self.prometheus["url"], "token": self.token})
+            credentials = {"user": self.user, "password": self.token} if self.user else {"token": self.token}
+            return json.dumps({"url": self.prometheus["url"], **credentials})
         from gpucost.runtime.aws import AwsClients
         from gpucost.runtime.secrets import Secrets
 
@@ -102,11 +106,14 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
         path: Path | None,
         url: str | None,
         token_file: Path | None,
+        user: str | None,
+        password_file: Path | None,
         headers: tuple[str, ...],
         ca: Path | None,
         **more: Any,
     ) -> Any:
-        return command(access=_access(path, url, token_file, headers, ca), **more)
+        credentials = _Credentials(token_file, user, password_file)
+        return command(access=_access(path, url, credentials, headers, ca), **more)
 
     for option in (
         click.option("--prometheus", "url", help="Base URL of the Prometheus; no settings file is needed."),
@@ -118,6 +125,11 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--token-file", type=click.Path(path_type=Path),
             help=f"File with the bearer token of --prometheus; or set {TOKEN_VARIABLE}.",
         ),
+        click.option("--user", help="User of basic authentication at --prometheus."),
+        click.option(
+            "--password-file", type=click.Path(path_type=Path),
+            help=f"File with the password of --user; or set {PASSWORD_VARIABLE}.",
+        ),
         click.option("--header", "headers", multiple=True, help="Header of each query, such as X-Scope-OrgID=gpu."),
         click.option("--ca-file", "ca", type=click.Path(path_type=Path), help="Certificates of authorities."),
     ):  # fmt: skip
@@ -125,14 +137,40 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return aws_options(wrapped)
 
 
+class _Credentials(NamedTuple):
+    token_file: Path | None
+    user: str | None
+    password_file: Path | None
+
+    def read(self) -> str:
+        """Return the bearer token, or the password of the user; "" without either."""
+        if self.token_file and (self.user or self.password_file):
+            raise InvalidInputError("--token-file and --user exclude each other. Pass one of them")
+        if self.token_file:
+            return _read(self.token_file, "--token-file")
+        if not self.user:
+            if self.password_file:
+                raise InvalidInputError("--password-file goes with --user. Pass the name of the user")
+            return os.environ.get(TOKEN_VARIABLE, "").strip()
+        if self.password_file:
+            return _read(self.password_file, "--password-file")
+        if password := os.environ.get(PASSWORD_VARIABLE, ""):
+            return password
+        raise InvalidInputError(
+            f"--user: pass --password-file FILE with the user's password, or set {PASSWORD_VARIABLE}"
+        )
+
+
 def _access(
-    path: Path | None, url: str | None, token_file: Path | None, headers: tuple[str, ...], ca: Path | None
+    path: Path | None, url: str | None, credentials: _Credentials, headers: tuple[str, ...], ca: Path | None
 ) -> MetricsAccess:
     if path and url:
         raise InvalidInputError("--settings and --prometheus exclude each other. Pass one of them")
     if url is None:
-        if token_file or headers or ca:
-            raise InvalidInputError("--token-file, --header and --ca-file go with --prometheus. Pass its address")
+        if any(credentials) or headers or ca:
+            raise InvalidInputError(
+                "--token-file, --user, --password-file, --header and --ca-file go with --prometheus. Pass its address"
+            )
         if path is None and not DEFAULT_SETTINGS.exists():
             raise InvalidInputError(
                 "pass --prometheus URL, such as http://127.0.0.1:9090, or --settings FILE; "
@@ -143,7 +181,7 @@ def _access(
         raise InvalidInputError(f"--prometheus: {url!r} has typographic quotes. Write --prometheus {straight}")
     if not re.fullmatch(r"https?://[^\s/]+\S*", url):
         raise InvalidInputError(f"--prometheus: {url!r} is not an address that begins with http:// or https://")
-    token = _read(token_file, "--token-file") if token_file else os.environ.get(TOKEN_VARIABLE, "").strip()
+    token = credentials.read()
     prometheus: dict[str, Any] = {"url": url.rstrip("/")}
     if token:
         prometheus |= {"auth": "bearer", "secret": TOKEN_SECRET}
@@ -151,7 +189,7 @@ def _access(
         prometheus["headers"] = dict(_pair(header) for header in headers)
     if ca:
         prometheus["ca_certificates"] = _read(ca, "--ca-file")
-    return MetricsAccess(None, prometheus, token)
+    return MetricsAccess(None, prometheus, token, credentials.user or "")
 
 
 def _pair(header: str) -> tuple[str, str]:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import requests
 
-from gpucost.core.errors import InvalidInputError
+from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import format_timestamp
+from gpucost.runtime.bearer import BearerAuth
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.storage.sqlite_table import SqliteTable
@@ -173,7 +174,7 @@ def test_prometheus_without_kube_state_metrics_is_refused(prometheus: Callable[[
         ),
         (
             ("--settings", "s.yaml", "--header", "X-Scope-OrgID=gpu"),
-            "--token-file, --header and --ca-file go with --prometheus. Pass its address",
+            "--token-file, --user, --password-file, --header and --ca-file go with --prometheus. Pass its address",
         ),
         (
             ("--prometheus", "http://127.0.0.1:1", "--header", "X-Scope-OrgID"),
@@ -210,6 +211,22 @@ def test_token_of_the_options_is_sent_to_its_address_only(tmp_path: Path) -> Non
     )
     assert json.loads(access.secret_value(TOKEN_SECRET)) == {"url": "https://metrics.example.com", "token": "abc"}
     assert "abc" not in repr(access)
+
+
+def test_user_and_password_are_sent_by_basic_authentication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = MetricsAccess(None, {"url": "https://metrics.example.com"}, "pass", user="me")
+    request = requests.Request("GET", "https://metrics.example.com/api").prepare()
+    BearerAuth(TOKEN_SECRET, access.secret_value)(request)
+    assert request.headers["Authorization"] == "Basic bWU6cGFzcw=="  # RFC 7617: base64 of me:pass
+    elsewhere = requests.Request("GET", "https://elsewhere.example.com/api").prepare()
+    with pytest.raises(SourceError, match="may be sent to"):
+        BearerAuth(TOKEN_SECRET, access.secret_value)(elsewhere)
+    monkeypatch.delenv("GPUCOST_PROMETHEUS_PASSWORD", raising=False)
+    result = in_this_process("attribute", "--prometheus", "http://127.0.0.1:1", "--user", "me")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "gpucost: --user: pass --password-file FILE with the user's password, or set GPUCOST_PROMETHEUS_PASSWORD\n"
+    )
 
 
 def test_units_without_prices_show_gpu_hours() -> None:

@@ -90,7 +90,8 @@ class PrometheusSettings(Section):
     external_id: ExternalId | None = None
     """The external id that the role's trust policy requires. Only with `role_arn`."""
     secret: SecretName | None = None
-    """Name of the secret with the bearer token and its URL. Required with `auth: bearer`, and only allowed there."""
+    """Name of the secret with the URL and the bearer token, or user and password. Required with `auth: bearer`, and
+    only allowed there."""
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=10)] = Field(default_factory=dict)
     """Additional headers of every query, such as `X-Scope-OrgID` for Mimir. Values here are visible to everyone who may
     read the settings; put secrets into `secret_headers`."""
