@@ -9,7 +9,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals, split
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Coverage, Line, ModelHour, NodeHour, Status
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
+from gpucost.core.ledger import ClosedMonth, DaySummary, HourSummary, Manifest, Restatement
 from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
@@ -42,6 +42,11 @@ class InMemoryHours:
         self.summaries_by_hour: dict[tuple[str, datetime], HourSummary] = {}
         self.failure: Exception | None = None
         self.document = DOCUMENT
+        self.versions = self
+        self.months: list[ClosedMonth] = []
+
+    def closed_months(self) -> list[ClosedMonth]:
+        return self.months
 
     def current(self) -> StoredSettings:
         if self.failure is not None:

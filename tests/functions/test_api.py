@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from authoring.openapi import main as openapi_main
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.core.ledger import ClosedMonth
 from gpucost_devstack.template import REPOSITORY
 from tests.functions.in_memory_hours import DAY, DOCUMENT, INJECTION, NOON, NOW, Ask, InMemoryHours, at, usd
 from tests.records import amount
@@ -131,6 +132,14 @@ def test_hours_report_the_status_of_each_hour(ask: Ask) -> None:
     assert answer["rows"][2]["notes"] == ["a note"]
     assert answer["rows"][3]["version"] is None
     assert answer["coverage"]["hours_complete"] == 2
+    assert {row["closed"] for row in answer["rows"]} == {False}
+
+
+@pytest.mark.usefixtures("day")
+def test_hours_of_a_closed_month_say_so(ask: Ask, prepared: InMemoryHours) -> None:
+    prepared.months = [ClosedMonth("2026-10", NOW, "me", "chargeback")]
+    answer = ask("/v1/hours", {"start": "2026-10-31T23:00:00Z", "end": "2026-11-01T01:00:00Z", "cluster": "east"}).json
+    assert [(row["status"], row["closed"]) for row in answer["rows"]] == [("missing", True), ("missing", False)]
 
 
 @pytest.mark.usefixtures("day")

@@ -66,7 +66,7 @@ class Fleet:
 
     def reports(self) -> ReportService:
         rollups = RollupStore(DynamoDBTable(self.table.client, self.table.name))
-        return ReportService(self.store(), self.ledger, rollups, lambda: NOW)
+        return ReportService(self.store(), self.ledger, rollups, lambda: NOW, self.ledger.versions.closed_months)
 
     def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
         report = self.reports().costs(parameters(start, end, group_by="cluster"), scope=FULL_ACCESS)

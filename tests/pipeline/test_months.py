@@ -65,7 +65,7 @@ class System:
         self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
         self.store = store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
         self.push("demo")
-        self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
+        self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW, self.ledger.versions.closed_months)
         self.month_service = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
         hour = FIRST
         while hour < END + 2 * HOUR:
@@ -245,6 +245,22 @@ def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(sys
     assert system.month_service.reopen(MONTH) == 1
     assert system.month() == 30 + 13
     assert [restatement.reason for restatement in system.restatements()] == ["newer"]
+
+
+def test_report_of_hours_says_which_are_in_a_closed_month(system: System) -> None:
+    """A missing hour of a closed month is not one that will be computed."""
+
+    def closed_hours() -> set[tuple[str, bool]]:
+        period = QueryParameters(start="2026-10-31T22:00:00Z", end="2026-11-01T02:00:00Z")
+        _, rows, _ = system.reports.hours(period, scope=FULL_ACCESS)
+        return {(f"{row.hour:%m-%dT%H}", row.is_closed) for row in rows}
+
+    hours = ("10-31T22", "10-31T23", "11-01T00", "11-01T01")
+    assert closed_hours() == {(hour, False) for hour in hours}
+    system.close()
+    assert closed_hours() == {(hour, hour.startswith("10")) for hour in hours}
+    system.month_service.reopen(MONTH)
+    assert closed_hours() == {(hour, False) for hour in hours}
 
 
 def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(system: System) -> None:

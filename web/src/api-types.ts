@@ -2306,7 +2306,8 @@ export interface components {
          * HourRowModel
          * @description The state of one cluster-hour.
          *
-         *     `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
+         *     `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result. In a closed
+         *     month, a result that arrives later changes no figure.
          */
         HourRowModel: {
             /** Cluster */
@@ -2337,6 +2338,11 @@ export interface components {
              * @description Explanations of the status and of the figures
              */
             notes: string[];
+            /**
+             * Closed
+             * @description Whether its month is closed: later figures are adjustments, in no report
+             */
+            closed: boolean;
         };
         /**
          * HoursResponse

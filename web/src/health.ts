@@ -5,7 +5,9 @@ import { NEGLIGIBLE } from "./charts/colors";
 import { counted, HOUR, percent } from "./format";
 import { type Cause, causesOf } from "./unmeasured";
 
-export type HourStatus = "complete" | "provisional" | "incomplete" | "pending" | "missing" | "restated";
+export type HourStatus = "complete" | "provisional" | "incomplete" | "pending" | "missing" | "closed" | "restated";
+
+type HourState = Pick<HourRow, "cluster" | "hour" | "status"> & Partial<Pick<HourRow, "closed">>;
 
 /** Clusters and hours with a restatement. */
 export type Restated = ReadonlySet<string>;
@@ -14,9 +16,14 @@ export function restatedOf(rows: readonly { cluster: string; hour: string }[]): 
   return new Set(rows.map((row) => `${row.cluster} ${row.hour}`));
 }
 
+/** The status of an hour without figures. In a closed month, none will come, whether it is missing or incomplete. */
+export function lackingStatus(row: Pick<HourRow, "status"> & Partial<Pick<HourRow, "closed">>): HourStatus {
+  return row.closed && (row.status === "missing" || row.status === "incomplete") ? "closed" : row.status;
+}
+
 /** The status to show. A restated hour has figures, which replaced earlier ones. */
-export function statusOf(row: Pick<HourRow, "cluster" | "hour" | "status">, restated: Restated): HourStatus {
-  if (row.status !== "complete" && row.status !== "provisional") return row.status;
+export function statusOf(row: HourState, restated: Restated): HourStatus {
+  if (row.status !== "complete" && row.status !== "provisional") return lackingStatus(row);
   return restated.has(`${row.cluster} ${row.hour}`) ? "restated" : row.status;
 }
 
@@ -27,12 +34,14 @@ export const STATUSES: Record<HourStatus, string> = {
   incomplete: "too few samples; the hour adds nothing to any figure and is tried again",
   pending: "the hour has just ended and is being computed",
   missing: "no result; the hour adds nothing to any figure",
+  closed: "no figures, and its month is closed; what arrives later is an adjustment, in no figure",
 };
 
 /** Hours without figures, and why: their notes, or else what their status means. */
-export function lackingHours(rows: readonly Pick<HourRow, "cluster" | "hour" | "status" | "notes">[]) {
+export function lackingHours(rows: readonly (HourState & Pick<HourRow, "notes">)[]) {
   return rows
     .filter(({ status }) => status !== "complete" && status !== "provisional")
+    .map((row) => ({ ...row, status: lackingStatus(row) }))
     .map(({ cluster, hour, status, notes }) => ({
       cluster,
       hour,
@@ -109,10 +118,7 @@ export function noteGroups(rows: readonly Pick<HourRow, "cluster" | "hour" | "no
 }
 
 /** Hours by status. */
-export function countsOf(
-  rows: readonly Pick<HourRow, "cluster" | "hour" | "status">[],
-  restated: Restated,
-): Record<HourStatus, number> {
+export function countsOf(rows: readonly HourState[], restated: Restated): Record<HourStatus, number> {
   const counts: Record<HourStatus, number> = {
     complete: 0,
     provisional: 0,
@@ -120,6 +126,7 @@ export function countsOf(
     incomplete: 0,
     pending: 0,
     missing: 0,
+    closed: 0,
   };
   for (const row of rows) counts[statusOf(row, restated)]++;
   return counts;
@@ -173,7 +180,14 @@ export function findingsOf(
     const hours = rows.filter((row) => row.cluster === cluster);
     const add = (check: string, finding: string, hour?: string) =>
       findings.push({ cluster, check, finding, ...(hour === undefined ? {} : { hour }) });
-    const missing = hours.filter((row) => row.status === "missing");
+    const closed = hours.filter((row) => lackingStatus(row) === "closed");
+    if (closed.length > 0) {
+      const months = [...new Set(closed.map((row) => row.hour.slice(0, 7)))].sort();
+      const count = `${counted(closed.length, "hour")} ${closed.length === 1 ? "has" : "have"} no figures`;
+      const remedy = "To complete it, run gpucost months reopen, then gpucost backfill.";
+      add("Prometheus", `${count} in a closed month (${months.join(", ")}). ${remedy}`, closed.at(-1)?.hour);
+    }
+    const missing = hours.filter((row) => lackingStatus(row) === "missing");
     if (missing.length > 0) {
       const reason =
         "Prometheus did not answer, or the cluster was not attributed yet. gpucost backfill computes past hours.";

@@ -1,6 +1,7 @@
 // Aligns rows with evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
 import type { Coverage, HourRow, HoursResponse } from "./api";
+import { type HourStatus, lackingStatus } from "./health";
 import { clockOf, dateOf, DAY, type Figure, HOUR, type Zone } from "./format";
 
 export interface Buckets {
@@ -194,17 +195,20 @@ export function isWhole(coverage: Pick<Coverage, "hours_expected" | "hours_compl
 
 export interface Gap {
   cluster: string;
-  status: HourRow["status"];
+  status: HourStatus;
   /** Milliseconds. */
   start: number;
   end: number;
 }
 
-/** Missing and incomplete hours, consecutive ones merged, in order of cluster and time. */
-export function gapsOf(hours: readonly Pick<HourRow, "cluster" | "hour" | "status">[]): Gap[] {
+/** Hours without figures, consecutive ones of a status merged, in order of cluster and time. */
+export function gapsOf(
+  hours: readonly (Pick<HourRow, "cluster" | "hour" | "status"> & Partial<Pick<HourRow, "closed">>)[],
+): Gap[] {
   const lacking = hours.filter(({ status }) => status === "missing" || status === "incomplete");
   const ordered = lacking
-    .map(({ cluster, hour, status }) => ({ cluster, status, start: Date.parse(hour), end: Date.parse(hour) + HOUR }))
+    .map((row) => ({ row, start: Date.parse(row.hour) }))
+    .map(({ row, start }) => ({ cluster: row.cluster, status: lackingStatus(row), start, end: start + HOUR }))
     .sort((left, right) =>
       left.cluster < right.cluster ? -1 : left.cluster > right.cluster ? 1 : left.start - right.start,
     );

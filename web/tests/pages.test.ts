@@ -4,6 +4,7 @@ import { answerOf, formulaOf, isRounded, largest, notesOn, pricesOf, queriesOf }
 import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
+import { gapsOf } from "../src/series";
 import {
   freeReason,
   heldGpuHours,
@@ -213,6 +214,7 @@ test("a missing hour is not restated, and a restated hour is not complete", () =
     incomplete: 1,
     pending: 1,
     missing: 1,
+    closed: 0,
   });
 });
 
@@ -309,6 +311,34 @@ test("each gap names the doctor's check, and complete hours need none", () => {
     "pods of devices",
     "kube_node_labels",
   ]);
+});
+
+test("hours without figures in a closed month are closed, not missing", () => {
+  const rows = [
+    hour(1, { status: "missing", coverage: null, closed: true }),
+    hour(2, { status: "incomplete", closed: true }),
+    hour(3, { status: "complete", closed: true }),
+    hour(4, { status: "missing", coverage: null, closed: false }),
+    hour(5, { status: "pending", coverage: null, closed: false }),
+  ];
+  expect(countsOf(rows, restatedOf([]))).toMatchObject({
+    closed: 2,
+    missing: 1,
+    incomplete: 0,
+    complete: 1,
+    pending: 1,
+  });
+  expect(gapsOf(rows).map(({ status, start, end }) => [status, (end - start) / 3_600_000])).toEqual([
+    ["closed", 2],
+    ["missing", 1],
+  ]);
+  expect(lackingHours(rows).map(({ status }) => status)).toEqual(["closed", "closed", "missing", "being computed"]);
+  expect(lackingHours(rows)[0]?.reason).toContain("its month is closed");
+  const findings = findingsOf(rows, new Map()).map(({ finding }) => finding);
+  expect(findings[0]).toBe(
+    "2 hours have no figures in a closed month (2026-11). To complete it, run gpucost months reopen, then gpucost backfill.",
+  );
+  expect(findings[1]).toMatch(/^1 hour has no result\. /);
 });
 
 function nodeHour(node: string, at: string, held: number, fields: Partial<NodeRow> = {}): NodeRow {

@@ -418,7 +418,9 @@ class Container:
         """For `functions/api`."""
         from gpucost.reports import ReportService
 
-        return ReportService(self.settings_store, self.ledger, self.rollups, clock=self.clock)
+        return ReportService(
+            self.settings_store, self.ledger, self.rollups, self.clock, self.ledger.versions.closed_months
+        )
 
     @cached_property
     def price_book_listing(self) -> "PriceBookListing":

@@ -24,7 +24,7 @@ import {
   type Price,
   pricesOf,
 } from "../explain";
-import { joinPriced } from "../health";
+import { joinPriced, lackingStatus } from "../health";
 import { AMOUNTS } from "../identity";
 import {
   capitalized,
@@ -349,7 +349,7 @@ function HourDetails({ figure, at, lines, nodes, hours, currency }: Explained & 
             .filter((row) => clusters.size === 0 || clusters.has(row.cluster))
             .map((row) => (
               <li key={row.cluster}>
-                <Name>{row.cluster}</Name>: {row.status}
+                <Name>{row.cluster}</Name>: {lackingStatus(row)}
                 {row.version !== null && `, version ${row.version}`}
                 {row.settings_version !== null && `, settings version ${row.settings_version}`}
                 {row.published_at !== null && `, published ${moment(row.published_at, zone)}`}

@@ -21,6 +21,7 @@ import { figureColumn, groupColumn, moneyColumn, nameColumn } from "../columns";
 import { HOUR, instant, measuredShare, money, moment, percent, ratio, roundHours, roundMoney } from "../format";
 import {
   countsOf,
+  lackingStatus,
   endOfGroup,
   findingsOf,
   hoursToCheck,
@@ -151,15 +152,17 @@ function Shown(props: ViewData) {
           }
           testId="scrapes"
         />
-        {(["missing", "incomplete", "provisional", "restated"] as const).map((status) => (
-          <Stat
-            key={status}
-            name={`${status[0]?.toUpperCase()}${status.slice(1)} hours`}
-            value={hours === null ? "–" : String(counts[status])}
-            note={STATUSES[status]}
-            testId={`hours-${status}`}
-          />
-        ))}
+        {(["missing", "closed", "incomplete", "provisional", "restated"] as const)
+          .filter((status) => status !== "closed" || counts.closed > 0)
+          .map((status) => (
+            <Stat
+              key={status}
+              name={`${status[0]?.toUpperCase()}${status.slice(1)} hours`}
+              value={hours === null ? "–" : String(counts[status])}
+              note={STATUSES[status]}
+              testId={`hours-${status}`}
+            />
+          ))}
         <Stat
           name={amountTitle("unmeasured_usd")}
           value={roundMoney(totals.unmeasured_usd, clusters.currency)}
@@ -209,7 +212,7 @@ function Shown(props: ViewData) {
   );
 }
 
-const FILLS = { ...STATUS_COLORS, missing: "missing" };
+const FILLS = { ...STATUS_COLORS, missing: "missing", closed: "missing" };
 
 function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Restated }) {
   const route = useRoute();
@@ -229,7 +232,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
           </span>
         ))}
         <span>
-          <HatchSwatch /> missing
+          <HatchSwatch /> missing{rows.some((row) => lackingStatus(row) === "closed") && " or closed"}
         </span>
       </p>
       <p class="scale">

@@ -35,7 +35,7 @@ import {
 } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { figureOf } from "../explain";
-import { lackingHours, noteGroups } from "../health";
+import { lackingHours, lackingStatus, noteGroups } from "../health";
 import { amountTitle, PARTS, partsOf } from "../identity";
 import { heldGpuHours, sumOf } from "../removal";
 import { Optional, DownloadButton, Empty, Name, NoteText, NotFound, Section, Stat, UnpricedNote, View } from "../parts";
@@ -322,7 +322,7 @@ function Status({ hours, fleet }: ViewData) {
         <ul class="notes">
           {rows.map((row) => (
             <li key={`${row.cluster} ${row.hour}`}>
-              <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{row.status}</strong>
+              <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{lackingStatus(row)}</strong>
               {row.notes.length > 0 && (
                 <ul>
                   {noteGroups([row]).map((group) => (

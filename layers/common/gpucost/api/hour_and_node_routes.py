@@ -34,7 +34,8 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
     ) -> Response[str]:
         """Status, coverage, version and notes of every cluster-hour that has ended.
 
-        `pending` is the newest one while it is computed; `missing` means never published.
+        `pending` is the newest one while it is computed; `missing` means never published. `closed` hours are those of
+        closed months.
         """
         hours_report = service().hours(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_response(schemas.hours_response(*hours_report))

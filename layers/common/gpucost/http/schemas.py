@@ -156,7 +156,8 @@ class HourCoverage(ResponseModel):
 class HourRowModel(ResponseModel):
     """The state of one cluster-hour.
 
-    `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result.
+    `pending`: the newest ended hour, which is still computed; `missing`: an older hour without a result. In a closed
+    month, a result that arrives later changes no figure.
     """
 
     cluster: str
@@ -169,6 +170,7 @@ class HourRowModel(ResponseModel):
     attempts: int
     next_attempt_at: Instant | None
     notes: list[str] = Field(description="Explanations of the status and of the figures")
+    closed: bool = Field(description="Whether its month is closed: later figures are adjustments, in no report")
 
 
 class HoursResponse(PeriodResponse):
@@ -250,4 +252,5 @@ def _hour_row(row: HourRow) -> dict[str, Any]:
         "attempts": 0 if manifest is None else manifest.attempts,
         "next_attempt_at": None if manifest is None else manifest.next_attempt_at,
         "notes": row.notes,
+        "closed": row.is_closed,
     }

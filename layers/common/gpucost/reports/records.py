@@ -58,6 +58,8 @@ class HourRow(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     is_newest: bool = False
     """Whether it is the newest hour that has ended. If it is not published, it is still computed."""
+    is_closed: bool = False
+    """Whether its month is closed, so that an hour without figures never gets any."""
 
 
 class PeriodComparison(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The report service: one method per route, over the part of the ledger that the caller may see."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -9,9 +9,9 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hour_record import Line
-from gpucost.core.hours import HOUR, floor_hour, hours_between
+from gpucost.core.hours import HOUR, floor_hour, hours_between, month_of
 from gpucost.core.inference import ModelSum
-from gpucost.core.ledger import Manifest, Restatement
+from gpucost.core.ledger import ClosedMonth, Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
@@ -41,15 +41,22 @@ class ReportService:
         ledger: hour summaries, lines and manifests. They are read through the caller's scope.
         rollups: days and day facts. They are read through the caller's scope.
         clock: returns the current time. Hours that have not ended are not expected in the coverage.
+        closed_months: returns the months that are closed.
     """
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: PublishedHours, rollups: RollupReader, clock: Clock
+        self,
+        settings_store: SettingsStore,
+        ledger: PublishedHours,
+        rollups: RollupReader,
+        clock: Clock,
+        closed_months: Callable[[], Iterable[ClosedMonth]],
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._rollups = rollups
         self._clock = clock
+        self._closed_months = closed_months
         self._published_until = PublishedUntil(settings_store, ledger, clock)
 
     def costs(self, parameters: QueryParameters, *, scope: Scope) -> CostReport:
@@ -274,13 +281,21 @@ class ReportService:
         _check_row_count(len(ended_hours) * len(clusters))
         rows, totals, newest = [], PeriodTotals(), self._newest_ended_hour()
         current_clusters = {cluster.name for cluster in self._settings_store.current().settings.clusters}
+        closed_months = {month.month for month in self._closed_months()}
         for name in clusters:
             manifests = ledger.manifests(name, period.start, period.end)
             manifests_by_hour, notes = {manifest.hour: manifest for manifest in manifests}, ledger.notes_of(manifests)
             # Hours of clusters that were removed from the settings are not computed anymore.
             hours = ended_hours if name in current_clusters else sorted(manifests_by_hour)
             rows += [
-                HourRow(name, hour, manifests_by_hour.get(hour), notes.get(hour, ()), is_newest=hour == newest)
+                HourRow(
+                    name,
+                    hour,
+                    manifests_by_hour.get(hour),
+                    notes.get(hour, ()),
+                    is_newest=hour == newest,
+                    is_closed=month_of(hour) in closed_months,
+                )
                 for hour in hours
             ]
             totals.add_manifests(manifests)
