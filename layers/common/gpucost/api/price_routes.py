@@ -51,7 +51,8 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceBoo
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         page = listing().page(first, last, source=source, instance_type=instance_type, after=_read_cursor(cursor))
         return json_response(
-            price_and_node_schemas.prices_response(first, last, page, _write_cursor(page.next_position))
+            price_and_node_schemas.prices_response(first, last, page, _write_cursor(page.next_position)),
+            remedy="Shorten the period, or select one source or instance_type.",
         )
 
 

@@ -67,7 +67,8 @@ def add_alert_routes(
     @open_to("viewer")
     def silences() -> Response[str]:
         """Active and future silences, and those of the last three months, each with its author and end."""
-        return json_response(schemas.silences_response(queries().silences(), queries().now()))
+        response = schemas.silences_response(queries().silences(), queries().now())
+        return json_response(response, remedy="List them with `gpucost alerts silence list`.")
 
     @app.get(
         "/v1/budgets",
@@ -81,4 +82,5 @@ def add_alert_routes(
 
         The projection assumes that hours without figures cost as much as the others. Forecasts are in /v1/forecasts.
         """
-        return json_response(schemas.budgets_response(budget_service().current_month(scope_of_caller(app))))
+        response = schemas.budgets_response(budget_service().current_month(scope_of_caller(app)))
+        return json_response(response, remedy="/v1/forecasts has the budget of a business_unit.")

@@ -68,4 +68,6 @@ def add_forecast_routes(app: APIGatewayHttpResolver, service: Callable[[], Forec
         The forecast repeats the last eight weeks' pattern at the newest weeks' level, without trend and holidays.
         """
         scope = scope_of_caller(app)
-        return json_response(asdict(service().forecast(business_unit, period, scope=scope)))
+        return json_response(
+            asdict(service().forecast(business_unit, period, scope=scope)), remedy="Select period=month."
+        )

@@ -191,7 +191,9 @@ def add_recommendation_routes(app: APIGatewayHttpResolver, queries: Callable[[],
             and (state in {"all", recommendation.state})
             and is_selected(recommendation.content.subject.business_unit)
         ]
-        return json_response(build_response(rows, reviews, is_selected))
+        return json_response(
+            build_response(rows, reviews, is_selected), remedy="Select one cluster, business_unit or kind."
+        )
 
 
 def build_response(
