@@ -56,7 +56,9 @@ def observation(pods: int, units: int) -> Observation:
     scrapes = Scrapes(tuple(to_epoch_ms(HOUR) + minute * 60_000 for minute in range(-60, 120)))
     capacity = {GPU: Decimal(PODS_PER_NODE)}
     nodes = tuple(
-        NodeObservation(f"node-{n}", f"aws:///z/i-{n}", None, NODE_LABELS, (NodeState(None, capacity, capacity, {}),))
+        NodeObservation(
+            f"node-{n}", f"aws:///z/i-{n}", None, NODE_LABELS, (NodeState(None, capacity, capacity, NODE_LABELS),)
+        )
         for n in range(-(-pods // PODS_PER_NODE))
     )
     observations = tuple(
@@ -82,7 +84,7 @@ def turns(pods: int, units: int) -> Observation:
     scrapes = Scrapes(tuple(range(start - HOUR_MS, start + 2 * HOUR_MS, SHORT_STEP_MS)))
     times = range(start, start + HOUR_MS, SHORT_STEP_MS)
     capacity = {GPU: Decimal(PODS_PER_NODE)}
-    node = NodeObservation("node", "aws:///z/i", None, NODE_LABELS, (NodeState(None, capacity, capacity, {}),))
+    node = NodeObservation("node", "aws:///z/i", None, NODE_LABELS, (NodeState(None, capacity, capacity, NODE_LABELS),))
     observations: list[PodObservation] = []
     devices: list[DeviceSeries] = []
     turns_of_gpu = pods // PODS_PER_NODE

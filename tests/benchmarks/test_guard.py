@@ -20,7 +20,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.memory_budget import MIB, MemoryBudget
 
 PODS, UNITS = 200, 20
-INSTRUCTIONS = {(3, 11): 4_010, (3, 13): 3_580}
+INSTRUCTIONS = {(3, 11): 4_010, (3, 13): 3_520}
 """Instructions of the core per pod, for 100 pods, by Python version. Other versions may use the largest."""
 TOKENS = {(3, 11): 1.112, (3, 13): 1.085}
 """Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""

@@ -22,6 +22,7 @@ UNLIMITED = 10**9
 
 
 BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+L4 = {"nvidia_com_gpu_product": "NVIDIA-L4", "node_kubernetes_io_instance_type": "g6.12xlarge"}
 OTHER_NAMES = ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "dcgm_fi_prof_gr_engine_active")
 
 
@@ -30,7 +31,7 @@ def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = 
     timeline = Timeline(gaps=[gap] if gap else [])
     timeline.up(start)
     for n in range(pods // 4):
-        timeline.node(f"n{n}", start, capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_product": "NVIDIA-L4"})
+        timeline.node(f"n{n}", start, capacity={"nvidia_com_gpu": 4}, labels=L4)
         timeline.up(start, job="dcgm-exporter", instance=f"n{n}:9400")
     for i in range(pods):
         node, gpu = f"n{i // 4}", i % 4
@@ -101,7 +102,7 @@ def test_pods_that_start_and_end_take_few_more_queries(prometheus: Callable[[str
         timeline.device(0.5, start, end, node=node, exported_pod=name, exported_namespace="team")
     timeline.pod("done", -65, 125, node="n4", uid="0a1bdone", finished_at=-30)
     for node in ("n4", "n5"):
-        timeline.node(node, capacity={"nvidia_com_gpu": 4})
+        timeline.node(node, capacity={"nvidia_com_gpu": 4}, labels=L4)
         timeline.up(job="dcgm-exporter", instance=f"{node}:9400")
         timeline.device(0, gpu=1, node=node)
     with counted(prometheus, timeline) as (url, traffic):
@@ -154,7 +155,7 @@ def test_owners_of_pods_with_claims_take_no_more_queries(prometheus: Callable[[s
             0.5, node="dra", gpu=i, exported_pod=name, exported_namespace="team",
             dra_claim_name=claim, dra_claim_namespace="team",
         )  # fmt: skip
-    timeline.node("dra", capacity={}, labels={"nvidia_com_gpu_product": "NVIDIA-L4"})
+    timeline.node("dra", capacity={}, labels=L4)
     timeline.up(job="dcgm-exporter", instance="dra:9400")
     with counted(prometheus, timeline) as (url, traffic):
         (record,) = attribute(url)
@@ -228,7 +229,7 @@ def test_idle_node_without_pods_takes_no_more_queries(prometheus: Callable[[str]
     timeline = cluster(8)
     with counted(prometheus, timeline) as (url, usual):
         attribute(url)
-    timeline.node("idle", capacity={"nvidia_com_gpu": 1})
+    timeline.node("idle", capacity={"nvidia_com_gpu": 1}, labels=L4 | {"node_kubernetes_io_instance_type": "g6.xlarge"})
     timeline.device(0, node="idle", gpu=0)
     timeline.up(job="dcgm-exporter", instance="idle:9400")
     with counted(prometheus, timeline) as (url, traffic):

@@ -108,7 +108,7 @@ def describe_node(
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
     reported = None
     if not (uuid_count or labeled_gpus or product or replicas or gpus_by_instance_type.get(instance_type)):
-        reported, is_shared_by_device = _reported_gpus(devices, capacity, allocatable, holders(observed.name))
+        reported, is_shared_by_device = _reported_gpus(observed.name, devices, capacity, allocatable, holders)
         uuid_count = reported if is_shared_by_device and reported else 0
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     zone, zone_id = zone_of_provider_id(observed.provider_id)
@@ -140,10 +140,11 @@ def describe_node(
 
 
 def _reported_gpus(
+    node: str,
     devices: Sequence[DeviceSeries],
     capacity: Mapping[str, Decimal],
     allocatable: Mapping[str, Decimal],
-    holders: Mapping[tuple[str, str], Decimal],
+    holders_of: Callable[[str], Mapping[tuple[str, str], Decimal]],
 ) -> tuple[int | None, bool]:
     """Return how many GPUs exporters report of a node that advertises more units, and whether these are shared.
 
@@ -154,12 +155,10 @@ def _reported_gpus(
         None if no fewer GPUs are reported than units advertised.
     """
     units = capacity.get(GPU, Decimal(0))
+    if units < _MIN_SHARED_UNITS or len({device.uuid for device in devices}) >= units or capacity.keys() != {GPU}:
+        return None, False  # nearly always
     of_node = [device for device in devices if device.vendor == NVIDIA]
-    if units < _MIN_SHARED_UNITS or capacity.keys() != {GPU}:
-        return None, False
-    reported = max_simultaneous_devices(of_node)
-    if reported >= units:
-        return None, False
+    holders, reported = holders_of(node), max_simultaneous_devices(of_node)
     has_idle = any((device.namespace, device.pod) not in holders for device in of_node)
     is_complete = reported > 0 and (has_idle or sum(holders.values()) > reported)
     is_healthy = allocatable.get(GPU, units) == units

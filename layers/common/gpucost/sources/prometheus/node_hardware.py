@@ -1,6 +1,6 @@
 """What metrics other than labels say about nodes: their size, and what controllers and exporters report."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost.core.metering.unlabeled_nodes import NodeHardware, ReportedNode
@@ -9,12 +9,12 @@ from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Rows, exported_label
 
 
-def has_unlabeled_nodes(nodes: Iterable[Series], gpu_nodes: Collection[str]) -> bool:
+def has_unlabeled_nodes(nodes: Iterable[Series], gpu_nodes: Callable[[], Collection[str]]) -> bool:
     """Whether a node with GPUs has no label of its instance type.
 
     Args:
         nodes: results of `Queries.nodes`.
-        gpu_nodes: nodes on which an exporter reports GPUs, or on which pods request GPUs.
+        gpu_nodes: returns the nodes on which an exporter reports GPUs, or on which pods request GPUs.
     """
     unlabeled, labeled, with_capacity = set[str](), set[str](), set[str]()
     for labels, _ in nodes:
@@ -25,7 +25,8 @@ def has_unlabeled_nodes(nodes: Iterable[Series], gpu_nodes: Collection[str]) -> 
             with_capacity.add(name)
         elif INSTANCE_TYPE_LABEL.value_in(labels):
             labeled.add(name)
-    return not labeled.issuperset(with_capacity | (unlabeled & {*gpu_nodes}))
+    unlabeled -= labeled
+    return not labeled.issuperset(with_capacity) or (bool(unlabeled) and not unlabeled.isdisjoint(gpu_nodes()))
 
 
 def node_hardware(rows: Mapping[str, Rows], names: Mapping[str, str]) -> dict[str, NodeHardware]:

@@ -194,7 +194,7 @@ class PrometheusReader:
             further_builders["containers"] = lambda queries: queries.of_containers().devices(0)
             further_builders["container counts"] = lambda queries: queries.of_containers().device_counts(0)
         results |= self._client.query_hours(further_builders, hours)
-        if has_unlabeled_nodes(results["nodes"], _gpu_nodes(results)):
+        if has_unlabeled_nodes(results["nodes"], lambda: _gpu_nodes(results)):
             results |= self._client.query_hours({"hardware": lambda queries: queries.hardware()}, hours)
         if has_reservations(results["requests"]):
             results |= self._optional("sharers", lambda queries: queries.sharers(), hours, notes)
