@@ -198,7 +198,8 @@ class PrometheusReader:
             results |= self._client.query_hours({"hardware": lambda queries: queries.hardware()}, hours)
         if has_reservations(results["requests"]):
             results |= self._optional("sharers", lambda queries: queries.sharers(), hours, notes)
-        if results["requests"] and not (results["running"] or results.get("phases")):
+        # Of hours with gaps, phases are read from before the gap (`_extend_across_gaps`).
+        if len(with_gaps) < len(hours) and _lacks_phases(results):
             results |= self._client.query_hours({"completed": Queries.completed}, hours)
         devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
@@ -387,6 +388,8 @@ class PrometheusReader:
                 builders["labels"] = self._labels_query
         results = self._client.query_at(builders, time)
         results |= self._client.query_at(self._phases_query(results, set(), window), time)
+        if _lacks_phases(results):
+            results |= self._client.query_at({"completed": Queries.completed}, time)
         allocation = hour_scrapes(allocation.scrapes, allocation.hour, IntervalMs(time - window.length, time))
         return allocation, rows | {name: tables.rows_at(series, time) for name, series in results.items()}
 
@@ -720,6 +723,11 @@ def _describe_unlabeled(
         return observations, []
     hardware = node_hardware(rows["hardware"], nodes.by_instance_id())
     return describe_unlabeled_nodes(observations, devices, hardware, {pod.node for pod in pods})
+
+
+def _lacks_phases(results: Mapping[str, Sequence[Series]]) -> bool:
+    """Whether pods request GPUs, and none of them has a phase."""
+    return bool(results["requests"]) and not (results["running"] or results.get("phases"))
 
 
 def _gpu_nodes(results: Mapping[str, Sequence[Series]]) -> set[str]:
