@@ -18,13 +18,14 @@ def has_unlabeled_nodes(nodes: Iterable[Series], gpu_nodes: Callable[[], Collect
     """
     unlabeled, labeled, with_capacity = set[str](), set[str](), set[str]()
     for labels, _ in nodes:
-        name, statistic = exported_label(labels, "node"), labels.get(STATISTIC_LABEL, "")
-        if statistic == "info":
-            unlabeled.add(name)
-        elif statistic == "capacity-sum":
-            with_capacity.add(name)
-        elif INSTANCE_TYPE_LABEL.value_in(labels):
-            labeled.add(name)
+        match labels.get(STATISTIC_LABEL, ""):
+            case "labels-end" | "labels-start":
+                if INSTANCE_TYPE_LABEL.value_in(labels):
+                    labeled.add(exported_label(labels, "node"))
+            case "info":
+                unlabeled.add(exported_label(labels, "node"))
+            case "capacity-sum":
+                with_capacity.add(exported_label(labels, "node"))
     unlabeled -= labeled
     return not labeled.issuperset(with_capacity) or (bool(unlabeled) and not unlabeled.isdisjoint(gpu_nodes()))
 
