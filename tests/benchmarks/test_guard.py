@@ -29,6 +29,8 @@ REPLACED_MIB = 48
 """Memory that is counted for an hour in which a fifth of 1,200 pods is replaced, with a sample every 15 seconds."""
 REPLACED_INSTRUCTIONS = {(3, 11): 41_750, (3, 13): 35_530}
 """Instructions for such an hour per pod, for 200 pods, by Python version."""
+READER_INSTRUCTIONS = 7_120
+"""Instructions of an hour of 200 pods with its queries, per pod. Other versions of Python take up to a fifth more."""
 QUERIES = 7
 SAMPLES_A_POD = 286
 
@@ -47,6 +49,13 @@ def test_hour_needs_no_more_queries_and_samples_than_recorded(small: tuple[str, 
     processed = samples_processed(url, queries)
     assert processed <= MARGIN * SAMPLES_A_POD * PODS
     assert processed <= 0.6 * raw_samples(url, hour)
+
+
+def test_hour_executes_no_more_instructions_than_recorded(small: tuple[str, datetime]) -> None:
+    run = partial(attribute, *small, units=UNITS)
+    assert run() == PODS
+    bound = READER_INSTRUCTIONS * (1 if sys.version_info[:2] == (3, 13) else 1.2)
+    assert instructions(run) <= MARGIN * PODS * bound
 
 
 def test_core_executes_no_more_instructions_than_recorded() -> None:

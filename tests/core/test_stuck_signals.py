@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from gpucost.core.metering.observations import DeviceSeries
 from gpucost.core.metering.stuck_signals import PowerByHour, contradicted_gpus, gpus_at_zero
-from tests.core.single_node_cluster import device
+from tests.core.single_node_cluster import device, pod
 
-HELD = {("team", "p")}
 GPU = ("n1", "GPU-0")
 
 
@@ -52,15 +51,15 @@ def test_gpus_with_another_signal_than_0_are_not_contradicted() -> None:
 def test_only_nodes_whose_held_gpus_are_all_at_0_are_doubted(
     devices: list[DeviceSeries], at_zero: set[tuple[str, str]]
 ) -> None:
-    assert gpus_at_zero(devices, HELD, {"n1"}).keys() == at_zero
+    assert gpus_at_zero(devices, [pod()]).keys() == at_zero
 
 
 def test_idle_gpus_of_a_node_on_which_no_pod_holds_any_are_not_doubted() -> None:
-    assert gpus_at_zero([device(total="0", labeled=False)], HELD, {"n2"}) == {}
+    assert gpus_at_zero([device(total="0", labeled=False)], [replace(pod(), node="n2")]) == {}
 
 
 @pytest.mark.parametrize(("vendor", "is_doubted"), [("amd", True), ("gaudi", True), ("intel", True), ("neuron", False)])
 def test_vendors_with_a_metric_of_power_are_doubted(vendor: str, is_doubted: bool) -> None:
     of_vendor = replace(device(total="0"), vendor=vendor)
     other = replace(device(total="30"), uuid="GPU-1")
-    assert gpus_at_zero([of_vendor, other], HELD, {"n1"}) == ({GPU: vendor} if is_doubted else {})
+    assert gpus_at_zero([of_vendor, other], [pod()]) == ({GPU: vendor} if is_doubted else {})

@@ -21,7 +21,7 @@ CHECKS = "gpucost_cli/doctor/checks"
 VENDOR_FAULTS = tuple(
     Fault(f"vendors: {mistake}", file, original, faulty, tests)
     for mistake, file, original, faulty, tests in (
-        ("a signal that is stuck at 0 is believed", f"{READER}/reader.py", "if at_zero := gpus_at_zero(devices, holders, nodes_of_holders):", "if at_zero := dict[Gpu, str]():", STUCK_TESTS),
+        ("a signal that is stuck at 0 is believed", f"{READER}/reader.py", "if at_zero := gpus_at_zero(devices, (*pod_observations, *claiming)):", "if at_zero := dict[Gpu, str]():", STUCK_TESTS),
         ("any use of another signal contradicts a 0", f"{METERING}/stuck_signals.py", "MIN_WITNESSED_USE = Fraction(1, 10)", "MIN_WITNESSED_USE = Fraction(1, 100)", STUCK_TESTS),
         ("only much use of another signal contradicts a 0", f"{METERING}/stuck_signals.py", "MIN_WITNESSED_USE = Fraction(1, 10)", "MIN_WITNESSED_USE = Fraction(1, 5)", STUCK_TESTS),
         ("any further power contradicts a 0", f"{METERING}/stuck_signals.py", "MIN_POWER_RATIO = 2", "MIN_POWER_RATIO = 1", STUCK_TESTS),
@@ -29,7 +29,7 @@ VENDOR_FAULTS = tuple(
         ("power is compared with the hour before", f"{READER}/witnesses.py", "HOURS_OF_DAY = 24", "HOURS_OF_DAY = 2", STUCK_TESTS),
         ("energy is no witness", f"{READER}/queries.py", 'statistics[f"{POWER} {name}"] = f"rate({counter}{_HOUR_RANGE}) * {joules}"', "pass", STUCK_TESTS),
         ("a 0 is doubted although another held GPU of the node is in use", f"{METERING}/stuck_signals.py", "                held_in_use.add(of_vendor)\n", "                pass\n", STUCK_TESTS),
-        ("idle nodes without pods are doubted", f"{METERING}/stuck_signals.py", ".intersection(nodes)", "", STUCK_TESTS),
+        ("idle nodes without pods are doubted", f"{METERING}/stuck_signals.py", "nodes.intersection(pod.node for pod in pods) if nodes else nodes", "nodes", STUCK_TESTS),
         ("devices of other vendors have no witness", f"{READER}/witnesses.py", "accelerator = accelerator_of_power(metric)", "accelerator = None", STUCK_TESTS),
         ("witnesses of all nodes are read", f"{READER}/reader.py", "only = nodes if label and len(nodes) <= NAMES_PER_QUERY else []\n        builders: QueryBuilders = {\"witnesses\"", "only: list[str] = []\n        builders: QueryBuilders = {\"witnesses\"", STUCK_TESTS),
         ("settings do not let a witness measure", f"{READER}/reader.py", "if self._measures_contradicted and contradicted else ()", "if False else ()", STUCK_TESTS),

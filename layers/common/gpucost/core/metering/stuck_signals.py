@@ -1,18 +1,19 @@
 """Signals that are stuck at 0: a second witness says that a GPU was in use although its signal is exactly 0 all hour.
 
 DCGM's profiling counters read 0 while another tool holds them, or after a fault of the driver. Other vendors' GPUs have
-their power as a witness. A GPU that is idle
-according to every witness is idle.
+their power as a witness. A GPU that is idle according to every witness is idle.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import filterfalse
+from operator import attrgetter
 
 from msgspec import Struct
 
 from gpucost.core.metering.accelerators import NVIDIA, accelerator_of_vendor
-from gpucost.core.metering.observations import DeviceSeries
+from gpucost.core.metering.observations import DeviceSeries, PodObservation
 
 MIN_WITNESSED_USE = Fraction(1, 10)
 """The mean of another utilization signal that contradicts a signal of 0."""
@@ -35,9 +36,7 @@ class PowerByHour(Struct, frozen=True):
         return self.lowest > 0 and self.watts >= MIN_POWER_RATIO * self.lowest
 
 
-def gpus_at_zero(
-    devices: Collection[DeviceSeries], pods: Collection[tuple[str, str]], nodes: Iterable[str]
-) -> dict[Gpu, str]:
+def gpus_at_zero(devices: Collection[DeviceSeries], pods: Collection[PodObservation]) -> dict[Gpu, str]:
     """Return the GPUs of the nodes of which every held device has a signal of exactly 0 all hour, with their vendors.
 
     Held are the devices that are labeled with a pod; all of a node that has no labels of pods. Vendors whose exporter
@@ -45,13 +44,14 @@ def gpus_at_zero(
 
     Args:
         devices: the series of every device.
-        pods: namespaces and names of the pods that hold GPUs.
-        nodes: names of the nodes on which pods hold GPUs.
+        pods: all that hold GPUs.
     """
-    # Nearly always nothing is left. A sum other than 0 spares the call.
-    doubtful = {device.node for device in devices if not device.sample_sum and _is_zero(device)}.intersection(nodes)
+    without_sum = filterfalse(attrgetter("sample_sum"), devices)  # few; no bytecode for each of the others
+    nodes = {device.node for device in without_sum if _is_zero(device)}
+    doubtful = nodes.intersection(pod.node for pod in pods) if nodes else nodes
     if not doubtful:
         return {}
+    holders = {(pod.namespace, pod.pod) for pod in pods}
     at_zero: dict[tuple[str, str], set[str]] = {}
     in_use: set[Gpu] = set()
     nodes_in_use: set[tuple[str, str]] = set()
@@ -61,7 +61,7 @@ def gpus_at_zero(
         if device.node not in doubtful or not _has_witness(device.vendor):
             continue
         of_vendor = device.node, device.vendor
-        is_held = (device.namespace, device.pod) in pods
+        is_held = (device.namespace, device.pod) in holders
         if not _is_zero(device):
             in_use.add((device.node, device.uuid))
             nodes_in_use.add(of_vendor)

@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import Any, NamedTuple
 
@@ -48,6 +48,8 @@ _RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
 _MAX_REDIRECTS = 3
 _MAX_MESSAGE_TEXT = 300
 _MAX_TIME_MS = to_epoch_ms(datetime.max.replace(tzinfo=UTC))
+_TYPES = frozenset([(str, float), (str, int)])
+"""Types of a sample's value and time. A truth value is no time."""
 _MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """Errors of parsing a response that does not have Prometheus' format."""
 
@@ -339,13 +341,15 @@ def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
             if not row["values"]:
                 continue
         series.append(_parse_series(row))
+    # Raises TypeError unless all labels are text. Rows are many: no bytecode for each.
+    sum(map(str.__len__, chain.from_iterable(map(dict.values, map(itemgetter(0), series)))))
     return series
 
 
 def _parse_series(row: Any) -> Series:
-    """Convert one row.
+    """Convert one row, whose labels `_parse_rows` checks.
 
-    Refuse labels and values that are not text, and samples that are not in the order of their times: Prometheus and
+    Refuse values that are not text, and samples that are not in the order of their times: Prometheus and
     VictoriaMetrics return neither.
     """
     labels = row["metric"]
@@ -353,19 +357,12 @@ def _parse_series(row: Any) -> Series:
     if len(pairs) == 1:  # nearly all series of an hour; what follows says the same of many samples
         ((seconds, text),) = pairs
         time = round(seconds * 1000)
-        if type(labels) is not dict or type(text) is not str or type(seconds) is bool or not 0 <= time <= _MAX_TIME_MS:
-            raise ValueError("labels, time or value have another type, or the time is not one")
-        "".join(labels.values())  # raises TypeError unless all are text
+        if (type(text), type(seconds)) not in _TYPES or not 0 <= time <= _MAX_TIME_MS:
+            raise ValueError("time or value have another type, or the time is not one")
         return Series(labels, ((time, text),))
     samples = tuple([(round(seconds * 1000), value) for seconds, value in pairs if type(value) is str])
-    if (
-        type(labels) is not dict
-        or not samples
-        or len(samples) != len(pairs)
-        or bool in set(map(type, map(itemgetter(0), pairs)))
-    ):
-        raise ValueError("labels or values have another type, or there are no samples")
-    "".join(labels.values())  # raises TypeError unless all are text
+    if not samples or len(samples) != len(pairs) or bool in set(map(type, map(itemgetter(0), pairs))):
+        raise ValueError("values have another type, or there are no samples")
     times = list(map(itemgetter(0), samples))  # raw samples are many: no bytecode for each
     if not 0 <= times[0] <= times[-1] <= _MAX_TIME_MS or not all(map(lt, times, islice(times, 1, None))):
         raise ValueError("samples are not in the order of their times")

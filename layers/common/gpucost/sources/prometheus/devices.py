@@ -1,6 +1,6 @@
 """Device series of the utilization signals in one hour, with the pod in their labels."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 
@@ -95,9 +95,10 @@ class DeviceTable:
 
     def gpus_by_node(self) -> dict[str, set[str]]:
         """UUIDs of the devices of each node. Partitions of a GPU have its UUID."""
-        gpus: dict[str, set[str]] = {}
+        gpus: dict[str, set[str]] = defaultdict(set)
         for row in self._rows:
-            gpus.setdefault(row.key[0], set()).add(row.key[1])
+            key = row.key
+            gpus[key[0]].add(key[1])
         return gpus
 
     def keep_nodes(self, nodes: Container[str]) -> None:

@@ -306,10 +306,8 @@ class PrometheusReader:
         vendors = vendors_of_silent_nodes(node_observations) if rows["owners"].get("claim") else set()
         unexplained += unreported_claims(rows["owners"].get("claim", []), claiming, vendors)
         unexplained += collected.unknown_drivers() if collected else []
-        holders = {(pod.namespace, pod.pod) for pod in (*pod_observations, *claiming)}
         contradicted: set[Gpu] = set()
-        nodes_of_holders = {pod.node for pod in (*pod_observations, *claiming)}
-        if at_zero := gpus_at_zero(devices, holders, nodes_of_holders):
+        if at_zero := gpus_at_zero(devices, (*pod_observations, *claiming)):
             devices, contradicted, stuck_notes = self._check_with_witnesses(
                 devices, at_zero, _host_label(rows["devices"]), nodes.by_instance_id(), partial_pods, hour, scrapes
             )
