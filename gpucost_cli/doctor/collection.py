@@ -17,7 +17,7 @@ from gpucost.sources.prometheus.cluster_labels import multiple_clusters
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.resource_slices import devices_of_unknown_drivers
-from gpucost.sources.prometheus.tables import pod_name, rows_at
+from gpucost.sources.prometheus.tables import exported_label, pod_name, rows_at
 from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
@@ -153,12 +153,24 @@ class FactsCollector:
             admins = self._client.query(self._queries.admin_namespaces(), evaluated_at)
             series |= parsing.max_counts(admins, STATISTIC_LABEL)
         claiming: Sequence[Series] = ()
-        if series.get(CLAIM_INFO) and any(not node.capacity for node in facts.gpu_nodes.values()):
+        of_reported_claims: set[tuple[str, str]] = set()
+        is_silent = facts.silent_neuron_nodes or any(not node.capacity for node in facts.gpu_nodes.values())
+        if series.get(CLAIM_INFO) and is_silent:
             claiming = self._client.query(self._queries.claiming_pods(), evaluated_at)
+        if claiming and facts.silent_neuron_nodes:
+            reported = rows_at(
+                self._client.query(self._queries.pods_of_reported_claims(), evaluated_at), to_epoch_ms(evaluated_at)
+            )
+            for collector in CLAIM_COLLECTORS:
+                of_reported_claims |= {
+                    (exported_label(labels, "namespace"), labels.get(collector.pod, ""))
+                    for labels, _ in reported.get(collector.reservations, [])
+                }
         facts = replace(
             facts,
             nodes_with_several_exporters=several,
             claiming_pods=frozenset(pod_name(labels) for labels, _ in claiming),
+            pods_of_reported_claims=frozenset(of_reported_claims),
         )
         return self._with_suspicions(facts, [name for rank in by_rank for name in rank], first)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gpucost.core.metering.accelerators import NVIDIA, accelerator_of_signal, vendor_of
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NodeLabel
 from gpucost.core.metering.observations import Unexplained
 
@@ -143,7 +143,9 @@ class Facts:
     unexplained: Sequence[Unexplained] = ()
     """What attribution does not understand."""
     claiming_pods: frozenset[tuple[str, str]] = frozenset()
-    """Namespace and name of running pods with ResourceClaims, if GPU nodes advertise no GPUs."""
+    """Namespace and name of running pods with ResourceClaims, if nodes with accelerators advertise none."""
+    pods_of_reported_claims: frozenset[tuple[str, str]] = frozenset()
+    """Namespace and name of those whose claims a collector reports, if Neuron nodes advertise no devices."""
     process_values: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """By UUID of shared GPUs: the sum of what pods' processes use (`pods`), and the device's own value (`device`)."""
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
@@ -197,6 +199,15 @@ class Facts:
         """Nodes with NVIDIA GPUs: by capacity, instance type, pods that hold GPUs, or devices of exporters."""
         names = {holder.node for holder in self.gpu_holders} | {self.node_of(device) for device in self.gpu_devices}
         return {name: node for name, node in self.nodes.items() if node.has_gpus or name in names}
+
+    @cached_property
+    def silent_neuron_nodes(self) -> Sequence[str]:
+        """Names of nodes that have Neuron devices by their instance types, and advertise none."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if not node.capacity and node.label(INSTANCE_TYPE_LABEL) in NEURON_OF_INSTANCE
+        ]
 
     @cached_property
     def devices_of_several_claims(self) -> Sequence[ObservedDevice]:

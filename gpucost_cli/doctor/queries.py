@@ -187,6 +187,16 @@ class DoctorQueries:
         on = ",".join((*_POD_LABELS, "instance"))
         return f"max by ({','.join(_POD_LABELS)}) ({self.select(CLAIM_INFO)} unless on ({on}) {idle})"
 
+    def pods_of_reported_claims(self) -> str:
+        """Pods of claims that a collector reports, by the collector's metric."""
+        return union(
+            {
+                collector.reservations: f"group by (namespace,exported_namespace,{collector.pod}) "
+                f"({self.select(collector.reservations)})"
+                for collector in CLAIM_COLLECTORS
+            }
+        )
+
     def unknown_drivers(self) -> str:
         """Number of devices of DRA drivers that are not in the catalog, by driver and node."""
         return union(

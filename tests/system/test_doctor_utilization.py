@@ -49,6 +49,22 @@ def test_node_with_only_the_fallback_signal_is_a_finding(examined: Examine) -> N
     assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2)), (GR, "pod", Decimal(2))]
 
 
+def test_card_without_the_signal_beside_one_that_has_it_is_a_finding(examined: Examine) -> None:
+    cluster = healthy(2)
+    cluster.families["DCGM_FI_DEV_GPU_UTIL"] = [
+        line.replace(GR, "DCGM_FI_DEV_GPU_UTIL").replace("} 0.", "} ") for line in cluster.families[GR]
+    ]
+    cluster.edited(GR, lambda line: "" if "n2" in line and 'gpu="0"' in line else line)
+    report = examined(cluster)
+    only(
+        report, "signal of every device",
+        says="1 devices of n2 have no DCGM_FI_PROF_GR_ENGINE_ACTIVE: DCGM_FI_DEV_GPU_UTIL is used instead; other "
+        "devices of the same node have it, so these cards may have no such counter",
+        change="nothing for cards without it; else dcgm-exporter: counters",
+    )  # fmt: skip
+    assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(1)), (GR, "pod", Decimal(3))]
+
+
 @pytest.mark.parametrize("name", ["DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "dcgm_fi_prof_gr_engine_active"])
 def test_signal_is_read_under_its_other_names(examined: Examine, name: str) -> None:
     cluster = healthy()

@@ -345,6 +345,26 @@ def test_doctor_names_neuron_monitors_integration_with_kubernetes(examined: Exam
     assert "pods of Neuron" not in faults(examined(neuron({}, units=12)))
 
 
+def test_doctor_names_neuron_claims_that_no_collector_reports(examined: Examine) -> None:
+    metrics = bare()
+    silent_node(metrics, {**LABELS, **TRN1})
+    of_pod = {"namespace": "team", "pod": "p", "uid": "uid-p", **KSM}
+    metrics.add("kube_pod_resourceclaim_info", claim_name="devices", resourceclaim_name="p-x", **of_pod)
+    check = faults(examined(metrics))["claims of Neuron"]
+    assert check.finding == (
+        "1 pods have resource claims of which no metric says what they allocate, and the Neuron nodes of node pool "
+        "train (n1) advertise no devices"
+    )
+    assert (check.change or "").startswith("Scrape kube-dra-exporter, which reports claims of neuron.aws.com")
+    reported = bare()
+    silent_node(reported, {**LABELS, **TRN1})
+    claimed(reported, "p", "neuron.aws.com", 16, of_node=16)
+    check = named(examined(reported), "claims of Neuron")
+    assert (check.status, check.finding) == (
+        "found", "neuron-monitor does not support the Neuron DRA driver, so their use is unmeasured",
+    )  # fmt: skip
+
+
 def test_doctor_says_which_exporters_hide_idle_gpus(examined: Examine) -> None:
     metrics = healthy()
     hiding(metrics, "dra")

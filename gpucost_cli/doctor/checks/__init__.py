@@ -51,6 +51,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     devices.check_resource_names,
     devices.check_mig_device_labels,
     devices.check_claim_labels,
+    devices.check_claims_of_neuron,
     devices.check_several_claims,
     gpu_fractions.check_vgpus,
     gpu_fractions.check_reservations,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpucost.core.metering.accelerators import NVIDIA
+from gpucost.core.metering.accelerators import NEURON, NVIDIA
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
     ADMIN_ACCESS_LABEL,
@@ -10,6 +10,7 @@ from gpucost.core.metering.kubernetes_labels import (
     INSTANCE_TYPE_LABEL,
     NODE_POOL_LABEL,
 )
+from gpucost.sources.prometheus.resource_claims import CHANGE_FOR_NEURON
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
 from gpucost_cli.doctor.facts import (
@@ -300,6 +301,22 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
             "version 4.6.0-4.8.3 or later for Kubernetes 1.34, else 4.3.1 or later",
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
+
+
+def check_claims_of_neuron(context: CheckContext) -> Iterable[Check]:
+    """Check whether a collector reports claims of Neuron devices, which neuron-monitor does not."""
+    facts = context.facts
+    pods = facts.claiming_pods - facts.holder_names
+    if not pods or not facts.silent_neuron_nodes or any(not node.capacity for node in facts.gpu_nodes.values()):
+        return
+    fault, note = None, NEURON.use_of_claims
+    if unreported := pods - facts.pods_of_reported_claims:
+        fault = Fault(
+            f"{len(unreported)} pods have resource claims of which no metric says what they allocate, and the Neuron "
+            f"nodes of {_in_pools(facts, facts.silent_neuron_nodes)} advertise no devices",
+            CHANGE_FOR_NEURON,
+        )
+    yield context.check("claims of Neuron", CLAIM_INFO, "recommended", fault, note=None if fault else note)
 
 
 def check_several_claims(context: CheckContext) -> Iterable[Check]:

@@ -60,11 +60,15 @@ def _fallback_devices(context: CheckContext, configured: Signal, preferred: set[
     facts = context.facts
     devices = [device for device in facts.gpu_devices if device.signal not in preferred]
     if preferred and devices:
-        count, nodes = len({device.key for device in devices}), first_few(facts.node_of(device) for device in devices)
-        fault = Fault(
-            f"{count} devices of {nodes} have no {configured.name}: {devices[0].signal} is used instead",
-            f"dcgm-exporter: {_counter(configured.name, configured.family)}, on every node",
+        count, nodes = len({device.key for device in devices}), {facts.node_of(device) for device in devices}
+        finding = (
+            f"{count} devices of {first_few(nodes)} have no {configured.name}: {devices[0].signal} is used instead"
         )
+        change = f"dcgm-exporter: {_counter(configured.name, configured.family)}, on every node"
+        if nodes <= {facts.node_of(device) for device in facts.gpu_devices if device.signal in preferred}:
+            finding += "; other devices of the same node have it, so these cards may have no such counter"
+            change = f"nothing for cards without it; else {change}"
+        fault = Fault(finding, change)
         yield context.check("signal of every device", devices[0].signal, "recommended", fault)
 
 

@@ -134,13 +134,13 @@ def unreported_claims(
             "pods with ResourceClaims of which no metric says what they allocate, the first being",
             f"{namespace}/{pod}",
             Decimal(len(names)),
-            change=_CHANGE_FOR_NEURON if NEURON.vendor in vendors and NVIDIA not in vendors else _CHANGE_FOR_NVIDIA,
+            change=CHANGE_FOR_NEURON if NEURON.vendor in vendors and NVIDIA not in vendors else _CHANGE_FOR_NVIDIA,
         )
     ]
 
 
 _CHANGE_FOR_NVIDIA = "Set KUBERNETES_ENABLE_DRA in dcgm-exporter, or scrape kube-dra-exporter"
-_CHANGE_FOR_NEURON = f"Scrape kube-dra-exporter, which reports claims of {NEURON.dra_driver}; {NEURON.use_of_claims}"
+CHANGE_FOR_NEURON = f"Scrape kube-dra-exporter, which reports claims of {NEURON.dra_driver}; {NEURON.use_of_claims}"
 
 
 def _resource(device: DeviceSeries) -> str:
