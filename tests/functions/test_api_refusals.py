@@ -33,7 +33,7 @@ from tests.records import line
         (
             {**DAY, "groupby": "namespace"},
             "groupby",
-            "unknown parameter. Allowed: start, end, window, granularity, group_by",
+            "unknown parameter. Did you mean group_by? Allowed: start, end, window, granularity, group_by",
         ),
         ({**DAY, "start": "2026-01-01T00:00:00Z"}, "end", "at most 35 days; granularity=day allows 100"),
         (urlencode(DAY) + "&start=2026-11-18T00:00:00Z", "start", "sent more than once. Send it once."),
