@@ -201,7 +201,7 @@ def test_published_items_expire_as_configured(table: DynamoTable, system: System
             ends[item["pk"]["S"].split("#")[2]].add(round(days))
     expected = {
         "lines": {40}, "nodes": {40}, "usage": {40},
-        "summaries": {50}, "unit": {50},
+        "summaries": {50}, "unit": {50}, "notes": {50},
         "hours": {60}, "days": {60}, "rollups": {60},
     }  # fmt: skip
     if floor_day(HOUR) < floor_day(NOW):
