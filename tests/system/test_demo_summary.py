@@ -17,7 +17,8 @@ SCREEN_LINES = 24
 def costs(allocated: str, waste: str) -> dict[str, Decimal]:
     figures = {"allocated": Decimal(allocated), "waste": Decimal(waste), "unmeasured": Decimal(0)}
     figures["effective"] = figures["allocated"] - figures["waste"]
-    return {"allocated_gpu_hours": Decimal(258), **{f"{name}_usd": amount for name, amount in figures.items()}}
+    hours = {"allocated_gpu_hours": Decimal(258), "unmeasured_gpu_hours": Decimal(0)}
+    return {**hours, **{f"{name}_usd": amount for name, amount in figures.items()}}
 
 
 def totals(**parts: str) -> dict[str, Decimal]:

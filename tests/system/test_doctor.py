@@ -154,7 +154,7 @@ def test_allow_list_contains_only_required_kinds_of_objects() -> None:
 
 def test_missing_node_labels_are_findings(examined: Examine) -> None:
     findings = faults(examined(healthy().without("kube_node_labels")))
-    assert "have no instance type" in (findings["kube_node_labels"].finding or "")
+    assert "other metrics stand in for their instance type" in (findings["kube_node_labels"].finding or "")
     assert "node label node.kubernetes.io/instance-type" in findings
     assert "node label nvidia.com/gpu.count" in findings
     assert all(NODES in (check.change or "") for check in findings.values())

@@ -317,7 +317,7 @@ def _node_lifecycle(
                 rules.gpus_by_instance_type,
                 rules.gpus_per_unit,
                 has_vgpus=has_vgpus,
-                holders=holders,
+                holders=None if rules.slices_per_gpu else holders,
             )
             states.append((time, node))
     if len(observed.states) == len(states) == 1:
@@ -335,7 +335,7 @@ def _node_lifecycle(
         rules.gpus_by_instance_type,
         rules.gpus_per_unit,
         has_vgpus=has_vgpus,
-        holders=holders,
+        holders=None if rules.slices_per_gpu else holders,
     )
     return NodeLifecycle(node, present, tuple(states))
 

@@ -65,7 +65,7 @@ def describe_node(
     gpus_per_unit: Mapping[str, Fraction] = _NO_UNITS,
     *,
     has_vgpus: bool = False,
-    holders: Callable[[str], Mapping[tuple[str, str], Decimal]] = _without_holders,
+    holders: Callable[[str], Mapping[tuple[str, str], Decimal]] | None = _without_holders,
 ) -> GpuNode:
     """Derive a node's facts at one time from its labels, capacity and devices.
 
@@ -84,7 +84,8 @@ def describe_node(
         gpus_by_instance_type: GPUs by instance type.
         gpus_per_unit: GPUs per unit of some resources, from the settings.
         has_vgpus: whether HAMi divides its GPUs.
-        holders: returns the pods on a node, by namespace and name, with the units that each requests all hour.
+        holders: returns the pods on a node, by namespace and name, with the units that each requests all hour; None
+            where the settings say how many units a GPU has.
     """
     product = GPU_PRODUCT_LABEL.value_in(labels)
     is_shared = product.endswith("-SHARED")
@@ -107,7 +108,8 @@ def describe_node(
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
     reported = None
-    if not (uuid_count or labeled_gpus or product or replicas or gpus_by_instance_type.get(instance_type)):
+    is_described = uuid_count or labeled_gpus or product or replicas or gpus_by_instance_type.get(instance_type)
+    if not is_described and holders is not None:
         reported, is_shared_by_device = _reported_gpus(observed.name, devices, capacity, allocatable, holders)
         uuid_count = reported if is_shared_by_device and reported else 0
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
