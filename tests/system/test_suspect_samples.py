@@ -284,6 +284,7 @@ def test_sources_with_a_lag_of_minutes_do_not_contradict(prometheus: Callable[[s
     other = {"job": "kube-state-metrics", "instance": "10.0.0.2:8080"}
     timeline.up(instance=other["instance"])
     timeline.node(capacity={"nvidia_com_gpu": 4}, labels=NODE, ksm=other)
+    del timeline.families[names.NODE_LABELS]  # those below take their place
     for pod, namespace, units in (("victim", "team", 2), ("neighbor", "near", 1)):
         timeline.pod(pod, namespace=namespace, units=units, **other)
     for instance_labels, late in ((KSM, 0), (other, 4)):
@@ -293,9 +294,10 @@ def test_sources_with_a_lag_of_minutes_do_not_contradict(prometheus: Callable[[s
             pod_labels = {"namespace": "team", "pod": "ends", "uid": "uid-ends", **instance_labels}
             timeline.add(names.POD_LABELS, start, end, label_stage=stage, **pod_labels)
         for zone, start, end in (("a", -65, 30 + late), ("b", 30 + late, 125)):
-            timeline.add(
-                names.NODE_LABELS, start, end, node="n1", label_topology_kubernetes_io_zone=zone, **instance_labels
-            )
+            of_node = {f"label_{name}": text for name, text in NODE.items()} | {
+                "label_topology_kubernetes_io_zone": zone
+            }
+            timeline.add(names.NODE_LABELS, start, end, node="n1", **of_node, **instance_labels)
     record = attributed(prometheus(timeline.text()), "pair")
     assert record.notes == ()
     assert {line.pod for line in record.lines} == {"victim", "neighbor", "ends"}
