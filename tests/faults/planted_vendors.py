@@ -54,7 +54,7 @@ VENDOR_FAULTS = tuple(
         ("doctor misses labels of pods that are alone", f"{CHECKS}/accelerators.py", "if pods_by_node[holder.node] > 1]", "]", LACKING_TESTS),
         ("the driver of Neuron is not known", f"{METERING}/accelerators.py", '    dra_driver="neuron.aws.com",\n', "", LACKING_TESTS),
         ("a Neuron node without capacity has no claims", f"{READER}/reader.py", "(INSTANCE_TYPE_LABEL.value_in(node.labels) or node.unlabeled.instance_type) in NEURON_OF_INSTANCE", "False", LACKING_TESTS),
-        ("claims on Neuron nodes are blamed on dcgm-exporter", f"{READER}/resource_claims.py", "change=_CHANGE_FOR_NEURON if NEURON.vendor in vendors and NVIDIA not in vendors else _CHANGE_FOR_NVIDIA,", "change=_CHANGE_FOR_NVIDIA,", LACKING_TESTS),
+        ("claims on Neuron nodes are blamed on dcgm-exporter", f"{READER}/resource_claims.py", "change=CHANGE_FOR_NEURON if NEURON.vendor in vendors and NVIDIA not in vendors else _CHANGE_FOR_NVIDIA,", "change=_CHANGE_FOR_NVIDIA,", LACKING_TESTS),
         ("unknown drivers have no note", f"{READER}/reader.py", "unexplained += collected.unknown_drivers() if collected else []", "", LACKING_TESTS),
         ("GPUs that an exporter hides are stranded", f"{METERING}/claims.py", "count = max(reported, node.devices or most[_pool(node)])", "count = reported", LACKING_TESTS),
         ("GPUs that an exporter hides have no note", f"{METERING}/claims.py", "if hidden is not None and count > reported:", "if False:", LACKING_TESTS),
