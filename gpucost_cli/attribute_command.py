@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.core.similar_names import did_you_mean
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.metrics_options import MetricsAccess, metrics_options
 from gpucost_cli.options import HourOption, format_option
@@ -29,8 +29,6 @@ DIMENSIONS = (
 """What rows can be grouped by."""
 QUERIES_SECONDS = 300.0
 """Limit of the time that all queries of a batch of hours take together."""
-FRESH_MS = 57 * 60_000
-"""A Prometheus with samples of a longer time has older ones, too, and its hours lack figures for another reason."""
 HOURS_PER_BATCH = 24
 """Hours that are queried together. A month's samples at once would not fit in memory."""
 
@@ -155,9 +153,8 @@ def _dimensions(group_by: str) -> list[str]:
     names = [name.strip() for name in group_by.split(",") if name.strip()]
     for name in names:
         if name not in DIMENSIONS:
-            similar = get_close_matches(name, DIMENSIONS, n=1)
-            hint = f" Did you mean {similar[0]}?" if similar else ""
-            raise InvalidInputError(f"--group-by: {name!r} is not one of {', '.join(DIMENSIONS)}.{hint}")
+            problem = f"--group-by: {name!r} is not one of {', '.join(DIMENSIONS)}."
+            raise InvalidInputError(f"{problem} {did_you_mean(name, DIMENSIONS)}".rstrip())
     if not names:
         raise InvalidInputError(f"--group-by: pass one or more of {', '.join(DIMENSIONS)}, separated by commas")
     return list(dict.fromkeys(names))
@@ -210,17 +207,15 @@ def _so_far(
     price_fetcher: "NodePriceFetcher | None",
     now: datetime,
 ) -> "tuple[HourRecord, IntervalMs] | None":
-    """Return the figures of a Prometheus that has no whole hour yet, and their time; None if it has older samples."""
+    """Return the figures of a Prometheus that has no whole hour yet, and their time; None if it has one."""
     from gpucost.pipeline.attribute import attribute_so_far
     from gpucost.sources.prometheus import metrics_reader
 
     reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value)
     try:
-        so_far = attribute_so_far(reader, cluster, settings, now=now, fetch_prices=price_fetcher)
+        return attribute_so_far(reader, cluster, settings, now=now, fetch_prices=price_fetcher)
     except SourceError:
         return None
-    is_fresh = so_far is not None and so_far[0].totals is not None and so_far[1].length < FRESH_MS
-    return so_far if is_fresh else None
 
 
 def _absent_labels(settings: "CoreSettings", records: Sequence["HourRecord"]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost.core.similar_names import did_you_mean
 from gpucost.runtime import aws
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def choose_region(region: str | None) -> None:
 
 def _choose_region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
     if value and not _is_region(value):
-        raise InvalidInputError(f"--region: {value!r} is not an AWS region.{_similar_region(value)}")
+        raise InvalidInputError(f"--region: {value!r} is not an AWS region. {_similar_region(value)}")
     choose_region(value)
 
 
@@ -108,8 +109,6 @@ def _is_region(name: str) -> bool:
 
 
 def _similar_region(name: str) -> str:
-    from difflib import get_close_matches
-
     import botocore.session
 
     session = botocore.session.Session()
@@ -117,8 +116,7 @@ def _similar_region(name: str) -> str:
         region for partition in session.get_available_partitions() for region in
         session.get_available_regions("ec2", partition)
     ]  # fmt: skip
-    similar = get_close_matches(name, regions, n=1)
-    return f" Did you mean {similar[0]}?" if similar else " Pass a name such as us-east-1"
+    return did_you_mean(name, regions) or "Pass a name such as us-east-1"
 
 
 def _choose_profile(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:

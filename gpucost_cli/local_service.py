@@ -59,8 +59,6 @@ FIRST_HOURS = 24
 """The newest hours, which are attributed first."""
 QUERIES_SECONDS = 120.0
 """Limit of the time that finding a cluster's oldest hour may take."""
-FRESH_MS = 57 * 60_000
-"""A Prometheus with samples of a longer time has older ones, too, and its hours lack figures for another reason."""
 ANY_ROUTE = ("GET /{proxy+}", "GET /")
 REVIEW_HOUR = 2
 """The UTC hour in which clusters are reviewed for recommendations, as the template schedules it."""
@@ -179,8 +177,7 @@ class LocalService:
                 clock=self._clock,
                 secret_value=self._container.secrets.value,
             )
-            so_far = attribute_so_far(reader, cluster, settings, now=now)
-            if so_far is not None and so_far[1].length < FRESH_MS:
+            if so_far := attribute_so_far(reader, cluster, settings, now=now):
                 yield so_far
 
     def run_schedule(self) -> None:

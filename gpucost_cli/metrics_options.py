@@ -71,7 +71,11 @@ class MetricsAccess:
         return json.dumps({"clusters": clusters}, indent=2)
 
     def settings(self) -> "SettingsDocument":
-        """Return the settings, validated.
+        """Return the settings, as `text_and_settings`."""
+        return self.text_and_settings()[1]
+
+    def text_and_settings(self) -> "tuple[str, SettingsDocument]":
+        """Return the settings as text and validated.
 
         Raises:
             InvalidInputError: as `settings_text`, or they are invalid; the sentence names the file.
@@ -80,7 +84,8 @@ class MetricsAccess:
         from gpucost.settings_document import parse_settings
 
         with naming_file(self.path):
-            return parse_settings(self.settings_text())
+            text = self.settings_text()
+            return text, parse_settings(text)
 
     def secret_value(self, name: str) -> str:
         """Read a secret: the token of the options, else from Secrets Manager.

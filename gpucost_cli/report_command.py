@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 
 import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.query.dimensions import DIMENSIONS, MODEL_DIMENSIONS
+from gpucost.core.similar_names import did_you_mean
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import STACK_HELP, HourOption
 
@@ -131,10 +131,9 @@ def _filter_parameters(texts: tuple[str, ...], dimensions: Sequence[str]) -> dic
     for text in texts:
         name, equals, values = text.partition("=")
         if not equals or name not in dimensions:
-            similar = get_close_matches(name, dimensions, n=1) if name not in dimensions else []
-            hint = f"Did you mean {similar[0]}? " if similar else ""
-            allowed = ", ".join(dimensions)
-            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. {hint}Dimensions: {allowed}")
+            meant = did_you_mean(name, dimensions) if name not in dimensions else ""
+            hint = " ".join(filter(None, (meant, f"Dimensions: {', '.join(dimensions)}")))
+            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. {hint}")
         if name in filters:
             raise InvalidInputError(f"--filter {name} is passed twice. Pass it once, with comma-separated values")
         filters[name] = values

@@ -64,8 +64,7 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> N
 
     logger.setLevel("ERROR")  # the terminal is for people
     console = Console(stderr=True)
-    access.settings()  # names the file in errors
-    text = access.settings_text()
+    text, _ = access.text_and_settings()
     with SqliteTable(folder or default_folder(text)) as table:
         table.delete_expired()
         service = LocalService(

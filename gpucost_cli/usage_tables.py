@@ -40,15 +40,18 @@ def hours_tables(
     """
     for cluster in sorted({record.cluster for record in records}):
         of_cluster = [record for record in records if record.cluster == cluster]
-        yield from _sum_tables(cluster, of_cluster, group_by)
+        yield from _sum_tables(_title(of_cluster), of_cluster, group_by)
         if each_hour and len(of_cluster) > 1:
             for record in of_cluster:
-                yield from _sum_tables(cluster, [record], group_by)
+                yield from _sum_tables(_title([record]), [record], group_by)
 
 
-def _sum_tables(cluster: str, records: Sequence[HourRecord], group_by: Sequence[str]) -> Iterator[Table | str]:
-    end = format_timestamp(records[-1].hour + HOUR)
-    title = f"{cluster}  {format_timestamp(records[0].hour)} to {end}  {_status(records)}"
+def _title(records: Sequence[HourRecord]) -> str:
+    start, end = format_timestamp(records[0].hour), format_timestamp(records[-1].hour + HOUR)
+    return f"{records[0].cluster}  {start} to {end}  {_status(records)}"
+
+
+def _sum_tables(title: str, records: Sequence[HourRecord], group_by: Sequence[str]) -> Iterator[Table | str]:
     rated = [record for record in records if record.totals is not None]
     totals = Totals.total(record.totals for record in rated if record.totals is not None)
     if totals is None:
@@ -62,16 +65,9 @@ def _sum_tables(cluster: str, records: Sequence[HourRecord], group_by: Sequence[
 
 
 def so_far_tables(record: HourRecord, time: IntervalMs, group_by: Sequence[str]) -> Iterator[Table | str]:
-    """Yield the tables of a time that is no whole hour, and when the first whole hour ends."""
+    """Yield the tables of a time that is no whole hour."""
     title = f"{record.cluster}  {format_epoch_ms(time.start)} to {format_epoch_ms(time.end)}  so far"
-    if record.totals is None:
-        yield escape(title)
-    else:
-        sums = sum_by_key((_group(line, group_by), line.costs()) for line in record.lines)
-        rows = {group: costs.figures() for group, costs in sums.items()}
-        yield from figures_tables(title, group_by, rows, record.totals, record.currency)
-    for note in joined_notes([record]):
-        yield escape(f"note: {note}")
+    yield from _sum_tables(title, [record], group_by)
 
 
 def first_whole_hour_sentence(cluster: str, time: IntervalMs) -> str:

@@ -67,7 +67,7 @@ def gpu_share(facts: Facts, holder: GpuHolder, cluster: ClusterSettings) -> Frac
     node = facts.nodes.get(holder.node, ObservedNode(holder.node))
     if gpus_of_unit := cluster.gpus_per_unit().get(holder.resource):
         return gpus_of_unit
-    described = _as_metering_describes(facts, node)
+    described = _as_metering_describes(facts, node, slices_per_gpu=cluster.slices_per_gpu)
     gpus = [
         device.uuid
         for device in _devices(facts, node)
@@ -78,12 +78,20 @@ def gpu_share(facts: Facts, holder: GpuHolder, cluster: ClusterSettings) -> Frac
     return described.share(holder.resource, cluster.slices_per_gpu).gpus_per_unit
 
 
-def _as_metering_describes(facts: Facts, node: ObservedNode) -> GpuNode:
+def _as_metering_describes(facts: Facts, node: ObservedNode, *, slices_per_gpu: int | None = None) -> GpuNode:
     """The node, described by the function of metering."""
+
+    def holders(name: str) -> dict[tuple[str, str], Decimal]:
+        units: dict[tuple[str, str], Decimal] = {}
+        for holder in facts.gpu_holders:
+            if holder.node == name:
+                units[holder.name] = units.get(holder.name, Decimal(0)) + holder.units
+        return units
+
     observation = NodeObservation(node.name, "", None, node.labels, ())
     series = [_series(node, device) for device in _devices(facts, node)]
     capacity = {name: Decimal(units) for name, units in node.capacity.items() if units}
-    return describe_node(observation, node.labels, series, capacity, {})
+    return describe_node(observation, node.labels, series, capacity, {}, holders=None if slices_per_gpu else holders)
 
 
 def _series(node: ObservedNode, device: ObservedDevice) -> DeviceSeries:

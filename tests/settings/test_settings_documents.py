@@ -152,7 +152,7 @@ def test_fault_of_a_section_names_its_line() -> None:
 def test_value_and_similar_keys_are_named() -> None:
     text = "clusters:\n- {name: demo, prometheus: {url: 'http://127.0.0.1:9090', auth: token}, selecter: {a: b}}\n"
     unknown, auth = faults_of(text)
-    assert unknown.endswith("Did you mean 'selector'? (line 2)")
+    assert unknown.endswith("Did you mean selector? (line 2)")
     assert auth == "clusters[0].prometheus.auth: must be 'none', 'sigv4' or 'bearer', but is 'token' (line 2)"
 
 
@@ -188,7 +188,7 @@ alerts:
 """
     assert faults_of(text) == [
         "unknown key 'alerts.rules[2].evry'; allowed there: name, scope, severity, receivers, time_zone, quiet_hours, "
-        "repeat_hours, for_hours, keep_firing_hours, rule, every, at. Did you mean 'every'? (line 22)",
+        "repeat_hours, for_hours, keep_firing_hours, rule, every, at. Did you mean every? (line 22)",
         "clusters[0].prometheus.timeout_seconds: must be a whole number (line 3)",
         "coverage.allocation: must be less than or equal to 1, but is 25 (line 10)",
         "business_units[0].name: must be text. Put it in quotes; without them it is the number 12 (line 5)",

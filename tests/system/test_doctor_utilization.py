@@ -451,3 +451,21 @@ def test_doctor_says_how_energy_is_measured(examined: Examine) -> None:
     assert "unknown in gaps" in finding
     power.families[ENERGY_COUNTER] = [line.replace(GR, ENERGY_COUNTER) for line in power.families[GR]]
     assert energy(power) == (ENERGY_COUNTER, "found", "")
+
+
+def test_unlabeled_gpus_are_counted_as_in_attribution(examined: Examine) -> None:
+    """An exporter that hides idle GPUs shows two of four: they are whole. One that shows an idle one shows all."""
+
+    def report_of(idle: int) -> list[tuple[str | None, str, Decimal]]:
+        cluster = bare()
+        cluster.node("n1", capacity={"nvidia_com_gpu": 4})
+        cluster.exporter_up("n1")
+        for number in range(2 - idle):
+            pod(cluster, f"p{number}", units=1)
+            cluster.device(0.5, node="n1", gpu=number, exported_pod=f"p{number}", exported_namespace="team")
+        for number in range(2 - idle, 2):
+            cluster.device(0, node="n1", gpu=number)
+        return sources(examined(cluster))
+
+    assert [gpus for _, _, gpus in report_of(idle=0)] == [Decimal(2)]
+    assert [gpus for _, _, gpus in report_of(idle=1)] == [Decimal("0.5")]

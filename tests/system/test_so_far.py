@@ -64,6 +64,17 @@ def test_prometheus_without_samples_has_no_figures_so_far(prometheus: Callable[[
     assert attribute_so_far(reader, settings.clusters[0], settings, now=now) is None
 
 
+def test_prometheus_with_an_hour_of_samples_has_no_figures_so_far(prometheus: Callable[[str], str]) -> None:
+    """It has older samples, too: that its hours lack figures has another reason."""
+    timeline = Timeline()
+    timeline.up()
+    timeline.node(capacity={"nvidia_com_gpu": 1})
+    settings = parse_settings(document(prometheus(timeline.text())))
+    now = HOUR + timedelta(minutes=59)
+    reader = metrics_reader(settings.clusters[0], settings, clock=lambda: now)
+    assert attribute_so_far(reader, settings.clusters[0], settings, now=now) is None
+
+
 def test_serve_has_figures_so_far_until_an_hour_has_some(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     first = HOUR + timedelta(minutes=50)
     url = prometheus(ten_minutes(first).text())

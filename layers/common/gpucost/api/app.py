@@ -22,6 +22,7 @@ from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
 from gpucost.api.price_routes import add_price_routes
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.filters import check_parameter_text
+from gpucost.core.similar_names import did_you_mean
 from gpucost.features.alerting.month_budgets import BudgetService
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
@@ -149,11 +150,8 @@ def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: Next
     for name, value in sent_parameters:
         if name not in allowed:
             hint = f"Allowed: {', '.join(allowed)}" if allowed else "This route has no parameters."
-            from difflib import get_close_matches  # cold starts rarely need it
-
-            if similar := get_close_matches(name[:_SHOWN_NAME_LENGTH], allowed, n=1):
-                hint = f"Did you mean {similar[0]}? {hint}"
-            raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"unknown parameter. {hint}")
+            meant = did_you_mean(name[:_SHOWN_NAME_LENGTH], allowed)
+            raise ParameterError(name[:_SHOWN_NAME_LENGTH], " ".join(filter(None, ("unknown parameter.", meant, hint))))
         check_parameter_text(name, value)
     return next_middleware(app)
 

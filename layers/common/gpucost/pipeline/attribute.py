@@ -53,6 +53,8 @@ AMP_RETENTION = timedelta(days=150)
 
 SHORTEST_LOOKBACK = 2 * HOUR
 """Minimum, whatever the settings say: if the end of an hour was not scraped, the next hour's samples explain it."""
+_FRESH_MS = 57 * 60_000
+"""Samples of a shorter time are all that a Prometheus has."""
 
 
 class HourResult(Struct, frozen=True):
@@ -318,7 +320,7 @@ def attribute_so_far(
     now: datetime,
     fetch_prices: Callable[[Sequence[Usage]], Sequence[Price]] | None = None,
 ) -> tuple[HourRecord, IntervalMs] | None:
-    """Attribute the time from the first sample until now, at most an hour, of a Prometheus without a whole hour yet.
+    """Attribute the time from the first sample until now of a Prometheus that has no whole hour yet.
 
     Args:
         reader: reads the cluster's metrics.
@@ -328,7 +330,8 @@ def attribute_so_far(
         fetch_prices: as in `attribute_hours`.
 
     Returns:
-        The record and its time; None without samples.
+        The record and its time; None without samples or figures, and if samples reach back about an hour: then there
+        are older ones, too, and the hours lack figures for another reason.
 
     Raises:
         SourceError: the metrics are unavailable.
@@ -340,9 +343,12 @@ def attribute_so_far(
     if not times:
         return None
     window = IntervalMs(min(times), hour.end)
+    if window.length >= _FRESH_MS:
+        return None
     usage = meter(observation, _metering_rules(cluster, settings), window)
     prices = fetch_prices([usage]) if fetch_prices is not None else ()
-    return attribute_usage(usage, attribution_rules(settings, pricing_of(settings, prices))), window
+    record = attribute_usage(usage, attribution_rules(settings, pricing_of(settings, prices)))
+    return (record, window) if record.totals is not None else None
 
 
 def _metering_rules(cluster: ClusterSettings, settings: CoreSettings) -> MeteringRules:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
 from gpucost.core.errors import SettingsError
+from gpucost.core.similar_names import did_you_mean
 from gpucost.settings.section import MAX_SHOWN_CHARACTERS, Section
 
 Document = TypeVar("Document", bound=Section)
@@ -237,12 +238,10 @@ def _keys_below(where: str, message: str) -> list[int | str]:
 def _error_message(finding: ErrorDetails, path: list[int | str], model: type[Section]) -> str:
     where = _key(path)
     if finding["type"] == "extra_forbidden":
-        from difflib import get_close_matches  # cold starts rarely need it
-
         section = _section_at(finding["loc"][:-1], model)
         allowed = _keys_of(section)
-        similar = get_close_matches(str(path[-1]), allowed, n=1)
-        meant = f". Did you mean {similar[0]!r}?" if similar else ""
+        similar = did_you_mean(str(path[-1]), allowed)
+        meant = f". {similar}" if similar else ""
         if ":" in str(path[-1]):
             meant = ". Put a space after the colon"
         if path[-1] in section.misplaced_keys:

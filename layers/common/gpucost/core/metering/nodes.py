@@ -36,10 +36,6 @@ _NO_UNITS: Mapping[str, Fraction] = {}
 _CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
-def _without_holders(_: str) -> Mapping[tuple[str, str], Decimal]:
-    return {}
-
-
 class NodeLifecycle(Struct, frozen=True):
     """A node in one hour: when it existed, and its states while it advertised GPUs."""
 
@@ -65,7 +61,7 @@ def describe_node(
     gpus_per_unit: Mapping[str, Fraction] = _NO_UNITS,
     *,
     has_vgpus: bool = False,
-    holders: Callable[[str], Mapping[tuple[str, str], Decimal]] | None = _without_holders,
+    holders: Callable[[str], Mapping[tuple[str, str], Decimal]] | None = None,
 ) -> GpuNode:
     """Derive a node's facts at one time from its labels, capacity and devices.
 
@@ -85,7 +81,7 @@ def describe_node(
         gpus_per_unit: GPUs per unit of some resources, from the settings.
         has_vgpus: whether HAMi divides its GPUs.
         holders: returns the pods on a node, by namespace and name, with the units that each requests all hour; None
-            where the settings say how many units a GPU has.
+            where they are unknown, or the settings say how many units a GPU has.
     """
     product = GPU_PRODUCT_LABEL.value_in(labels)
     is_shared = product.endswith("-SHARED")
