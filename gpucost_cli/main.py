@@ -37,6 +37,7 @@ COMMANDS = {
     ),
     "hours": ("hours_commands", "Restate past hours, compare split policies, and redrive dead letters."),
     "init": ("init_command", "Ask what a deployment needs, and write settings.yaml and samconfig.toml."),
+    "ledger": ("ledger_command", "Copy the ledger of gpucost serve into a deployment."),
     "manifests": ("manifests.command", "Write the manifests and the Prometheus rules that a cluster needs."),
     "months": ("month_commands", "Close months for chargeback, and reopen them."),
     "prices": ("price_commands", "List, set and refresh the prices of a deployment."),

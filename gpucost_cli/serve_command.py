@@ -159,5 +159,9 @@ def default_folder(settings_text: str) -> Path:
     from gpucost.settings_document import parse_settings
 
     addresses = sorted({cluster.prometheus.url for cluster in parse_settings(settings_text).clusters})
-    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
-    return home / "gpucost" / sha256("\n".join(addresses).encode()).hexdigest()[:12]
+    return ledgers_folder() / sha256("\n".join(addresses).encode()).hexdigest()[:12]
+
+
+def ledgers_folder() -> Path:
+    """Return the folder that has the ledgers for which no other folder was chosen."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "gpucost"

@@ -21,6 +21,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from gpucost_devstack.aws import local_client
@@ -94,10 +95,10 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
     return replace(hour_record, totals=Totals(hour_record.totals.costs, capacity), nodes=(node,))
 
 
-def fill(client: Any, table: str, *, days: int = DAYS) -> None:
+def fill(table: Table, *, days: int = DAYS) -> None:
     """Fill a table with a month of a cluster and two days of another, a restated hour, a price, and the settings."""
-    ledger, rollups = Ledger(DynamoDBTable(client, table)), RollupStore(DynamoDBTable(client, table))
-    SettingsDocumentStore(DynamoDBTable(client, table), clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
+    ledger, rollups = Ledger(table), RollupStore(table)
+    SettingsDocumentStore(table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
     for cluster, length in (("prod-eu", days), ("prod-us-east-1", 2)):
         first = midnight - timedelta(days=length)
@@ -110,7 +111,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
     listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",
                    midnight - timedelta(9), None, NOW)  # fmt: skip
-    PriceStore(DynamoDBTable(client, table)).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
+    PriceStore(table).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
 def identify(request: HttpRequest) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = ide
     """Serve a filled ledger; yields the API's address."""
     client, table, lock = local_client("dynamodb", dynamodb_url), f"contract-{uuid4()}", Lock()
     create_table(client, table)
-    fill(client, table, days=days)
+    fill(DynamoDBTable(client, table), days=days)
     routes = [
         body["Properties"]["RouteKey"]
         for body in transformed_template()["Resources"].values()

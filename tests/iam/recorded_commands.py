@@ -22,6 +22,8 @@ from gpucost.features.recommendations.storage.recommendations import DynamoRecom
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.runtime.messages import AttributionOrigin, HourPublished
 from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.sqlite_table import SqliteTable
+from gpucost.storage.table import key
 from gpucost_cli.aws_session import clear_aws_configuration
 from gpucost_cli.main import cli
 from gpucost_devstack.aws import ACCOUNT, STACK, client_environment, create_stack, local_client, running_aws
@@ -69,6 +71,7 @@ COMMANDS = (
     f"hours restate {PERIOD} --reason test",
     "hours redrive --dry-run",
     "hours redrive",
+    "ledger copy --data {ledger} --replace",
     f"months close --month {MONTH} --force",
     f"months adjustments --month {MONTH}",
     f"months reopen --month {MONTH}",
@@ -153,6 +156,7 @@ def recorded_commands(folder: Path) -> Iterator[tuple[Authorizer, Recorded]]:
         (described,) = local_client("cloudformation", aws).describe_stacks(StackName=STACK)["Stacks"]
         table = DynamoTable(local_client("dynamodb", aws), deployed.outputs["TableName"])
         commands = _Commands(authorizer, described["StackId"], table, folder / "settings.yaml", functions)
+        write_ledger(folder / "ledger", DynamoDBTable(*table))
         yield authorizer, commands.run_all()
 
 
@@ -202,7 +206,8 @@ class _Commands:
     def _placeholders(self, command: str) -> dict[str, str]:
         """What the placeholders of a command stand for."""
         listed = {name: self._first_id(listing) for name, listing in LISTS.items() if f"{{{name}}}" in command}
-        return {"settings": str(self._settings), "recommendation": self._recommendation, **listed}
+        files = {"settings": str(self._settings), "ledger": str(self._settings.with_name("ledger"))}
+        return {**files, "recommendation": self._recommendation, **listed}
 
     def _first_id(self, listing: str) -> str:
         rows = next(iter(json.loads(self._run(listing, [*shlex.split(listing), "--format", "json"])).values()))
@@ -230,6 +235,14 @@ class _Commands:
         finally:
             process.terminate()
             process.communicate(timeout=SECONDS)
+
+
+def write_ledger(folder: Path, deployed: DynamoDBTable) -> None:
+    """Write a ledger with the deployment's settings, and an item that the deployment does not have."""
+    settings = [{name: attribute for name, attribute in item.items() if name != "w"}
+                for item in deployed.query("SETTINGS")]  # fmt: skip
+    with SqliteTable(folder) as table:
+        table.put_all([*settings, key("C#another#limits", "2026-11-18T00")])
 
 
 def command_name(words: Sequence[str]) -> str:

@@ -20,10 +20,11 @@ ABBREVIATED = "--stack …"
 """Ends a command in a sentence that leaves out other options, too."""
 ID = re.compile(r"ID|([a-z-]+-)?[0-9a-f]{12}")
 REFUSALS = {
+    "ledger copy --data ledger": "ledger has no ledger",
     "prices refresh --stack local --source spot": "spot is not fetched by this deployment",
     "prices refresh --stack local --month": "cur is not fetched by this deployment",
 }
-"""What the demo answers about price sources that it does not have."""
+"""What the demo answers about price sources that it does not have; the reader's folder is not there."""
 
 
 def stack_commands() -> Iterator[tuple[str, str]]:

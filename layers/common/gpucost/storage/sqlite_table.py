@@ -1,7 +1,7 @@
 """The ledger's table in a folder of this machine: one SQLite database, one process that uses it at a time.
 
-It holds the same items as DynamoDB, so that they carry over unchanged (`items`). Every write is one transaction that is
-on the disk when its method returns.
+It holds the same items as DynamoDB, so that they carry over unchanged (`partitions`, `items`). Every write is one
+transaction that is on the disk when its method returns.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ APPLICATION_ID = 0x67707563
 MAX_TRANSACTION_ITEMS = 100
 """DynamoDB's limit, so that what is written here could be written there."""
 _GREATEST_CHARACTER = "\U0010ffff"
-_PAGE_ITEMS = 1_000
+_PAGE_ITEMS = 100
 
 
 class SqliteTable(AbstractContextManager["SqliteTable"]):
@@ -177,20 +177,30 @@ class SqliteTable(AbstractContextManager["SqliteTable"]):
         """Let items, as they were read, expire at a time (seconds since the epoch)."""
         self.put_all([{**item, "expires_at": {"N": str(at)}} for item in items])
 
-    def items(self) -> Iterator[Item]:
-        """Yield all items that have not expired, by key."""
-        pk = sk = ""
+    def partitions(self) -> list[str]:
+        """Return the keys of all partitions, in order."""
+        partitions: list[str] = []
+        with self._reading("read items"):
+            while row := self._connection.execute(
+                "SELECT pk FROM items WHERE pk > ? ORDER BY pk LIMIT 1", (partitions[-1] if partitions else "",)
+            ).fetchone():
+                partitions.append(row[0])
+        return partitions
+
+    def items(self, partition: str) -> Iterator[Item]:
+        """Yield the items of a partition that have not expired, in order of `sk`, with few of them in memory."""
+        sk = ""
         while True:
             with self._reading("read items"):
                 rows = self._connection.execute(
-                    "SELECT pk, sk, item FROM items WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?",
-                    (pk, sk, _PAGE_ITEMS),
+                    "SELECT sk, item FROM items WHERE pk = ? AND sk > ? ORDER BY sk LIMIT ?",
+                    (partition, sk, _PAGE_ITEMS),
                 ).fetchall()
             now = time.time()
-            yield from (item for item in (_unpack(row[2]) for row in rows) if has_not_expired(item, now))
+            yield from (item for item in (_unpack(row[1]) for row in rows) if has_not_expired(item, now))
             if len(rows) < _PAGE_ITEMS:
                 return
-            pk, sk, _ = rows[-1]
+            sk = rows[-1][0]
 
     def delete_expired(self) -> int:
         """Delete expired items, as DynamoDB does by itself, and return their number."""
