@@ -26,6 +26,7 @@ from gpucost_cli import demo_summary
 from gpucost_cli.aws_session import clear_aws_configuration
 from gpucost_cli.demo_history import History, LiveHours
 from gpucost_cli.running_demo import POSTS, RunningDemo
+from gpucost_cli.simulated_fleet import BLOCK_FLAGS
 from gpucost_devstack.aws import STACK
 from gpucost_devstack.demo_cache import DemoCache, cache_key, open_cache
 from gpucost_devstack.demo_metrics import DemoMetrics
@@ -45,8 +46,6 @@ SCHEDULED_HOURS_PER_DAY = 8
 WORKERS = 2
 TABLE = "local-Table-demo"
 """Name of the table that is kept. Without a cache, the stack chooses a name."""
-BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
-"""With these, Prometheus does not merge blocks, which would take processor time in the background."""
 MEMORY = Path("/dev/shm")
 """Where the database needs no disk, if there is enough memory. Otherwise every transaction would wait for the disk."""
 DATABASE_BYTES = 2 * 10**9

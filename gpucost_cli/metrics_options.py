@@ -118,6 +118,12 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **more: Any,
     ) -> Any:
         credentials = _Credentials(token_file, user, password_file)
+        if more.get("simulated"):
+            if path or url or any(credentials) or headers or ca:
+                raise InvalidInputError(
+                    "--simulated has its own Prometheus. Pass it without --prometheus, --settings and their options"
+                )
+            return command(access=MetricsAccess(None), **more)
         return command(access=_access(path, url, credentials, headers, ca), **more)
 
     for option in (

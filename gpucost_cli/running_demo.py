@@ -9,12 +9,12 @@ from typing import Any
 
 from gpucost.core.errors import SettingsMissingError
 from gpucost.core.hours import HOUR, floor_day, hours_between
-from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
+from gpucost_cli.simulated_fleet import spot_prices
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.demo_cache import DemoCache
 from gpucost_devstack.demo_metrics import DemoMetrics
@@ -75,22 +75,7 @@ class RunningDemo:
 
     def add_spot_prices(self, start: datetime) -> None:
         """Put the simulated spot prices from a time on into the price book, as the function that asks EC2 would."""
-        prices = [
-            Price(
-                source="spot",
-                unit="node-hour",
-                amount=price.hourly_usd,
-                applies_to={
-                    "instance_type": price.instance_type,
-                    "zone_id": price.zone_id,
-                    "capacity_type": "spot",
-                    "operating_system": "linux",
-                },
-                valid_from=price.since,
-                fetched_at=price.since,
-            )
-            for price in fleet.spot_prices(floor_day(start), self.end + HOUR)
-        ]
+        prices = spot_prices(start, self.end + HOUR)
         now = datetime.now(UTC).replace(microsecond=0)
         PriceStore(DynamoDBTable(*self._table)).merge_prices("spot", prices, rated_until=floor_day(start), now=now)
 

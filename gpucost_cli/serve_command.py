@@ -1,7 +1,8 @@
 """`gpucost serve`: the page and the API of a Prometheus, on this machine, without AWS."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gpucost_cli.local_service import LocalService
+    from gpucost_cli.simulated_fleet import SimulatedFleet
 
 DEFAULT_PORT = 8080
+MAX_DAYS, SIMULATED_DAYS = 400, 3
 
 
 @click.command()
@@ -39,12 +42,16 @@ DEFAULT_PORT = 8080
 )
 @click.option(
     "--days",
-    default=400,
-    show_default=True,
     type=click.IntRange(1, 400),
-    help="Days of the past to attribute at most, as far as Prometheus has them.",
+    help=f"Days of the past to attribute at most, as far as Prometheus has them.  [default: 400; simulated: "
+    f"{SIMULATED_DAYS}]",
 )
-def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> None:
+@click.option(
+    "--simulated",
+    is_flag=True,
+    help="Show simulated clusters instead. It needs Prometheus on the PATH, and nothing else.",
+)
+def serve(access: MetricsAccess, folder: Path | None, port: int, days: int | None, *, simulated: bool) -> None:
     """Serve the page and the API of a Prometheus on this machine, without AWS.
 
     The clusters are found in the metrics; no settings are needed. The last 24 hours are attributed first, the newest
@@ -55,6 +62,7 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> N
     Example:
       gpucost serve --prometheus http://127.0.0.1:9090
       gpucost serve --settings settings.yaml --data ledger
+      gpucost serve --simulated
     """
     from rich.console import Console
 
@@ -64,26 +72,56 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int) -> N
 
     logger.setLevel("ERROR")  # the terminal is for people
     console = Console(stderr=True)
-    text, _ = access.text_and_settings()
-    with SqliteTable(folder or default_folder(text)) as table:
+    with ExitStack() as running:
+        fleet: SimulatedFleet | None = None
+        if simulated:
+            days = days or SIMULATED_DAYS
+            fleet = running.enter_context(simulated_fleet(days, console))
+            text, folder = fleet.settings_text(), folder or ledgers_folder() / "simulated"
+        else:
+            text, _ = access.text_and_settings()
+        table = running.enter_context(SqliteTable(folder or default_folder(text)))
         table.delete_expired()
         service = LocalService(
             table, text, author=current_user(), clock=lambda: datetime.now(UTC), secret_value=access.secret_value
         )
-        with service.serving(port) as url:
-            console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
-            report_hours(service, "the last 24 hours", service.attribute_newest(), console)
-            print_period(url)
-            print_so_far(service, console)
-            limit = floor_hour(datetime.now(UTC)) - timedelta(days=days)
-            earlier = service.attribute_earlier(service.oldest_hours(limit))
-            report_hours(service, "the days before", earlier, console)
-            while True:
-                try:
-                    service.run_schedule()
-                except SourceError as error:  # the next hour tries again
-                    console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
-                wait_for_schedule(lambda: datetime.now(UTC))
+        if fleet:
+            fleet.add_spot_prices(table, datetime.now(UTC))
+        url = running.enter_context(service.serving(port))
+        console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
+        report_hours(service, "the last 24 hours", service.attribute_newest(), console)
+        print_period(url)
+        print_so_far(service, console)
+        limit = floor_hour(datetime.now(UTC)) - timedelta(days=days or MAX_DAYS)
+        earlier = service.attribute_earlier(service.oldest_hours(limit))
+        report_hours(service, "the days before", earlier, console)
+        while True:
+            try:
+                service.run_schedule()
+            except SourceError as error:  # the next hour tries again
+                console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
+            wait_for_schedule(lambda: datetime.now(UTC))
+            if fleet:
+                fleet.simulate(datetime.now(UTC))
+                fleet.add_spot_prices(table, datetime.now(UTC))
+
+
+@contextmanager
+def simulated_fleet(days: int, console: "Console") -> "Iterator[SimulatedFleet]":
+    """Simulate the demo's clusters, and show how far it is."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from gpucost_cli.simulated_fleet import running_fleet
+
+    with ExitStack() as running:
+        with Progress(TextColumn("{task.description}"), BarColumn(), console=console, transient=True,
+                      disable=not console.is_terminal) as progress:  # fmt: skip
+            task = progress.add_task(f"simulating {days} days of three clusters", total=1.0)
+            period = timedelta(days=days)
+            fleet = running.enter_context(
+                running_fleet(datetime.now(UTC), period, lambda part: progress.update(task, completed=part))
+            )
+        yield fleet
 
 
 def report_hours(
