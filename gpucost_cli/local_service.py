@@ -6,8 +6,10 @@
 | the queues and the topic | `LocalBus`, in memory: what is due follows from the ledger after a restart |
 | EventBridge Scheduler | `LocalService.run_schedule`, hourly |
 | API Gateway and the function `api` | an HTTP server on the loopback address |
+| the bucket of exports | `ExportFolder` |
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +37,7 @@ from gpucost.runtime.messages import (
     MAX_HOURS_PER_MESSAGE,
     AlertTick,
     AttributionOrigin,
+    ExportDue,
     HourPublished,
     HoursDue,
     HoursToRestate,
@@ -49,6 +52,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import connect
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.discovery import oldest_hour
+from gpucost_cli.export_folder import ExportFolder
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.lambda_worker import LambdaContext
 from gpucost_devstack.loopback import listen
@@ -62,6 +66,10 @@ QUERIES_SECONDS = 120.0
 ANY_ROUTE = ("GET /{proxy+}", "GET /")
 REVIEW_HOUR = 2
 """The UTC hour in which clusters are reviewed for recommendations, as the template schedules it."""
+EXPORT_HOUR = 4
+"""The UTC hour in which days are exported, after their last hours and prices have arrived."""
+UNKNOWN_ACCOUNT = "unknown"
+"""The billing account of exported rows: metrics do not say it."""
 
 
 class LocalBus(MessageBus):
@@ -102,6 +110,7 @@ class LocalService:
         author: who passes the document.
         clock: returns the current time.
         secret_value: reads a secret that the settings name.
+        exports: where days are exported to; None: they are not.
 
     Raises:
         SettingsError: the document is invalid.
@@ -115,17 +124,21 @@ class LocalService:
         author: str,
         clock: Callable[[], datetime],
         secret_value: Callable[[str], str],
+        exports: ExportFolder | None = None,
     ) -> None:
         self._clock = clock
         self._bus = LocalBus()
+        self._exports = exports
         self._container = Container(
-            Environment(table="local"),
+            Environment(table="local", billing_account=UNKNOWN_ACCOUNT),
             clock=clock,
             table=table,
             bus=self._bus,
             notifiers=_without_email(secret_value),
             secrets=SimpleNamespace(value=secret_value),
         )
+        if exports:
+            self._container.export_bucket = exports  # type: ignore[assignment]  # in place of the S3 bucket
         store: SettingsDocumentStore = self._container.settings_store
         history = store.history()
         if not history or history[0].text != settings_text:
@@ -134,6 +147,7 @@ class LocalService:
         self._app = build_app(self._container.api_services, PAGE_FOLDER)
         self._app_lock = Lock()
         self._reviewed: datetime | None = None
+        self._exported: datetime | None = None
 
     @property
     def settings_version(self) -> int:
@@ -181,13 +195,22 @@ class LocalService:
                 yield so_far
 
     def run_schedule(self) -> None:
-        """Do what the schedules do on AWS: send due hours, attribute them, evaluate alerts, review once a day."""
+        """Do what the schedules do on AWS: send due hours, attribute them, evaluate alerts; review and export daily.
+
+        Raises:
+            SourceError: metrics could not be read, or a day could not be exported. The next run tries again.
+        """
         now = self._clock()
         self._container.dispatch_service.dispatch(ScheduledTick(scheduled_time=now), f"tick-{now:%Y-%m-%dT%H:%M}")
         self.deliver()
-        if self._reviewed is None or (now.hour >= REVIEW_HOUR and now.date() > self._reviewed.date()):
+        if _is_due(self._reviewed, now, REVIEW_HOUR):
             self._reviewed = now
             self._container.review_service.review_clusters(RecommendationsDue(scheduled_time=now), lambda: 300.0)
+        if self._exports and _is_due(self._exported, now, EXPORT_HOUR):
+            result = self._container.export_service.export(ExportDue(scheduled_time=now), lambda: math.inf)
+            if result and result.failures:
+                raise SourceError("; ".join(result.failures))
+            self._exported = now
 
     def deliver(self) -> None:
         """Handle all messages that wait."""
@@ -269,6 +292,11 @@ class LocalService:
     def _answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with self._app_lock:  # Powertools keeps the current event in the app
             return handle_event(self._app, event, LambdaContext("api"))  # type: ignore[arg-type]
+
+
+def _is_due(last: datetime | None, now: datetime, hour: int) -> bool:
+    """Whether a daily task is due: when the process starts, and then in its hour."""
+    return last is None or (now.hour >= hour and now.date() > last.date())
 
 
 def _without_email(secret_value: Callable[[str], str]) -> Callable[[SettingsWithAlerts], Mapping[str, Notifier]]:

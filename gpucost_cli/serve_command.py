@@ -34,6 +34,11 @@ MAX_DAYS, SIMULATED_DAYS = 400, 3
     help="Folder of the ledger.  [default: a folder for this Prometheus in ~/.local/share/gpucost]",
 )
 @click.option(
+    "--exports",
+    type=click.Path(path_type=Path),
+    help="Folder to which days are exported as FOCUS rows (Parquet and CSV).  [default: no exports]",
+)
+@click.option(
     "--port",
     default=DEFAULT_PORT,
     show_default=True,
@@ -51,7 +56,9 @@ MAX_DAYS, SIMULATED_DAYS = 400, 3
     is_flag=True,
     help="Show simulated clusters instead. It needs Prometheus on the PATH, and nothing else.",
 )
-def serve(access: MetricsAccess, folder: Path | None, port: int, days: int | None, *, simulated: bool) -> None:
+def serve(
+    access: MetricsAccess, folder: Path | None, exports: Path | None, port: int, days: int | None, *, simulated: bool
+) -> None:
     """Serve the page and the API of a Prometheus on this machine, without AWS.
 
     The clusters are found in the metrics; no settings are needed. The last 24 hours are attributed first, the newest
@@ -68,10 +75,12 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int | Non
 
     from gpucost.runtime.observability import logger
     from gpucost.storage.sqlite_table import SqliteTable
+    from gpucost_cli.export_folder import ExportFolder
     from gpucost_cli.local_service import LocalService, wait_for_schedule
 
     logger.setLevel("ERROR")  # the terminal is for people
     console = Console(stderr=True)
+    export_folder = ExportFolder(exports) if exports else None
     with ExitStack() as running:
         fleet: SimulatedFleet | None = None
         if simulated:
@@ -83,7 +92,12 @@ def serve(access: MetricsAccess, folder: Path | None, port: int, days: int | Non
         table = running.enter_context(SqliteTable(folder or default_folder(text)))
         table.delete_expired()
         service = LocalService(
-            table, text, author=current_user(), clock=lambda: datetime.now(UTC), secret_value=access.secret_value
+            table,
+            text,
+            author=current_user(),
+            clock=lambda: datetime.now(UTC),
+            secret_value=access.secret_value,
+            exports=export_folder,
         )
         if fleet:
             fleet.add_spot_prices(table, datetime.now(UTC))

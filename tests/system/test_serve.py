@@ -7,20 +7,24 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import duckdb
 import pytest
 import requests
 
-from gpucost.core.errors import InvalidInputError, SourceError
+from gpucost.core.errors import ConflictError, InvalidInputError, SourceError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.discovery import ONLY_CLUSTER, find_clusters, oldest_hour
+from gpucost_cli.export_folder import ExportFolder
 from gpucost_cli.local_service import LocalService
 from gpucost_cli.metrics_options import TOKEN_SECRET, MetricsAccess
 from gpucost_cli.serve_command import units_table
+from gpucost_devstack.slack import running_slack
 from tests.system.test_cli import in_this_process
 from tests.system.timeline import HOUR, Timeline
 
@@ -115,6 +119,68 @@ def test_schedule_attributes_the_hour_that_ended(tmp_path: Path, metrics: str) -
         manifest = local.manifest("demo", HOUR)
         assert manifest is not None
         assert (manifest.status, manifest.is_backfilled) == ("complete", False)
+
+
+def test_days_are_exported_to_a_folder(tmp_path: Path, metrics: str) -> None:
+    """The day of `HOUR`, once, and again after nothing changed: the same file."""
+    next_day = (HOUR + timedelta(days=1)).replace(hour=5)
+    folder = tmp_path / "exports"
+    with SqliteTable(tmp_path / "ledger") as table:
+        exports = ExportFolder(folder)
+        text = document(metrics)
+        now = [AFTER]
+        local = LocalService(table, text, author="me", clock=lambda: now[0], secret_value=str, exports=exports)
+        list(local.attribute_newest(2))
+        now[0] = next_day
+        local.run_schedule()
+        with local.serving(0) as url:
+            period = {"start": f"{HOUR:%Y-%m-%d}", "end": f"{next_day:%Y-%m-%d}"}
+            row, *_ = requests.get(f"{url}/v1/exports", params=period, timeout=30).json()["rows"]
+        path = Path(unquote(row["parquet_url"].removeprefix("file://")))
+        assert path.is_relative_to(folder)
+        query = (
+            "SELECT x_GpuHours, EffectiveCost FROM read_parquet(?) WHERE x_CostPart = 'allocated' AND "
+            f"ChargePeriodStart = TIMESTAMP '{HOUR:%Y-%m-%d %H:%M:%S}'"
+        )
+        assert duckdb.execute(query, [str(path)]).fetchall() == [(1, 12)], "a GPU of a pod at $12"
+        written = path.stat().st_mtime_ns
+        local.run_schedule()
+        assert path.stat().st_mtime_ns == written
+        assert [file.name for file in folder.rglob("*") if file.name.startswith(".")] == []
+
+
+def test_changed_export_is_not_overwritten(tmp_path: Path) -> None:
+    new, exports = tmp_path / "new", ExportFolder(tmp_path / "exports")
+    new.write_text("a")
+    exports.put("focus/day", new, if_match=None)
+    with pytest.raises(ConflictError):
+        exports.put("focus/day", new, if_match=None)
+    etag = exports.etag("focus/day")
+    assert etag == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"  # sha256 of a
+    new.write_text("b")
+    exports.put("focus/day", new, if_match=etag)
+    assert (tmp_path / "exports/focus/day").read_text() == "b"
+
+
+def test_alerts_and_digests_reach_slack(tmp_path: Path, metrics: str) -> None:
+    """A waste rule fires for an hour. The digest of its week waits for missing hours until Monday evening."""
+    waste = {"rule": "waste", "waste_usd_per_hour": 1, "waste_percent": 1, "for_hours": 1}
+    digest = {"rule": "digest", "every": "week", "at": "09:00"}
+    receivers = [{"type": "slack", "secret": "gpucost/slack", "host": "127.0.0.1"}]
+    alerts = {"receivers": receivers, "rules": [waste, digest]}
+    monday = (HOUR + timedelta(days=7 - HOUR.weekday())).replace(hour=21, minute=10)
+    now = [HOUR + timedelta(minutes=30)]
+    with running_slack() as slack, SqliteTable(tmp_path) as table:
+        text = document(metrics, alerts=alerts)
+        local = LocalService(
+            table, text, author="me", clock=lambda: now[0], secret_value={"gpucost/slack": slack.url}.__getitem__
+        )
+        local.run_schedule()
+        for now[0] in (AFTER, monday):
+            local.run_schedule()
+        posts = [json.dumps(post) for post in slack.posts]
+    assert any("waste" in post.lower() and "bu-a" in post for post in posts), posts
+    assert any("GPU cost digest: bu-a cost $" in post for post in posts), posts
 
 
 def test_email_is_reported_as_not_available(tmp_path: Path, metrics: str) -> None:

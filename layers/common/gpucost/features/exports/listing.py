@@ -7,8 +7,8 @@ from msgspec import Struct
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.rollups import DAY
-from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, FileFormat, fingerprint, manifests_by_day, object_key
+from gpucost.features.exports.ports import ExportBucket
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
@@ -48,7 +48,7 @@ class ExportListing:
         settings_store: SettingsStore,
         ledger: PublishedHours,
         catalogue: DynamoExports,
-        bucket: S3Bucket,
+        bucket: ExportBucket,
         *,
         clock: Clock,
     ) -> None:

@@ -26,11 +26,10 @@ from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
 from gpucost.core.rollups import DAY
-from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
 from gpucost.features.exports.focus import focus_rows
 from gpucost.features.exports.inference import inference_rows
-from gpucost.features.exports.ports import ExportWriter, HourRows
+from gpucost.features.exports.ports import ExportBucket, ExportWriter, HourRows
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.runtime.observability import logger
@@ -74,7 +73,7 @@ class ExportService:
         settings_store: SettingsStore,
         ledger: PublishedHours,
         catalogue: DynamoExports,
-        bucket: S3Bucket,
+        bucket: ExportBucket,
         writer: ExportWriter,
         *,
         account: str,
