@@ -103,6 +103,11 @@ def without_slots(series: RecordedSeries) -> Iterable[RecordedSeries]:
     return [series.without("vgpu")]
 
 
+def without_watched_pods(series: RecordedSeries) -> Iterable[RecordedSeries]:
+    """The GPUs that the admin claim sees are all idle."""
+    return [] if series.labels.get("pod", "").startswith("dra-watched") else [series]
+
+
 RIGHT: Mapping[str, Transform] = {
     "as-recorded": lambda series: [series],
     "exported-labels": with_exported_labels,
@@ -126,6 +131,7 @@ CHANGED: Mapping[str, Transform] = {
         "dra_claim_name", "dra_claim_namespace", "dra_device_name", "dra_driver_name", "dra_pool_name"
     ),
     "no-phases": without_families("kube_pod_status_phase"),
+    "only-admin-claims": without_watched_pods,
     "no-admin-label": without_labels("label_resource_kubernetes_io_admin_access"),
 }
 VARIANTS = {**RIGHT, **CHANGED}
@@ -256,6 +262,13 @@ def test_pods_without_phases_end_when_they_completed(hour: AttributedHour) -> No
     assert wrong_names(hour) == set()
     (note,) = unknown(hour)
     assert "pods without samples of kube_pod_status_phase" in note
+
+
+@variant("only-admin-claims")
+def test_idle_gpus_that_only_an_admin_claim_sees_are_unallocated(hour: AttributedHour) -> None:
+    assert capacity_of(hour, "al-dra-2") == {"unallocated": 8, "stranded": 0, "unobserved": 0, "excess": 0}
+    assert not [line for line in hour.record.lines if line.node == "al-dra-2"]
+    assert unknown(hour) == []
 
 
 @variant("no-admin-label")

@@ -77,6 +77,24 @@ def test_claims_where_an_exporter_reports_those_of_gpus_are_not_noted(attribute:
     assert not any(note.startswith("unknown") for note in record.notes)
 
 
+def test_idle_gpu_that_an_admin_claim_sees_is_unallocated(attribute: Attribute) -> None:
+    """Whether or not kube-state-metrics reports claims."""
+    for has_claim_info in (True, False):
+        timeline = cluster()
+        node(timeline)
+        held = {"exported_namespace": "infra", "exported_pod": "monitor", "dra_claim_name": "monitor-x"}
+        for gpu in range(4):
+            timeline.device(0, gpu=gpu, dra_driver_name="gpu.nvidia.com", dra_device_name=f"gpu-{gpu}", **held)
+        label = {"label_resource_kubernetes_io_admin_access": "true"}
+        timeline.add("kube_namespace_labels", namespace="infra", **label, **KSM)
+        if has_claim_info:
+            claim(timeline, "monitor", "infra")
+        (record,) = attribute(timeline)
+        assert record.lines == ()
+        assert capacity(record).unallocated_gpu_hours == amount(4)
+        assert not any(note.startswith("unknown") for note in record.notes)
+
+
 def test_node_that_is_not_ready_in_pool_of_ready_ones_is_stranded(attribute: Attribute) -> None:
     timeline = cluster()
     node(timeline, "n1", pool="plugin", gpus=4)

@@ -17,11 +17,13 @@ from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.kubernetes_labels import ADMIN_ACCESS_LABEL
 from gpucost.core.metering.mig_partitions import Partition, claimable_share, partition_of
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
-from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries
+from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries, PodObservation
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX
 from gpucost.core.metering.usage import PodUsage
 
 _MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "process", "shared", "node", "cluster")
+_MAX_NAME_BASE = 58
+"""Characters before the random suffix of a name that the API server generates."""
 _SAMPLES_WHILE_CLAIMED = 2
 """The most samples without a claim of a partition that was created for one: labels may come, or go, a scrape later."""
 
@@ -246,24 +248,30 @@ def share_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
     return [piece for holding in holdings for piece in pieces.get(id(holding), [holding])] if pieces else holdings
 
 
-def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[str]) -> list[PodUsage]:
-    """Drop claims with admin access: they look at devices that other claims hold, and hold none.
+def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
+    """Whether the scheduler generated a claim for the extended resources that a pod requests.
 
-    A claim has it if its namespace may have such claims, and another claim had one of its devices at the same scrape.
+    Source: Kubernetes, extendeddynamicresources.go of the scheduler's plugin for DRA, and the API server's generator of
+    names, which cuts them.
     """
-    of_admins = [holding for holding in holdings if _is_claim(holding) and holding.pod.namespace in admin_namespaces]
-    if not of_admins:
-        return holdings
-    of_others: dict[tuple[str, str, str], list[PodUsage]] = {}
-    for holding in holdings:
-        if _is_claim(holding) and holding.pod.namespace not in admin_namespaces:
-            of_others.setdefault(_device_key(holding), []).append(holding)
-    looks = {
-        _claim_key(holding)
-        for holding in of_admins
-        if any(_are_simultaneous(holding, other) for other in of_others.get(_device_key(holding), ()))
-    }
-    return [holding for holding in holdings if not _is_claim(holding) or _claim_key(holding) not in looks]
+    base = f"{pod}-extended-resources-"[:_MAX_NAME_BASE]
+    return claim.startswith(base) and len(claim) > len(base)
+
+
+def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[str]) -> list[PodUsage]:
+    """Drop claims of namespaces that may have admin access, which does not allocate a device, even if it is idle.
+
+    No metric says which claims have it. The scheduler's claims for extended resources never do.
+    """
+    return [holding for holding in holdings if not _may_have_admin_access(holding.pod, admin_namespaces)]
+
+
+def _may_have_admin_access(pod: PodObservation, admin_namespaces: Container[str]) -> bool:
+    return (
+        pod.claimed_device is not None
+        and pod.namespace in admin_namespaces
+        and not is_claim_of_extended_resources(pod.claimed_device.claim, pod.pod)
+    )
 
 
 def notes_on_claimed_devices(holdings: Iterable[PodUsage], *, collects_admin_access: bool) -> list[str]:

@@ -295,7 +295,7 @@ class Observation(Struct, frozen=True):
     unexplained: tuple[Unexplained, ...] = ()
     """What the reader does not understand."""
     admin_namespaces: frozenset[str] | None = None
-    """Namespaces whose claims may have admin access; None if no device is in several claims."""
+    """Namespaces whose claims may have admin access; None if no pod has a device through a claim."""
     offered_devices: tuple[OfferedDevice, ...] = ()
     """The devices in ResourceSlices; empty if no collector reports them."""
     energy: tuple[EnergySeries, ...] = ()

@@ -77,6 +77,8 @@ ENERGY, ENERGY_SAMPLES = "energy", "energy-samples"
 """Prefixes of the statistics of an energy counter: its increase over the hour, and its number of samples."""
 UNKNOWN_DRIVERS = "unknown-drivers"
 """The prefix of the statistics of devices of DRA drivers that are not in the catalog."""
+ADMIN_NAMESPACES = "admin-namespaces"
+"""The statistic of namespaces whose claims may have admin access."""
 POWER = "power"
 """The prefix of statistics of GPUs' mean power over the hour, in watts."""
 PARTIAL = "partial"
@@ -310,7 +312,8 @@ class Queries(Struct, frozen=True):
     def claim_objects(self) -> str:
         """Devices of ResourceSlices, devices of claims, and pods of claims: samples in the window, by metric.
 
-        Of drivers that may offer accelerators and are not in the catalog: how many devices each node has.
+        Of drivers that may offer accelerators and are not in the catalog: how many devices each node has. And the
+        namespaces whose claims may have admin access.
         """
         of_driver = f"driver=~{any_of_values(DRA_DRIVERS)}"
         statistics: dict[str, str] = {}
@@ -328,6 +331,7 @@ class Queries(Struct, frozen=True):
                 f"group by (driver, {labels.pool}, {labels.device}, {node}) (last_over_time({unknown}{_HOUR_RANGE}))"
             )
             statistics[f"{UNKNOWN_DRIVERS} {collector.devices}"] = f"count by (driver, {node}) ({devices})"
+        statistics[ADMIN_NAMESPACES] = self.admin_namespaces()
         return union(statistics)
 
     def labels(self, *, of_pods: bool, of_namespaces: bool) -> str | None:

@@ -53,6 +53,7 @@ from gpucost.sources.prometheus.node_hardware import has_unlabeled_nodes, node_h
 from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import (
+    ADMIN_NAMESPACES,
     HOUR_WINDOW,
     NO_STATISTIC_LABEL,
     InferenceLabels,
@@ -63,7 +64,6 @@ from gpucost.sources.prometheus.queries import (
 from gpucost.sources.prometheus.resource_claims import (
     claiming_pods,
     ended_pods_with_claims,
-    has_devices_of_several_claims,
     unreported_claims,
     vendors_of_silent_nodes,
 )
@@ -283,7 +283,7 @@ class PrometheusReader:
             for pod in claiming_pods(devices, rows["owners"].get("claim", []), pod_observations)
         ]
         silent_nodes = _silent_nodes(node_observations, devices) if rows["nodes"].get("kept") else set()
-        collected = self._read_claim_objects(rows["owners"].get("claim", []), silent_nodes, hour)
+        collected, admin_namespaces = self._read_claim_objects(rows["owners"].get("claim", []), silent_nodes, hour)
         if collected:
             of_claims = {
                 (tables.exported_label(labels, "namespace"), labels.get("resourceclaim_name", ""))
@@ -294,12 +294,11 @@ class PrometheusReader:
                 for pod in collected.claiming_pods(of_claims, claiming, pod_observations)
             ]
             scrapes |= collected.scrapes
-        admin_namespaces: frozenset[str] | None = None
-        if has_devices_of_several_claims(claiming):
+        if claiming and admin_namespaces is None:  # only the exporter's labels say that there are claims
             (series,) = self._client.query_hours({"namespaces": Queries.admin_namespaces}, [hour]).values()
-            admin_namespaces = frozenset(tables.exported_label(labels, "namespace") for labels, _ in series)
+            admin_namespaces = _namespaces(series)
         cluster_notes, unexplained = multiple_clusters(
-            labels for labels, _ in rows["nodes"].get("info") or rows["nodes"].get("capacity") or []
+            (labels for labels, _ in rows["nodes"].get("info") or rows["nodes"].get("capacity") or []), rows["nodes"]
         )
         unexplained += unknown_resources(rows["nodes"], self._cluster)
         unexplained += pods.unknown_phases()
@@ -335,7 +334,7 @@ class PrometheusReader:
             process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *type_notes, *cluster_notes, *device_notes])),
             unexplained=tuple(unexplained),
-            admin_namespaces=admin_namespaces,
+            admin_namespaces=admin_namespaces if claiming else None,
             offered_devices=collected.offered_devices() if collected else (),
             energy=energy,
         )
@@ -473,8 +472,10 @@ class PrometheusReader:
 
     def _read_claim_objects(
         self, claims: tables.Rows, silent_nodes: Collection[str], hour: datetime
-    ) -> ClaimTable | None:
-        """ResourceSlices and claims; None without a collector. Most clusters have no DRA driver, and need no query.
+    ) -> tuple[ClaimTable | None, frozenset[str] | None]:
+        """ResourceSlices and claims, if there is a collector, and the namespaces whose claims may have admin access.
+
+        Most clusters have no DRA driver, and need no query.
 
         Args:
             claims: `kube_pod_resourceclaim_info`.
@@ -482,13 +483,15 @@ class PrometheusReader:
             hour: the hour.
         """
         if not claims and not silent_nodes:
-            return None
+            return None, None
         builders: QueryBuilders = {"claims": lambda queries: queries.claim_objects()}
         (series,) = self._client.query_hours(builders, [hour]).values()
         end = to_epoch_ms(hour + HOUR)
-        table = ClaimTable(tables.rows_at(series, end))
+        rows = tables.rows_at(series, end)
+        admin_namespaces = _namespaces(rows.get(ADMIN_NAMESPACES, ()))
+        table = ClaimTable(rows)
         if not table:
-            return None
+            return None, admin_namespaces
         scrapes = self._scrape_times.collector_scrapes(
             table.densest_series(), table.collector.devices, hour - LOOK_AROUND, self._look_end(hour)
         )
@@ -498,7 +501,7 @@ class PrometheusReader:
                 selector = self._queries.claim_object_metrics(metric, label, some)
                 with self._raw_samples_around(selector, hour) as series_of_objects:
                     table.add_raw_samples(metric, series_of_objects)
-        return table
+        return table, admin_namespaces
 
     def _read_missing_owners(self, pods: PodTable, names: Iterable[tuple[str, str]], hour: datetime) -> None:
         for kind, owners in pods.missing_owners(names).items():
@@ -702,6 +705,10 @@ class PrometheusReader:
 
     def _look_end(self, hour: datetime) -> datetime:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
+
+
+def _namespaces(rows: Iterable[tuple[tables.Labels, object]]) -> frozenset[str]:
+    return frozenset(tables.exported_label(labels, "namespace") for labels, _ in rows)
 
 
 def _without_query(error: Exception) -> str:

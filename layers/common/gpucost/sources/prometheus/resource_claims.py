@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpucost.core.metering.accelerators import NEURON, NVIDIA
+from gpucost.core.metering.claims import is_claim_of_extended_resources
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GPU, MIG_PREFIX
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
@@ -19,9 +20,6 @@ from gpucost.core.metering.observations import (
 )
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, pod_name
-
-_MAX_NAME_BASE = 58
-"""Characters before the random suffix of a name that the API server generates."""
 
 
 def claiming_pods(
@@ -82,28 +80,6 @@ def ended_pods_with_claims(rows: Mapping[str, Rows], except_uids: Container[str]
         return {}
     existing = {pod_name(labels) for labels, _ in rows.get(NO_STATISTIC_LABEL, [])}
     return {uid: name for uid, name in claiming.items() if uid and uid not in except_uids and name not in existing}
-
-
-def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
-    """Whether the scheduler generated a claim for the extended resources that a pod requests.
-
-    Source: Kubernetes, extendeddynamicresources.go of the scheduler's plugin for DRA, and the API server's generator of
-    names, which cuts them.
-    """
-    base = f"{pod}-extended-resources-"[:_MAX_NAME_BASE]
-    return claim.startswith(base) and len(claim) > len(base)
-
-
-def has_devices_of_several_claims(pods: Iterable[PodObservation]) -> bool:
-    """Whether any device, or a GPU with partitions, is in several claims."""
-    claim_of_device: dict[tuple[str, str], tuple[str, str]] = {}
-    for pod in pods:
-        device = pod.claimed_device
-        if device is not None:
-            claim = pod.namespace, device.claim
-            if claim_of_device.setdefault((device.node, device.name or device.uuid), claim) != claim:
-                return True
-    return False
 
 
 def vendors_of_silent_nodes(nodes: Iterable[NodeObservation]) -> set[str]:

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.accelerators import DRA_DRIVERS
+from gpucost.core.metering.claims import is_claim_of_extended_resources
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GPU, MIG_PREFIX
 from gpucost.core.metering.mig_partitions import partition_of
 from gpucost.core.metering.observations import (
@@ -19,7 +20,6 @@ from gpucost.core.metering.observations import (
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS, ClaimCollector, DeviceLabels
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import UNKNOWN_DRIVERS
-from gpucost.sources.prometheus.resource_claims import is_claim_of_extended_resources
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, scrape_target
 
 _DeviceName = tuple[str, str, str]
