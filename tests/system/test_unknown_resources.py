@@ -136,3 +136,5 @@ def test_nodes_of_two_clusters_with_one_name_are_counted_in_the_note_and_parts_a
     assert_identity(record)
     (note,) = [note for note in record.notes if "several clusters" in note]
     assert "(k8s_cluster_name: east, west) are counted as one cluster, and 1 nodes have the name of another" in note
+    assert "are missing, with about 4 GPU-hours: set selector" in note
+    assert capacity(record).capacity_gpu_hours == amount(3 * 4 - 4)
