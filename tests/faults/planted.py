@@ -215,7 +215,7 @@ FAULTS = (
     Fault("what a contradictory pod may hold counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
     Fault("pods that held a node in succession get each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),
     Fault("a request that has a claim counts twice", f"{PACKAGE}/sources/prometheus/resource_claims.py", "if is_extended and (device.namespace, device.pod) in pods_with_requests:", "if False:", CLAIM_TESTS),
-    Fault("claims of long pod names are not recognized as those of requests", f"{PACKAGE}/sources/prometheus/resource_claims.py", 'f"{pod}-extended-resources-"[:_MAX_NAME_BASE]', 'f"{pod}-extended-resources-"', CLAIM_TESTS),
+    Fault("claims of long pod names are not recognized as those of requests", f"{PACKAGE}/core/metering/claims.py", 'f"{pod}-extended-resources-"[:_MAX_NAME_BASE]', 'f"{pod}-extended-resources-"', CLAIM_TESTS),
     Fault("every pod of a shared claim holds the whole GPU", f"{PACKAGE}/core/metering/claims.py", "        if len(holders) > 1:", "        if False:", CLAIM_TESTS),
     Fault("a shared claim is divided by all pods of the hour, not by those of the time", f"{PACKAGE}/core/metering/claims.py", "Counter(map(_claim_of, present))", "Counter(map(_claim_of, holders))", CLAIM_TESTS),
     Fault("claims of the same name in two namespaces are one", f"{PACKAGE}/core/metering/claims.py", "    return holding.pod.namespace, holding.pod.claimed_device", '    return "", holding.pod.claimed_device and holding.pod.claimed_device._replace(uuid="", name="")', CLAIM_TESTS),
