@@ -55,7 +55,7 @@ from gpucost_cli.discovery import oldest_hour
 from gpucost_cli.export_folder import ExportFolder
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.lambda_worker import LambdaContext
-from gpucost_devstack.loopback import listen
+from gpucost_devstack.loopback import HOST, listen
 from gpucost_devstack.template import REPOSITORY
 
 PAGE_FOLDER = REPOSITORY / "functions/api/page"
@@ -63,6 +63,7 @@ FIRST_HOURS = 24
 """The newest hours, which are attributed first."""
 QUERIES_SECONDS = 120.0
 """Limit of the time that finding a cluster's oldest hour may take."""
+ANY_HOST = "0.0.0.0"
 ANY_ROUTE = ("GET /{proxy+}", "GET /")
 REVIEW_HOUR = 2
 """The UTC hour in which clusters are reviewed for recommendations, as the template schedules it."""
@@ -279,15 +280,16 @@ class LocalService:
     # ------------------------------------------------------------ HTTP
 
     @contextmanager
-    def serving(self, port: int) -> Iterator[str]:
-        """Answer HTTP on the loopback address in the background, and yield the address.
+    def serving(self, port: int, host: str = HOST) -> Iterator[str]:
+        """Answer HTTP in the background, and yield the address for this machine.
 
         Raises:
-            GpuCostError: the port is taken.
+            GpuCostError: the port is taken, or the host is no address of this machine.
         """
-        listener = listen(port)
+        listener = listen(port, host)
         with serving_api(self._answer, ANY_ROUTE, listener):
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            reached = HOST if host == ANY_HOST else host
+            yield f"http://{reached}:{listener.getsockname()[1]}"
 
     def _answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with self._app_lock:  # Powertools keeps the current event in the app

@@ -46,6 +46,13 @@ MAX_DAYS, SIMULATED_DAYS = 400, 3
     help="Port to listen on; 0 for any free port.",
 )
 @click.option(
+    "--listen",
+    "host",
+    default="127.0.0.1",
+    show_default=True,
+    help="IPv4 address to listen on; 0.0.0.0, in a container, for all. Whoever reaches it sees all costs.",
+)
+@click.option(
     "--days",
     type=click.IntRange(1, 400),
     help=f"Days of the past to attribute at most, as far as Prometheus has them.  [default: 400; simulated: "
@@ -57,13 +64,20 @@ MAX_DAYS, SIMULATED_DAYS = 400, 3
     help="Show simulated clusters instead. It needs Prometheus on the PATH, and nothing else.",
 )
 def serve(
-    access: MetricsAccess, folder: Path | None, exports: Path | None, port: int, days: int | None, *, simulated: bool
+    access: MetricsAccess,
+    folder: Path | None,
+    exports: Path | None,
+    port: int,
+    host: str,
+    days: int | None,
+    *,
+    simulated: bool,
 ) -> None:
     """Serve the page and the API of a Prometheus on this machine, without AWS.
 
     The clusters are found in the metrics; no settings are needed. The last 24 hours are attributed first, the newest
     one before the others, then the days before, and from then on every hour. The ledger stays in a folder, so that the
-    next start continues. Only this machine can open the page.
+    next start continues. Without --listen, only this machine can open the page.
 
     \b
     Example:
@@ -101,7 +115,7 @@ def serve(
         )
         if fleet:
             fleet.add_spot_prices(table, datetime.now(UTC))
-        url = running.enter_context(service.serving(port))
+        url = running.enter_context(service.serving(port, host))
         console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
         report_hours(service, "the last 24 hours", service.attribute_newest(), console)
         print_period(url)

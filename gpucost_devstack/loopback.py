@@ -1,4 +1,4 @@
-"""HTTP servers on the loopback address, reachable from this machine only."""
+"""HTTP servers on the loopback address, reachable from this machine only, unless another address is asked for."""
 
 import errno
 import os
@@ -15,17 +15,25 @@ from gpucost.core.errors import GpuCostError
 HOST = "127.0.0.1"
 
 
-def listen(port: int) -> socket.socket:
+def listen(port: int, host: str = HOST) -> socket.socket:
     """A socket that listens on a port, which reserves the port. 0 selects any free port.
 
     Raises:
-        GpuCostError: the port is taken or not allowed.
+        GpuCostError: the port is taken or not allowed, or the host is no address of this machine.
     """
     try:
-        return socket.create_server((HOST, port), backlog=128)
+        return socket.create_server((host, port), backlog=128)
+    except socket.gaierror as error:
+        raise _unknown_address(host) from error
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise _unknown_address(host) from error
         reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({os.strerror(error.errno or 0)})"
         raise GpuCostError(f"port {port} {reason}; choose another with --port, or with PORT of make demo") from error
+
+
+def _unknown_address(host: str) -> GpuCostError:
+    return GpuCostError(f"--listen: {host!r} is not an address of this machine. Pass 127.0.0.1 or 0.0.0.0")
 
 
 class LoopbackServer(ThreadingHTTPServer):

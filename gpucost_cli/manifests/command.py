@@ -6,7 +6,7 @@ import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost_cli.documentation import page_path
-from gpucost_cli.manifests.targets import TARGETS
+from gpucost_cli.manifests.targets import SERVE, TARGETS
 from gpucost_cli.options import parse_settings_file
 from gpucost_cli.rules.command import rules
 
@@ -29,13 +29,19 @@ manifests.add_command(rules)
     type=_FILE,
     help="A file like the example cluster/parameters.yaml of the repository; optional with --for.",
 )
-@click.option("--for", "target", type=click.Choice(list(TARGETS)), help="How an existing cluster is connected.")
+@click.option(
+    "--for",
+    "target",
+    type=click.Choice([*TARGETS, SERVE]),
+    help="How an existing cluster is connected; serve: gpucost serve in a cluster.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to.")
 def render(settings_path: Path, parameters_path: Path | None, target: str | None, out: Path) -> None:
     """Write the files of one cluster.
 
     Without --for, they are those of a new cluster: eksctl, Karpenter, Helm, collectors and workloads. With --for, they
-    are those that an existing cluster needs, which docs/how-to/existing-cluster.md of the repository describes.
+    are those that an existing cluster needs, which docs/how-to/existing-cluster.md of the repository describes. With
+    --for serve, they run gpucost serve in a cluster (docs/how-to/serve.md).
 
     \b
     Example:
@@ -44,6 +50,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
     """
     from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
     from gpucost_cli.manifests.rendering import write_files
+    from gpucost_cli.manifests.serve import serve_values
     from gpucost_cli.manifests.values import existing_cluster_values, template_values
 
     if parameters_path is None and target is None:
@@ -51,11 +58,12 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
         raise InvalidInputError(f"--params: required for a new cluster. Copy {example}, edit the copy, and name it")
     settings = parse_settings_file(settings_path)
     text = "" if parameters_path is None else _read_parameter_file(parameters_path)
-    values = (
-        template_values(settings, parse_parameters(text))
-        if target is None
-        else existing_cluster_values(settings, parse_existing_cluster_parameters(text), target)
-    )
+    if target == SERVE:
+        values = serve_values(settings, parse_existing_cluster_parameters(text))
+    elif target is None:
+        values = template_values(settings, parse_parameters(text))
+    else:
+        values = existing_cluster_values(settings, parse_existing_cluster_parameters(text), target)
     file_names = write_files(values, out, target)
     click.echo(f"{len(file_names)} files for cluster {values['cluster']['name']} are in {out}", err=True)
 

@@ -119,6 +119,20 @@ class KubePrometheusStackParameters(Section):
     """Service account of the Prometheus pods."""
 
 
+class ServeParameters(Section):
+    """`gpucost serve` in the cluster (`--for serve`)."""
+
+    image: Annotated[str, Field(pattern=r"^[a-z0-9][a-zA-Z0-9._:/@-]{0,299}$")] | None = None
+    """The image that was built from the Dockerfile. Required with `--for serve`."""
+    namespace: DnsLabel = "gpucost"
+    storage: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[GT]i$")] = "10Gi"
+    """Size of the volume of the ledger."""
+    storage_class: DnsLabel | None = None
+    """By default the cluster's."""
+    allowed_namespaces: tuple[DnsLabel, ...] = ()
+    """Namespaces whose pods may reach the page, such as that of an ingress controller. By default none."""
+
+
 class GpuGroupParameters(Section):
     """The quick start's GPU node group: one GPU that pods share by time-slicing, or GPUs in MIG slices."""
 
@@ -160,6 +174,7 @@ class ExistingClusterParameters(Section):
     collection: CollectionParameters = CollectionParameters()
     collector_role: CollectorRoleParameters = CollectorRoleParameters()
     kube_prometheus_stack: KubePrometheusStackParameters = KubePrometheusStackParameters()
+    serve: ServeParameters = ServeParameters()
     system_nodes: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels of the nodes on which operators and collectors run. If empty, they run on any node."""
 

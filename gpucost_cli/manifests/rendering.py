@@ -8,7 +8,15 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost_cli.manifests.targets import ONLY_FOR_EXISTING_CLUSTERS, PAYER_POLICY, QUERY_ROLE, TARGETS, pod_monitors
+from gpucost_cli.manifests.targets import (
+    ONLY_FOR_EXISTING_CLUSTERS,
+    PAYER_POLICY,
+    QUERY_ROLE,
+    SERVE,
+    SERVE_FILE,
+    TARGETS,
+    pod_monitors,
+)
 from gpucost_devstack.template import REPOSITORY
 
 TEMPLATES = REPOSITORY / "cluster"
@@ -17,7 +25,7 @@ SCRAPE_CONFIGS = "collection/scrape-configs.yaml"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C library's loader if PyYAML has it, because it is faster."""
 FOLDERS = ("aws", "collection", "eksctl", "helm", "karpenter", "workloads")
-"""Folders of `cluster/` that are rendered, in addition to `env.sh`. Other files there are inputs."""
+"""Folders of `cluster/` that are rendered for clusters, in addition to `env.sh`. Other files there are inputs."""
 
 
 def render_files(
@@ -43,6 +51,9 @@ def render_files(
     )
     environment.filters["yaml"] = _as_yaml
     variables = {**values, "target": target}
+    if target == SERVE:
+        yield SERVE_FILE, _render(environment, SERVE_FILE, variables)
+        return
     wanted = set((*TARGETS[target], PAYER_POLICY) if target else _template_names(templates)) - (
         frozenset() if target else ONLY_FOR_EXISTING_CLUSTERS
     )
@@ -51,18 +62,23 @@ def render_files(
     elif target and not values["query_role"]["name"]:
         wanted -= set(QUERY_ROLE)
     for name in (SCRAPE_CONFIGS, *sorted(wanted - {SCRAPE_CONFIGS})):
-        try:
-            text = environment.get_template(name).render(variables)
-            if name.endswith(".yaml"):
-                documents = [] if name.startswith("aws/") else list(yaml.load_all(text, Loader=_LOADER))
-                if name == SCRAPE_CONFIGS:
-                    variables["scrape_configs"] = documents[0]["scrape_configs"]
-                    interval = variables.get("collection", {}).get("scrape_interval_seconds", 60)
-                    variables["pod_monitors"] = pod_monitors(variables["scrape_configs"], interval)
-        except (TemplateError, yaml.YAMLError) as error:
-            raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
+        text = _render(environment, name, variables)
+        if name == SCRAPE_CONFIGS:
+            variables["scrape_configs"] = yaml.load(text, Loader=_LOADER)["scrape_configs"]
+            interval = variables.get("collection", {}).get("scrape_interval_seconds", 60)
+            variables["pod_monitors"] = pod_monitors(variables["scrape_configs"], interval)
         if text.strip() and name in wanted:  # a file that these settings do not need is left out
             yield name, text
+
+
+def _render(environment: Environment, name: str, variables: Mapping[str, Any]) -> str:
+    try:
+        text = environment.get_template(name).render(variables)
+        if name.endswith(".yaml") and not name.startswith("aws/"):
+            list(yaml.load_all(text, Loader=_LOADER))
+    except (TemplateError, yaml.YAMLError) as error:
+        raise GpuCostError(f"cluster/{name} cannot be rendered: {error}") from error
+    return text
 
 
 def write_files(values: Mapping[str, Any], out: Path, target: str | None = None) -> list[str]:
@@ -78,7 +94,7 @@ def write_files(values: Mapping[str, Any], out: Path, target: str | None = None)
     """
     files = dict(render_files(values, target=target))
     existing_names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    foreign_names = [name for name in existing_names if name not in (*FOLDERS, "env.sh")]
+    foreign_names = [name for name in existing_names if name not in (*FOLDERS, SERVE, "env.sh")]
     if foreign_names:
         raise InvalidInputError(
             f"{str(out)!r} contains {foreign_names[0]!r}, which this command does not write. Choose an empty folder"

@@ -27,6 +27,8 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "other-servers": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
 }  # fmt: skip
 """The files of each way. `other-servers` is VictoriaMetrics, Mimir and Thanos."""
+SERVE, SERVE_FILE = "serve", "serve/serve.yaml"
+"""Another value of `--for`, which connects no cluster, and its file."""
 AMP_TARGETS = frozenset(TARGETS) - {STACK, "prometheus", "other-servers"}
 """Ways whose collector always writes to a workspace of Amazon Managed Service for Prometheus.
 

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 import requests
 
-from gpucost.core.errors import ConflictError, InvalidInputError, SourceError
+from gpucost.core.errors import ConflictError, GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.settings_document import parse_settings
@@ -78,6 +78,20 @@ def test_newest_hours_are_attributed_first_and_served(tmp_path: Path, metrics: s
         assert costs(url, HOUR - ONE_HOUR, 2)["totals"]["node_cost_usd"] == 48
         assert '<div id="page">' in requests.get(url, timeout=30).text
         assert requests.get(f"{url}/v1/nothing", timeout=30).status_code == 404
+
+
+def test_other_addresses_answer_only_if_asked_for(tmp_path: Path, metrics: str) -> None:
+    """On Linux, all of 127.0.0.0/8 is this machine, so that 127.0.0.2 stands for another address of it."""
+    with service(tmp_path, document(metrics)) as local:
+        with local.serving(0) as url, pytest.raises(requests.ConnectionError):
+            requests.get(url.replace("127.0.0.1", "127.0.0.2"), timeout=30)
+        with local.serving(0, "0.0.0.0") as url:
+            assert requests.get(url.replace("127.0.0.1", "127.0.0.2") + "/health", timeout=30).status_code == 200
+        with pytest.raises(GpuCostError) as refused, local.serving(0, "192.0.2.1"):
+            pass
+        assert str(refused.value) == (
+            "--listen: '192.0.2.1' is not an address of this machine. Pass 127.0.0.1 or 0.0.0.0"
+        )
 
 
 def test_next_start_continues_on_the_folder(tmp_path: Path, metrics: str) -> None:
