@@ -58,8 +58,8 @@ missing() { # the programs that this target needs and that are missing
   case $target in demo | test | build | release | page) command -v npm >/dev/null || echo npm ;; esac
   if [ "$target" = test ]; then
     first_of prometheus-alertmanager alertmanager >/dev/null || echo alertmanager
-    first_of chromium chromium-browser google-chrome "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" \
-      >/dev/null || echo chromium
+    first_of chromium-headless-shell chromium chromium-browser google-chrome \
+      "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" >/dev/null || echo chromium
   fi
 }
 

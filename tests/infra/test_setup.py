@@ -181,7 +181,8 @@ NEEDED = {
     "demo": "prometheus default-jre-headless nodejs npm",
     "build": "nodejs npm",
     "page": "nodejs npm",
-    "test": "prometheus default-jre-headless nodejs npm prometheus-alertmanager chromium fonts-dejavu-core",
+    "test": "prometheus default-jre-headless nodejs npm prometheus-alertmanager chromium-headless-shell "
+    "fonts-dejavu-core",
 }
 INSTALL = {"apt-get": "apt-get install -y --no-install-recommends", "dnf": "dnf install -y", "brew": "brew install"}
 FEDORA = "java-25-openjdk-headless nodejs npm"
