@@ -59,10 +59,11 @@ def push(path: Path, stack: str, *, is_confirmed: bool) -> None:
     with naming_file(path):
         settings = parse_settings(text)
     if not is_demo(stack):  # a demo's account and workspace do not exist anyway
-        refuse_placeholders(settings, "settings")
+        refuse_placeholders(settings, str(path))
     store = settings_store(stack)
     removed = _removed_clusters(store, settings, is_confirmed=is_confirmed)
-    stored = store.push(text, author=current_user(), now=datetime.now(UTC))
+    with naming_file(path):
+        stored = store.push(text, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
     for note in notes_on(settings):
         click.echo(f"note: {note}", err=True)

@@ -81,14 +81,14 @@ def examine_clusters(
     Args:
         settings: the settings.
         now: the end of the window that is examined.
-        settings_file: the settings' path, for commands to paste.
+        settings_file: the settings' path, for errors and for commands to paste.
         secret_value: reads a secret that the settings name; None reads it with the process's own credentials.
         fetch_prices: returns AWS's prices for nodes that nothing else prices; None if AWS is not asked.
 
     Raises:
         InvalidInputError: the settings contain a placeholder of an example.
     """
-    refuse_placeholders(settings, "settings")
+    refuse_placeholders(settings, settings_file)
     unreachable: dict[str, Sequence[Check]] = {}
     reports = []
     for cluster in settings.clusters:

@@ -8,6 +8,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost_cli.documentation import page_path
 from gpucost_cli.manifests.targets import SERVE, TARGETS
 from gpucost_cli.options import parse_settings_file
+from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_cli.rules.command import rules
 
 _FILE = click.Path(path_type=Path)
@@ -57,6 +58,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
         example = page_path("cluster/parameters.yaml")
         raise InvalidInputError(f"--params: required for a new cluster. Copy {example}, edit the copy, and name it")
     settings = parse_settings_file(settings_path)
+    refuse_placeholders(settings, str(settings_path))
     text = "" if parameters_path is None else _read_parameter_file(parameters_path)
     if target == SERVE:
         values = serve_values(settings, parse_existing_cluster_parameters(text))

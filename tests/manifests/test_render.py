@@ -372,23 +372,23 @@ EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
     ("settings", "parameters", "says"),
     [
         ((CLUSTER / "settings.yaml").read_text(), parameters_text(),
-         f"settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
+         f"{{}}: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
         (settings_text(), (CLUSTER / "parameters.yaml").read_text(),
          "parameters: account_id: '111122223333' is an example's placeholder. Replace it with the ID of"),
         (settings_text(), parameters_text() + "deployment_account_id: '123456789012'\n",
          "parameters: deployment_account_id: '123456789012' is an example's placeholder"),
         (settings_text().replace("# role_arn", "role_arn"), parameters_text(),
-         "settings: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/"),
+         "{}: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/"),
         (settings_text().replace(WORKSPACE, "ws-…"), parameters_text(),
-         "settings: clusters[0].prometheus.url: 'ws-…' in "),
+         "{}: clusters[0].prometheus.url: 'ws-…' in "),
         (settings_text().replace(WORKSPACE, "<id>"), parameters_text(),
-         "settings: clusters[0].prometheus.url: '<id>' in "),
+         "{}: clusters[0].prometheus.url: '<id>' in "),
     ],
 )  # fmt: skip
 def test_placeholders_of_the_examples_are_refused(tmp_path: Path, settings: str, parameters: str, says: str) -> None:
     done = render_command(tmp_path, tmp_path / "manifests", settings, parameters)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"gpucost: {says}")
+    assert done.stderr.startswith(f"gpucost: {says.format(tmp_path / 'settings.yaml')}")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "manifests").exists()
 
@@ -397,7 +397,9 @@ def test_placeholders_of_the_examples_are_refused(tmp_path: Path, settings: str,
 def test_placeholders_are_neither_pushed_nor_queried(command: list[str]) -> None:
     result = in_this_process(*(part.format(CLUSTER / "settings.yaml") for part in command))
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"gpucost: settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in ")
+    assert result.stderr.startswith(
+        f"gpucost: {CLUSTER / 'settings.yaml'}: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "
+    )
 
 
 def test_unchanged_examples_of_settings_are_refused() -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucost.container import Container
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
+from gpucost_cli.main import main
+from gpucost_cli.report_command import FILTERS
 from tests.system.test_cli import in_this_process
 from tests.system.timeline import HOUR, Timeline
 
@@ -32,13 +35,18 @@ class Website(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-@pytest.fixture(params=[200, 404, 501])
-def website(request: pytest.FixtureRequest) -> Iterator[str]:
-    handler = type("Answering", (Website,), {"status": request.param})
+@pytest.fixture(
+    params=[(200, "200 with", ", 4 times"), (404, "404 Not Found:", ""), (501, "501 Not Implemented:", "")],
+    ids=["200", "404", "501"],
+)
+def website(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
+    """The address, and what the sentence says of the status and of attempts."""
+    status, answered, attempts = request.param
+    handler = type("Answering", (Website,), {"status": status})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"http://127.0.0.1:{server.server_port}", answered, attempts
     server.shutdown()
     thread.join()
     server.server_close()
@@ -62,17 +70,13 @@ def said(*arguments: str, status: int = 2) -> str:
 
 
 @pytest.mark.parametrize("command", ["attribute", "doctor", "serve"])
-def test_another_service_is_named_without_its_page_and_the_query(website: str, command: str) -> None:
-    sentence = said(command, "--prometheus", website, status=1)
-    assert sentence.startswith(f"gpucost: Prometheus at {website} answered ")
-    assert sentence.endswith(
-        f". Queries append /api/v1/query to {website}, where no Prometheus answers. Write its base URL, without a page "
-        "such as /graph, and check the port: another service may listen there\n"
+def test_another_service_is_named_without_its_page_and_the_query(website: tuple[str, str, str], command: str) -> None:
+    address, answered, attempts = website
+    assert said(command, "--prometheus", address, status=1) == (
+        f"gpucost: Prometheus at {address} answered {answered} an HTML page instead of a response of Prometheus' API"
+        f"{attempts}. Queries append /api/v1/query to {address}, where no Prometheus answers. Write its base URL, "
+        "without a page such as /graph, and check the port: another service may listen there\n"
     )
-    assert "an HTML page" in sentence
-    assert "<" not in sentence
-    assert "query:" not in sentence
-    assert "kube_" not in sentence
 
 
 def test_page_of_prometheus_is_not_its_address(url: str) -> None:
@@ -149,6 +153,39 @@ def test_text_that_is_no_yaml_names_the_file(tmp_path: Path) -> None:
     )
 
 
+PLACEHOLDER = 'clusters: [{name: a, prometheus: {url: "https://prometheus.example.com"}}]\n'
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("doctor", "--settings", "{}"),
+        ("settings", "check", "{}"),
+        ("settings", "push", "{}", "--stack", "gpucost"),
+        ("manifests", "render", "--for", "prometheus", "--settings", "{}", "--out", "out"),
+        ("manifests", "render", "--for", "serve", "--settings", "{}", "--out", "out"),
+    ],
+    ids=" ".join,
+)
+def test_placeholder_names_the_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(PLACEHOLDER)
+    assert said(*(word.format(path) for word in command)) == (
+        f"gpucost: {path}: clusters[0].prometheus.url: 'https://prometheus.example.com' is an example's placeholder. "
+        "Replace it with your address\n"
+    )
+
+
+def test_requirements_of_pushed_settings_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(f"{CLUSTERS}alerts: {{time_zone: Europe/Berlim}}\n")
+    with SqliteTable(tmp_path / "ledger") as table, pytest.raises(SystemExit, match="2"):
+        main(["settings", "push", str(path), "--stack", "gpucost"], Container(table=table))
+    assert capsys.readouterr().err == (
+        f"gpucost: {path}: alerts: unknown time_zone 'Europe/Berlim'; use an IANA name, for example Europe/Berlin\n"
+    )
+
+
 def test_namespace_in_two_units_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(f"{CLUSTERS}business_units: [{{name: x, namespaces: [lab]}}, {{name: y, namespaces: [lab]}}]\n")
@@ -191,7 +228,10 @@ def test_unknown_filter_suggests_the_name_that_is_meant(tmp_path: Path, url: str
         service = LocalService(table, text, author="me", clock=lambda: HOUR, secret_value=str)
         with service.serving(0) as api:
             sentence = said("report", "--api", api, "--filter", "namespce=a", "--group-by", "namespace")
-    assert sentence.startswith("gpucost: --filter 'namespce=a' is not DIMENSION=VALUES. Did you mean namespace? Dim")
+    assert sentence == (
+        "gpucost: --filter 'namespce=a' is not DIMENSION=VALUES. Did you mean namespace? Dimensions: "
+        f"{', '.join(FILTERS)}\n"
+    )
 
 
 @pytest.mark.parametrize(
