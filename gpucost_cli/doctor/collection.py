@@ -154,8 +154,7 @@ class FactsCollector:
             series |= parsing.max_counts(admins, STATISTIC_LABEL)
         claiming: Sequence[Series] = ()
         of_reported_claims: set[tuple[str, str]] = set()
-        is_silent = facts.silent_neuron_nodes or any(not node.capacity for node in facts.gpu_nodes.values())
-        if series.get(CLAIM_INFO) and is_silent:
+        if series.get(CLAIM_INFO) and facts.has_silent_nodes:
             claiming = self._client.query(self._queries.claiming_pods(), evaluated_at)
         if claiming and facts.silent_neuron_nodes:
             reported = rows_at(
@@ -183,7 +182,7 @@ class FactsCollector:
             first: the first time of the window.
         """
         unexplained = [*facts.unexplained]
-        if facts.series.get(CLAIM_INFO):
+        if facts.series.get(CLAIM_INFO) or facts.has_silent_nodes:
             drivers = self._client.query(self._queries.unknown_drivers(), facts.evaluated_at)
             by_metric = rows_at(drivers, to_epoch_ms(facts.evaluated_at))
             for collector in CLAIM_COLLECTORS:

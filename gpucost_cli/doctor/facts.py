@@ -210,6 +210,11 @@ class Facts:
         ]
 
     @cached_property
+    def has_silent_nodes(self) -> bool:
+        """Whether any node has devices and advertises none, as with a DRA driver."""
+        return bool(self.silent_neuron_nodes) or any(not node.capacity for node in self.gpu_nodes.values())
+
+    @cached_property
     def devices_of_several_claims(self) -> Sequence[ObservedDevice]:
         """Devices that several ResourceClaims have at a time."""
         claims: dict[object, set[tuple[str, str]]] = {}
