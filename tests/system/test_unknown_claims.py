@@ -18,11 +18,21 @@ def claim(timeline: Timeline, name: str, namespace: str = "team") -> None:
     timeline.add("kube_pod_owner", owner_kind="ReplicaSet", owner_name="app-1", **labels)
 
 
-def node(timeline: Timeline, name: str = "n1", *, pool: str = "claims", gpus: int = 0) -> None:
+def node(timeline: Timeline, name: str = "n1", *, pool: str = "claims", gpus: int = 0, start: float = -65) -> None:
     """A node of four GPUs that advertises some of them."""
     labels = {"node_kubernetes_io_instance_type": "g5.12xlarge", "karpenter_sh_nodepool": pool}
-    timeline.node(name, capacity={"nvidia_com_gpu": gpus} if gpus else {}, labels=labels)
-    timeline.add("kube_node_status_capacity", value=48, node=name, resource="cpu", **KSM)
+    timeline.node(name, start, capacity={"nvidia_com_gpu": gpus} if gpus else {}, labels=labels)
+    timeline.add("kube_node_status_capacity", start, value=48, node=name, resource="cpu", **KSM)
+
+
+def monitored(timeline: Timeline, start: float = -65) -> None:
+    """A claim with admin access sees the idle GPUs of the node."""
+    held = {"exported_namespace": "infra", "exported_pod": "monitor", "dra_claim_name": "monitor-x"}
+    for gpu in range(4):
+        labels = {"dra_driver_name": "gpu.nvidia.com", "dra_device_name": f"gpu-{gpu}", **held}
+        timeline.device(0, start, gpu=gpu, **labels)
+    label = {"label_resource_kubernetes_io_admin_access": "true"}
+    timeline.add("kube_namespace_labels", namespace="infra", **label, **KSM)
 
 
 def cluster() -> Timeline:
@@ -78,21 +88,24 @@ def test_claims_where_an_exporter_reports_those_of_gpus_are_not_noted(attribute:
 
 
 def test_idle_gpu_that_an_admin_claim_sees_is_unallocated(attribute: Attribute) -> None:
-    """Whether or not kube-state-metrics reports claims."""
-    for has_claim_info in (True, False):
-        timeline = cluster()
-        node(timeline)
-        held = {"exported_namespace": "infra", "exported_pod": "monitor", "dra_claim_name": "monitor-x"}
-        for gpu in range(4):
-            timeline.device(0, gpu=gpu, dra_driver_name="gpu.nvidia.com", dra_device_name=f"gpu-{gpu}", **held)
-        label = {"label_resource_kubernetes_io_admin_access": "true"}
-        timeline.add("kube_namespace_labels", namespace="infra", **label, **KSM)
-        if has_claim_info:
-            claim(timeline, "monitor", "infra")
-        (record,) = attribute(timeline)
-        assert record.lines == ()
-        assert capacity(record).unallocated_gpu_hours == amount(4)
-        assert not any(note.startswith("unknown") for note in record.notes)
+    timeline = cluster()
+    node(timeline)
+    monitored(timeline)
+    claim(timeline, "monitor", "infra")
+    (record,) = attribute(timeline)
+    assert record.lines == ()
+    assert capacity(record).unallocated_gpu_hours == amount(4)
+    assert not any(note.startswith("unknown") for note in record.notes)
+
+
+def test_admin_claim_that_only_the_exporter_reports_holds_nothing(attribute: Attribute) -> None:
+    """The node joins at minute 30, so that nothing else makes the reader look for claims."""
+    timeline = cluster()
+    node(timeline, start=30)
+    monitored(timeline, start=30)
+    (record,) = attribute(timeline)
+    assert record.lines == ()
+    assert capacity(record).unallocated_gpu_hours == amount(2)
 
 
 def test_node_that_is_not_ready_in_pool_of_ready_ones_is_stranded(attribute: Attribute) -> None:

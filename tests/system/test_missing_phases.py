@@ -1,0 +1,23 @@
+"""Pods of clusters that do not collect kube_pod_status_phase."""
+
+from tests.system.metered_hours import Attribute, fleet, hours
+from tests.system.timeline import Timeline
+
+
+def without_phases(timeline: Timeline) -> Timeline:
+    del timeline.families["kube_pod_status_phase"]
+    return timeline
+
+
+def test_pod_that_completed_and_remains_holds_its_gpus_until_then(attribute: Attribute) -> None:
+    """It was there before the hour, and it is after it, so no sample of its request says that it ended."""
+    timeline = fleet()
+    completed = timeline.base.timestamp() + 15 * 60
+    for name in ("done", "runs"):
+        timeline.pod(name)
+    timeline.add("kube_pod_completion_time", start=15, value=completed, namespace="team", pod="done", uid="uid-done",
+                 job="kube-state-metrics", instance="10.0.0.1:8080")  # fmt: skip
+    (record,) = attribute(without_phases(timeline))
+    assert hours(record) == {"done": 0.25, "runs": 1}
+    (note,) = [note for note in record.notes if note.startswith("unknown")]
+    assert "2 pods without samples of kube_pod_status_phase" in note
