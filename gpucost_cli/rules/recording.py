@@ -247,13 +247,15 @@ class RecordingRules:
     def _claimed(self) -> str:
         """GPUs that pods hold through claims; claims on one device hold equal parts of it.
 
-        Claims of namespaces that may have admin access hold nothing. A pod that requests an extended resource holds
-        what it requests.
+        A claim of a namespace that may have admin access looks at devices that other claims hold. A pod that requests
+        an extended resource holds what it requests.
         """
         claims = self._recorded("pod_device:gpucost_claims_gpus")
         admin = self.queries.series_selector(NAMESPACE_LABELS_METRIC, equals(ADMIN_NAMESPACE_LABEL, "true"))
+        of_admins, of_others = (f"({claims} {operator} on (namespace) {admin})" for operator in ("and", "unless"))
+        looks = f"({of_admins} and on ({DEVICE_LABELS}) {of_others})"
         requested = self._recorded("pod:gpucost_units")
-        held = f"({claims} unless on (namespace) {admin} unless on (namespace, pod) {requested})"
+        held = f"({claims} unless on (namespace, pod) {looks} unless on (namespace, pod) {requested})"
         return f"{held} / on ({DEVICE_LABELS}) group_left () count by ({DEVICE_LABELS}) ({held})"
 
     def _units_held(self) -> str:

@@ -15,6 +15,7 @@ from gpucost.core.metering.claims import (
     OfferedTime,
     gpus_for_claims,
     merge_pieces,
+    notes_on_admin_namespaces,
     notes_on_claimed_devices,
     share_claimed_devices,
     without_admin_access,
@@ -276,18 +277,29 @@ def test_claims_hold_no_more_than_their_device(
     assert {part.pod.pod for part in holdings if part.pod.namespace not in admin_namespaces} <= kept
 
 
-def test_claims_with_admin_access_hold_nothing_even_of_idle_devices() -> None:
+def test_admin_claim_holds_nothing_where_another_claim_has_a_device() -> None:
     monitor, trainer = claim_of("monitor", "admins", [0, 1]), claim_of("trainer", "team", [0])
     assert without_admin_access([*monitor, *trainer], {"admins"}) == trainer
     assert without_admin_access([*monitor, *trainer], set()) == [*monitor, *trainer]
-    assert without_admin_access(monitor, {"admins"}) == []
+    successor = claim_of("later", "team", [0], (30, 60))
+    earlier = claim_of("earlier", "admins", [0], (0, 30))
+    assert without_admin_access([*earlier, *successor], {"admins"}) == [*earlier, *successor]
+
+
+def test_claim_that_may_have_admin_access_holds_what_no_other_claim_has_with_a_note() -> None:
+    monitor = claim_of("monitor", "admins", [0, 1])
+    assert without_admin_access(monitor, {"admins"}) == monitor
+    (note,) = notes_on_admin_namespaces(monitor, {"admins"})
+    assert note.startswith("unknown: 2 devices of node 'n1' are allocated only to claims of namespaces with the label ")
+    assert notes_on_admin_namespaces(monitor, {"others"}) == []
 
 
 def test_claim_of_extended_resource_holds_its_device_whatever_its_namespace() -> None:
     (part,) = claim_of("validator", "admins", [0])
     device = ClaimedDevice("validator-extended-resources-x7k2p", "n1", "GPU-0", "", "gpu-0", DRA_GPU_DRIVER)
     extended = replace(part, pod=replace(part.pod, claimed_device=device))
-    assert without_admin_access([extended], {"admins"}) == [extended]
+    assert without_admin_access([extended, *claim_of("trainer", "team", [0])], {"admins"})[0] == extended
+    assert notes_on_admin_namespaces([extended], {"admins"}) == []
 
 
 def test_claims_of_consumable_capacity_hold_equal_parts_with_a_note() -> None:

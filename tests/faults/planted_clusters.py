@@ -32,7 +32,7 @@ CLUSTER_FAULTS = tuple(
         ("several claims on a device have no note", f"{METERING}/metering.py", "        notes += notes_on_claimed_devices(holdings, collects_admin_access=bool(observation.admin_namespaces))\n", "", RECORDED_TESTS),
         ("notes on several claims do not name the label", f"{METERING}/metering.py", "collects_admin_access=bool(observation.admin_namespaces)", "collects_admin_access=True", RECORDED_TESTS),
         ("doctor does not see several claims on a device", f"{CHECKS}/__init__.py", "    devices.check_several_claims,\n", "", CLAIM_TESTS),
-        ("rules count claims with admin access", "gpucost_cli/rules/recording.py", "{claims} unless on (namespace) {admin} unless", "{claims} unless", LIVE_TESTS),
+        ("rules count claims with admin access", "gpucost_cli/rules/recording.py", "{claims} unless on (namespace, pod) {looks} unless", "{claims} unless", LIVE_TESTS),
         ("rules do not know claims", "gpucost_cli/rules/recording.py", "(sum by ({POD_LABELS}, node) ({gpus}) or {claimed})", "sum by ({POD_LABELS}, node) ({gpus})", LIVE_TESTS),
         ("rules count a device for each of its claims", "gpucost_cli/rules/recording.py", 'return f"{held} / on ({DEVICE_LABELS}) group_left () count by ({DEVICE_LABELS}) ({held})"', "return held", LIVE_TESTS),
         ("doctor takes a node without GPU resources for one without capacity", f"{CHECKS}/nodes.py", "if node.reports_capacity}", "if node.capacity}", CLAIM_TESTS),

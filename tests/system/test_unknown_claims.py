@@ -87,15 +87,15 @@ def test_claims_where_an_exporter_reports_those_of_gpus_are_not_noted(attribute:
     assert not any(note.startswith("unknown") for note in record.notes)
 
 
-def test_idle_gpu_that_an_admin_claim_sees_is_unallocated(attribute: Attribute) -> None:
+def test_gpus_of_claims_that_may_have_admin_access_are_held_with_a_note(attribute: Attribute) -> None:
     timeline = cluster()
     node(timeline)
     monitored(timeline)
     claim(timeline, "monitor", "infra")
     (record,) = attribute(timeline)
-    assert record.lines == ()
-    assert capacity(record).unallocated_gpu_hours == amount(4)
-    assert not any(note.startswith("unknown") for note in record.notes)
+    assert [line.allocated_gpu_hours for line in record.lines] == [amount(4)]
+    (note,) = (note for note in record.notes if note.startswith("unknown"))
+    assert "4 devices of node" in note
 
 
 def test_admin_claim_that_only_the_exporter_reports_holds_nothing(attribute: Attribute) -> None:
@@ -103,9 +103,11 @@ def test_admin_claim_that_only_the_exporter_reports_holds_nothing(attribute: Att
     timeline = cluster()
     node(timeline, start=30)
     monitored(timeline, start=30)
+    watched = {"exported_namespace": "team", "exported_pod": "p", "dra_claim_name": "p-x"}
+    timeline.device(0.5, gpu=0, start=30, dra_driver_name="gpu.nvidia.com", dra_device_name="gpu-0", **watched)
     (record,) = attribute(timeline)
-    assert record.lines == ()
-    assert capacity(record).unallocated_gpu_hours == amount(2)
+    assert [(line.namespace, line.allocated_gpu_hours) for line in record.lines] == [("team", amount("0.5"))]
+    assert capacity(record).unallocated_gpu_hours == amount("1.5")
 
 
 def test_node_that_is_not_ready_in_pool_of_ready_ones_is_stranded(attribute: Attribute) -> None:

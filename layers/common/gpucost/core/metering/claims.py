@@ -17,7 +17,7 @@ from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.kubernetes_labels import ADMIN_ACCESS_LABEL
 from gpucost.core.metering.mig_partitions import Partition, claimable_share, partition_of
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
-from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries, PodObservation
+from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX
 from gpucost.core.metering.usage import PodUsage
 
@@ -259,14 +259,38 @@ def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
 
 
 def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[str]) -> list[PodUsage]:
-    """Drop claims of namespaces that may have admin access, which does not allocate a device, even if it is idle.
+    """Drop claims with admin access: they look at devices that other claims hold, and hold none.
 
-    No metric says which claims have it. The scheduler's claims for extended resources never do.
+    No metric says which claims have it. A claim is taken for one if its namespace may have such claims, and another
+    claim had one of its devices at the same scrape. The scheduler's claims for extended resources never have it.
     """
-    return [holding for holding in holdings if not _may_have_admin_access(holding.pod, admin_namespaces)]
+    of_admins = [holding for holding in holdings if _may_have_admin_access(holding, admin_namespaces)]
+    if not of_admins:
+        return holdings
+    of_others: dict[tuple[str, str, str], list[PodUsage]] = {}
+    for holding in holdings:
+        if _is_claim(holding) and not _may_have_admin_access(holding, admin_namespaces):
+            of_others.setdefault(_device_key(holding), []).append(holding)
+    looks = {
+        _claim_key(holding)
+        for holding in of_admins
+        if any(_are_simultaneous(holding, other) for other in of_others.get(_device_key(holding), ()))
+    }
+    return [holding for holding in holdings if not _is_claim(holding) or _claim_key(holding) not in looks]
 
 
-def _may_have_admin_access(pod: PodObservation, admin_namespaces: Container[str]) -> bool:
+def notes_on_admin_namespaces(holdings: Iterable[PodUsage], admin_namespaces: Container[str]) -> list[str]:
+    """Return a note for each node whose devices only claims hold that may have admin access, which holds none."""
+    devices = {_device_key(holding) for holding in holdings if _may_have_admin_access(holding, admin_namespaces)}
+    return [
+        f"{UNKNOWN_PREFIX}{count} devices of node {node!r} are allocated only to claims of namespaces with the label "
+        f"{ADMIN_ACCESS_LABEL}. No metric says whether these claims have adminAccess, so they count as held"
+        for node, count in sorted(Counter(node for node, _, _ in devices).items())
+    ]
+
+
+def _may_have_admin_access(holding: PodUsage, admin_namespaces: Container[str]) -> bool:
+    pod = holding.pod
     return (
         pod.claimed_device is not None
         and pod.namespace in admin_namespaces

@@ -18,6 +18,7 @@ from gpucost.core.metering.claims import (
     gpus_for_claims,
     hidden_gpus_notes,
     merge_pieces,
+    notes_on_admin_namespaces,
     notes_on_claimed_devices,
     share_claimed_devices,
     without_admin_access,
@@ -106,6 +107,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     holdings = reader.read(observation.pods)
     if observation.admin_namespaces is not None:
         holdings = without_admin_access(holdings, observation.admin_namespaces)
+        notes += notes_on_admin_namespaces(holdings, observation.admin_namespaces)
         notes += notes_on_claimed_devices(holdings, collects_admin_access=bool(observation.admin_namespaces))
     holdings = share_claimed_devices(holdings)
     gpus_of_pod = gpus_of_groups(observation.pods, devices, observation.vgpus.gpus_of_pod)
