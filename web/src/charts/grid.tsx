@@ -121,10 +121,17 @@ export function Grid(props: GridProps) {
   const tappedRef = useRef("");
   const click = (event: MouseEvent) => {
     const cell = cellOf(event);
-    const isTap = (event as PointerEvent).pointerType === "touch" && tappedRef.current !== cell.join();
-    tappedRef.current = cell.join();
-    if (isTap) setAt(cell);
-    else props.onOpen(...cell);
+    const isTouch = (event as PointerEvent).pointerType === "touch";
+    if (!isTouch || tappedRef.current === cell.join()) {
+      props.onOpen(...cell);
+    } else {
+      tappedRef.current = cell.join();
+      setAt(cell);
+    }
+  };
+  /** After a tap, browsers may send the event without a mouse, when the layout changes under the finger. */
+  const leave = () => {
+    if (tappedRef.current === "") setAt(null);
   };
   const mark = at === null ? null : markOf(at, width / columns, rowHeight);
   return (
@@ -147,7 +154,7 @@ export function Grid(props: GridProps) {
         style={{ height: `${height}px` }}
         onKeyDown={move}
         onMouseMove={(event) => setAt(cellOf(event))}
-        onMouseLeave={() => setAt(null)}
+        onMouseLeave={leave}
         onBlur={() => setAt(null)}
         onClick={click}
       >
