@@ -82,7 +82,7 @@ def test_cluster_without_gpu_requests_has_no_faults(examined: Examine) -> None:
 @pytest.mark.parametrize(
     ("metric", "severity", "says"),
     [
-        ("kube_pod_status_phase", "recommended", "finished pods"),
+        ("kube_pod_status_phase", "recommended", "pods that pull their image count as running"),
         ("kube_pod_owner", "recommended", "not the workloads"),
         ("kube_replicaset_owner", "recommended", "Deployments appear as their ReplicaSets"),
         ("kube_pod_status_scheduled_time", "optional", "the start of a pod in a scrape gap"),

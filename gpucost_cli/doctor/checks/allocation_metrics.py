@@ -51,7 +51,8 @@ METRIC_FAMILIES = (
     ),
     MetricFamily(
         "kube_pod_status_phase", "recommended",
-        "finished pods and pods that pull their image count as running", "pods",
+        "pods that pull their image count as running, and finished ones hold GPUs until kube_pod_completion_time, or "
+        "until they are deleted", "pods",
     ),
     MetricFamily("kube_pod_owner", "recommended", "lines show pods, not the workloads that own them", "pods"),
     MetricFamily(
