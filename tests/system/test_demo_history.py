@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,7 @@ from gpucost.core.hours import HOUR, format_timestamp, hours_between
 from gpucost_devstack.fleet import demo as fleet
 from gpucost_devstack.metrics_segment import segments_of
 from tests.listening_addresses import process_tree
-from tests.system.running_demo import Demo, running_demo, true_hours
+from tests.system.running_demo import GPUCOST, Demo, running_demo, true_hours
 
 COMPLETE = " is there; the next start reuses it "
 
@@ -54,6 +55,24 @@ def attributed_hours(demo: Demo) -> int:
     return int(answer["coverage"]["hours_complete"])
 
 
+def push_settings_of(demo: Demo, path: Path) -> None:
+    """Put a new version of the demo's settings in force, with one more business unit, while the history loads."""
+    shown, _ = gpucost(demo, "settings", "show", "--stack", "local")
+    settings = json.loads(shown)
+    settings["business_units"].append({"name": "pushed-while-loading", "namespaces": ["nothing-*"]})
+    path.write_text(json.dumps(settings))
+    pushed, _ = gpucost(demo, "settings", "push", str(path), "--stack", "local")
+    assert pushed.endswith(" is in force\n")
+
+
+def gpucost(demo: Demo, *arguments: str) -> tuple[str, str]:
+    done = subprocess.run(
+        [GPUCOST, *arguments], capture_output=True, text=True, check=False, env=demo.environment, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     ("days", "kills_before_attribution"), [(1, False), pytest.param(3, True, marks=pytest.mark.nightly)]
 )
@@ -77,8 +96,11 @@ def test_history_is_right_after_kills_and_not_computed_again(
             wait_until(lambda: attributed_hours(demo) > 0, "the history is not attributed")
             kill(demo)
     with running_demo(tmp_path, *flags, days=days) as demo:
+        wait_until(lambda: "is loading" in demo.ask("/config.json").get("notice", ""), "it does not load the rest")
+        push_settings_of(demo, tmp_path / "settings.json")
         wait_until(lambda: COMPLETE in (tmp_path / "out").read_text(), "the history is not complete")
         assert "notice" not in demo.ask("/config.json")
+        assert "pushed-while-loading" in gpucost(demo, "settings", "show", "--stack", "local")[0]
         check_against_scenario(demo, start, first_end)
         restatements = demo.ask(f"/v1/restatements?start={format_timestamp(start)}&end={format_timestamp(end)}")
         assert len({row["hour"] for row in restatements["rows"]}) == 1

@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import os
+import pty
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -206,6 +209,25 @@ def test_notes_on_settings_are_printed_when_they_are_pushed(stack: Stack, tmp_pa
     assert done.stderr == "note: no longer in the settings, so new hours are not attributed: east\n"
     refused = stack.gpucost("settings", "rollback", "--to", "1")
     assert "none of the clusters in force (west) is in this document" in refused.stderr
+
+
+def test_push_that_drops_all_clusters_asks_on_a_terminal(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(document(("north",)))
+    before = stack.gpucost("settings", "show").stdout
+    for answer, status in (("n", 1), ("", 1), ("y", 0)):
+        controller, terminal = pty.openpty()
+        os.write(controller, f"{answer}\n".encode())
+        with os.fdopen(terminal) as stdin, monkeypatch.context() as patched:
+            patched.setattr(sys, "stdin", stdin)
+            done = stack.gpucost("settings", "push", str(path))
+        os.close(controller)
+        assert "would not be attributed. Put it in force? [y/N]: " in done.stderr
+        assert done.returncode == status, done.stderr
+        assert (stack.gpucost("settings", "show").stdout == before) == (answer != "y")
+    assert json.loads(stack.gpucost("settings", "show").stdout)["clusters"][0]["name"] == "north"
 
 
 def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
