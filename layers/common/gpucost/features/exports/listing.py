@@ -1,6 +1,7 @@
 """Lists exported days with URLs to download them."""
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -8,9 +9,11 @@ from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.exported_days import ExportedDay, FileFormat, fingerprint, manifests_by_day, object_key
-from gpucost.features.exports.ports import ExportBucket
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
+
+if TYPE_CHECKING:
+    from gpucost.features.exports.ports import ExportBucket
 
 URL_SECONDS = 300
 """How long a download URL is valid."""
@@ -48,7 +51,7 @@ class ExportListing:
         settings_store: SettingsStore,
         ledger: PublishedHours,
         catalogue: DynamoExports,
-        bucket: ExportBucket,
+        bucket: "ExportBucket",
         *,
         clock: Clock,
     ) -> None:
