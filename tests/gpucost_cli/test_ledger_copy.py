@@ -99,6 +99,7 @@ def answers(table: Table) -> dict[tuple[str, str], tuple[int, str]]:
     return responses
 
 
+@pytest.mark.tools  # DynamoDB itself is what the answers are compared with
 def test_every_route_answers_the_same_from_dynamodb(source: SqliteTable, table: DynamoTable) -> None:
     deployed = DynamoDBTable(*table)
     result = copy_ledger(source, deployed)
@@ -160,6 +161,7 @@ def assert_published_hours_are_whole(source: SqliteTable, target: SqliteTable) -
             assert Ledger(target).lines(cluster, manifest.hour) == Ledger(source).lines(cluster, manifest.hour)
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize("half", [False, True])
 def test_kill_at_every_write_loses_and_doubles_nothing(source: SqliteTable, target: SqliteTable, *, half: bool) -> None:
     assert copy_with_kills(source, target, half=half) > 20
@@ -168,6 +170,7 @@ def test_kill_at_every_write_loses_and_doubles_nothing(source: SqliteTable, targ
     assert copy_ledger(source, target).written == 0
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize("half", [False, True])
 def test_replacing_copy_is_exact_after_kills(source: SqliteTable, target: SqliteTable, *, half: bool) -> None:
     copy_ledger(source, target)

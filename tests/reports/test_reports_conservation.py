@@ -213,6 +213,7 @@ def test_rows_match_lines_and_add_up_to_the_fleet(fleets: list[SmallFleet], case
     check(fleets[number], case)
 
 
+@pytest.mark.tools  # seconds
 @settings(max_examples=CASES // 2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases_of_days(), number=st.integers(0, 1))
 def test_sums_of_whole_days_match_lines(fleets: list[SmallFleet], case: Case, number: int) -> None:

@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from functions.alert import app as function
 from gpucost.core.hours import format_timestamp
 from gpucost.features.alerting.notifiers.email import email_body, email_subject
@@ -95,6 +97,7 @@ def _posts(fleet: Fleet, part: int, *, hostile: bool) -> tuple[list[bytes], Flee
     return honest.posts, fleet
 
 
+@pytest.mark.tools  # seconds
 @SEEDED
 def test_honest_receiver_gets_the_same_bytes(part: int) -> None:
     expected, undisturbed = posts(part, hostile=False)
