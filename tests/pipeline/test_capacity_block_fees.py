@@ -27,11 +27,10 @@ from gpucost.pipeline.pricing import pricing_of
 from gpucost.pipeline.refresh_bill import BillRefreshService
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
-from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.bill.export import write_export
 from gpucost_devstack.bill.items import LineItem, capacity_block, on_demand
 from tests.bill_export import DuckDbBill
-from tests.conftest import DynamoTable
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -71,12 +70,12 @@ def p5(name: str, reservation: str = "") -> NodeUsage:
 
 
 @pytest.fixture
-def rate(table: DynamoTable, tmp_path: Path) -> Rate:
+def rate(sqlite_table: SqliteTable, tmp_path: Path) -> Rate:
     """Read the export, store the bill, and rate an hour with it."""
 
     def rate(form: dict[str, Any], items: list[LineItem], nodes: list[NodeUsage], **pricing: Any) -> HourRecord:
         write_export(tmp_path, items, form=form["format"])
-        store = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        store = BillStore(sqlite_table, clock=lambda: NOW)
         section = {"cur": {"database": "billing", "table": "bill", **form}, "capacity_blocks": [BLOCK_SETTINGS]}
         clusters = [{"name": "demo", "prometheus": {"url": "http://p"}}]
         settings = parse_settings(json.dumps({"clusters": clusters, "pricing": section | pricing}))
