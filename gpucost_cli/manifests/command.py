@@ -49,7 +49,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
       gpucost manifests render --settings settings.yaml --params parameters.yaml --out manifests
       gpucost manifests render --for kube-prometheus-stack --settings settings.yaml --params params.yaml --out manifests
     """
-    from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters, parse_parameters
+    from gpucost_cli.manifests.parameters import Parameters, parse_existing_cluster_parameters, parse_parameters
     from gpucost_cli.manifests.rendering import write_files
     from gpucost_cli.manifests.serve import serve_values
     from gpucost_cli.manifests.values import existing_cluster_values, template_values
@@ -60,12 +60,14 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
     settings = parse_settings_file(settings_path)
     refuse_placeholders(settings, str(settings_path))
     text = "" if parameters_path is None else _read_parameter_file(parameters_path)
-    if target == SERVE:
-        values = serve_values(settings, parse_existing_cluster_parameters(text))
-    elif target is None:
-        values = template_values(settings, parse_parameters(text))
+    parameters = parse_parameters(text) if target is None else parse_existing_cluster_parameters(text)
+    refuse_placeholders(parameters, str(parameters_path))
+    if isinstance(parameters, Parameters):
+        values = template_values(settings, parameters)
+    elif target == SERVE:
+        values = serve_values(settings, parameters)
     else:
-        values = existing_cluster_values(settings, parse_existing_cluster_parameters(text), target)
+        values = existing_cluster_values(settings, parameters, str(target))
     file_names = write_files(values, out, target)
     click.echo(f"{len(file_names)} files for cluster {values['cluster']['name']} are in {out}", err=True)
 

@@ -9,7 +9,6 @@ import yaml
 from gpucost.core.errors import InvalidInputError
 from gpucost.settings_document import SettingsDocument
 from gpucost_cli.manifests.parameters import ExistingClusterParameters
-from gpucost_cli.placeholders import refuse_placeholders
 
 _LOOPBACK = ("127.", "localhost", "::1")
 
@@ -20,8 +19,6 @@ def serve_values(settings: SettingsDocument, parameters: ExistingClusterParamete
     Raises:
         InvalidInputError: there is no image, or the pod cannot reach a Prometheus of the settings.
     """
-    refuse_placeholders(settings, "settings")
-    refuse_placeholders(parameters, "parameters")
     if parameters.serve.image is None:
         raise InvalidInputError(
             "parameters: serve.image: required. Build the image from the Dockerfile, push it, and name it, for example "

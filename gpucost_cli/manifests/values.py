@@ -17,7 +17,6 @@ from gpucost_cli.manifests import series
 from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS, node_selector_terms
 from gpucost_cli.manifests.parameters import ExistingClusterParameters, MigSliceNamespaceParameters, Parameters
 from gpucost_cli.manifests.targets import AMP_TARGETS, STACK
-from gpucost_cli.placeholders import refuse_placeholders
 from gpucost_devstack.template import REPOSITORY
 
 VERSIONS = REPOSITORY / "cluster" / "versions.yaml"
@@ -35,9 +34,8 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
     """Return all variables of the templates, for a new cluster.
 
     Raises:
-        InvalidInputError: settings and parameters contradict each other, or contain an example's placeholder.
+        InvalidInputError: settings and parameters contradict each other.
     """
-    _refuse_placeholders(settings, parameters)
     cluster = _cluster_of(settings, parameters)
     workspace = _workspace_of(cluster)
     region = workspace["region"]
@@ -68,9 +66,8 @@ def existing_cluster_values(
     """Return the variables of the templates that a target of `--for` needs.
 
     Raises:
-        InvalidInputError: settings and parameters contradict each other, or contain an example's placeholder.
+        InvalidInputError: settings and parameters contradict each other.
     """
-    _refuse_placeholders(settings, parameters)
     cluster = _cluster_of(settings, parameters)
     _check_jobs(cluster)
     labels = dict(cluster.selector) or {"cluster": cluster.name}
@@ -132,11 +129,6 @@ def existing_cluster_values(
         "system_nodes": dict(parameters.system_nodes),
         "versions": yaml.safe_load(VERSIONS.read_text(encoding="utf-8")),
     }
-
-
-def _refuse_placeholders(settings: CoreSettings, parameters: ExistingClusterParameters) -> None:
-    refuse_placeholders(settings, "settings")
-    refuse_placeholders(parameters, "parameters")
 
 
 def _cluster_of(settings: CoreSettings, parameters: ExistingClusterParameters) -> ClusterSettings:

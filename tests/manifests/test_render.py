@@ -372,23 +372,23 @@ EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
     ("settings", "parameters", "says"),
     [
         ((CLUSTER / "settings.yaml").read_text(), parameters_text(),
-         f"{{}}: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
+         f"{{}}settings.yaml: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
         (settings_text(), (CLUSTER / "parameters.yaml").read_text(),
-         "parameters: account_id: '111122223333' is an example's placeholder. Replace it with the ID of"),
+         "{}parameters.yaml: account_id: '111122223333' is an example's placeholder. Replace it with the ID of"),
         (settings_text(), parameters_text() + "deployment_account_id: '123456789012'\n",
-         "parameters: deployment_account_id: '123456789012' is an example's placeholder"),
+         "{}parameters.yaml: deployment_account_id: '123456789012' is an example's placeholder"),
         (settings_text().replace("# role_arn", "role_arn"), parameters_text(),
-         "{}: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/"),
+         "{}settings.yaml: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/"),
         (settings_text().replace(WORKSPACE, "ws-…"), parameters_text(),
-         "{}: clusters[0].prometheus.url: 'ws-…' in "),
+         "{}settings.yaml: clusters[0].prometheus.url: 'ws-…' in "),
         (settings_text().replace(WORKSPACE, "<id>"), parameters_text(),
-         "{}: clusters[0].prometheus.url: '<id>' in "),
+         "{}settings.yaml: clusters[0].prometheus.url: '<id>' in "),
     ],
 )  # fmt: skip
 def test_placeholders_of_the_examples_are_refused(tmp_path: Path, settings: str, parameters: str, says: str) -> None:
     done = render_command(tmp_path, tmp_path / "manifests", settings, parameters)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"gpucost: {says.format(tmp_path / 'settings.yaml')}")
+    assert done.stderr.startswith(f"gpucost: {says.format(f'{tmp_path}/')}")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "manifests").exists()
 
