@@ -139,7 +139,7 @@ class LocalService:
             secrets=SimpleNamespace(value=secret_value),
         )
         if exports:
-            self._container.export_bucket = exports  # type: ignore[assignment]  # in place of the S3 bucket
+            self._container.export_bucket = exports  # in place of the S3 bucket
         store: SettingsDocumentStore = self._container.settings_store
         history = store.history()
         if not history or history[0].text != settings_text:

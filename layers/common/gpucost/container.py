@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.spend import DynamoSpendStore
     from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-    from gpucost.features.exports.bucket import S3Bucket
     from gpucost.features.exports.listing import ExportListing
+    from gpucost.features.exports.ports import ExportBucket
     from gpucost.features.exports.service import ExportService
     from gpucost.features.exports.storage import DynamoExports
     from gpucost.features.opencost.assets import AssetService
@@ -452,7 +452,7 @@ class Container:
         return DynamoExports(self.table, timedelta(days=env.export_days))
 
     @cached_property
-    def export_bucket(self) -> "S3Bucket":
+    def export_bucket(self) -> "ExportBucket":
         """The bucket of exports."""
         from gpucost.features.exports.bucket import S3Bucket
 
