@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.storage import settings_store
+from gpucost.storage.dynamodb_table import WRITER_ATTRIBUTE
 from gpucost.storage.hour_versions import MONTHS
 from gpucost.storage.ports import Table
 from gpucost.storage.sqlite_table import SqliteTable
@@ -17,8 +18,6 @@ from gpucost.storage.table import Item, key_of, text
 
 BATCH_ITEMS = 25
 """Items of one write. DynamoDB takes so many at once."""
-WRITER_ATTRIBUTE = "w"
-"""DynamoDB's engine adds it to recognize its own writes."""
 _HOURS = "#hours"
 _PUBLISHING = (_HOURS, "#adjustments")
 """Partitions of manifests. Readers find an hour by its manifest, so that it is written after the hour's other items."""
