@@ -266,7 +266,7 @@ def test_pods_without_phases_end_when_they_completed(hour: AttributedHour) -> No
 
 @variant("only-admin-claims")
 def test_gpus_that_only_claims_with_the_label_have_are_held_with_a_note(hour: AttributedHour) -> None:
-    """The namespace may also have ordinary claims, whose cost must not become nobody's."""
+    """The namespace may also have ordinary claims, whose cost must not be lost."""
     (line,) = [line for line in hour.record.lines if line.node == "al-dra-2"]
     assert (line.namespace, line.allocated_gpu_hours) == ("al-infra", 8 * SCALE)
     assert unknown(hour) == [

@@ -64,8 +64,8 @@ def multiple_clusters(
         gpus = f", with about {hours:.4g} GPU-hours" if hours else ""
         unseen = f", and {lost} nodes have the name of another and are missing{gpus}" if lost else ""
         return [
-            f"series of several clusters ({name}: {shown}) are counted as one cluster{unseen}: set "
-            "selector to one of them"
+            f"series of several clusters ({name}: {shown}) are counted as one cluster{unseen}: set selector to one of "
+            "them"
         ], []
     return [], [
         Unexplained(
