@@ -120,6 +120,7 @@ def serve(
         report_hours(service, "the last 24 hours", service.attribute_newest(), console)
         print_period(url)
         print_so_far(service, console)
+        click.echo(f"open {url} in a browser")
         limit = floor_hour(datetime.now(UTC)) - timedelta(days=days or MAX_DAYS)
         earlier = service.attribute_earlier(service.oldest_hours(limit))
         report_hours(service, "the days before", earlier, console)
@@ -175,7 +176,10 @@ def report_hours(
 
 
 def print_period(url: str) -> None:
-    """Print who held and used the GPUs in the last 24 hours, and what that cost where the nodes have prices."""
+    """Print who held and used the GPUs in the last 24 hours, and what that cost where the nodes have prices.
+
+    Without any figures, nothing.
+    """
     from rich.console import Console
 
     from gpucost_cli import report
@@ -187,10 +191,10 @@ def print_period(url: str) -> None:
     answer = report.get_from_api(url, "/v1/business-units", period, signed=False)
     console = Console()
     response = report.parse_json_exactly(answer.text)
-    print_table(units_table(response), console)
+    if response["rows"]:
+        print_table(units_table(response), console)
     for reason in unknown_reasons(response["rows"]):
         print_table(f"{UNKNOWN} {reason}", console)
-    console.print(f"open {url} in a browser", soft_wrap=True)
 
 
 def print_so_far(service: "LocalService", console: "Console") -> None:

@@ -5,7 +5,7 @@ import subprocess
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +66,15 @@ class RecordedSeries(NamedTuple):
     def of(self, sample: str) -> "RecordedSeries":
         """The series with one number in all samples."""
         return RecordedSeries(self.labels, tuple((at, sample) for at, _ in self.samples))
+
+    def later(self, shift: timedelta) -> "RecordedSeries":
+        """The series at a later time, which its values name, too, if they are times."""
+        seconds = round(shift.total_seconds())
+        is_time = self.name.endswith(("_time", "_created", "_timestamp"))
+        return RecordedSeries(
+            self.labels,
+            tuple((at + seconds * 1000, str(float(text) + seconds) if is_time else text) for at, text in self.samples),
+        )
 
     def during(self, keeps: Callable[[float], bool]) -> "RecordedSeries":
         """The series with the samples of some minutes of the hour."""

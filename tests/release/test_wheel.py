@@ -1,21 +1,32 @@
 """The wheel in an empty environment, away from the repository, with an empty HOME and a minimal PATH."""
 
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import requests
 
-from gpucost.core.hours import format_timestamp
+from gpucost.core.hours import floor_hour, format_timestamp
+from gpucost_devstack.prometheus import running_prometheus
 from gpucost_devstack.template import REPOSITORY
+from tests.recorded_hour import recording
+from tests.recorded_hour.recording import read_series, unpack, write_variants
+from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON
+from tests.recorded_hour.test_stock_labels import GPU_NODES, stock
+from tests.system.test_so_far import ten_minutes
 from tests.system.timeline import HOUR, Timeline
 
 UV = REPOSITORY / ".venv" / "bin" / "uv"
@@ -94,32 +105,104 @@ def test_installed_command_attributes_an_hour(
     assert named_page and Path(named_page[1]).is_file()
 
 
-def test_installed_command_serves_a_prometheus_within_two_minutes(
-    program: Path, prometheus: Callable[[str], str], tmp_path: Path
+class Served(NamedTuple):
+    """What the installed command serves, and after how many seconds it had printed its first figures."""
+
+    url: str
+    first_figures: Mapping[str, Sequence[str]]
+    """The cells of the rows by unit."""
+    seconds: float
+
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = requests.get(f"{self.url}/v1/{path}", timeout=60).json()["rows"]
+        return rows
+
+
+@pytest.fixture
+def serve(program: Path, tmp_path: Path) -> Iterator[Callable[[str], Served]]:
+    """Run `gpucost serve --prometheus` without settings, AWS, Java and npm, until the last day is in its table."""
+    with ExitStack() as running:
+
+        def run(prometheus_url: str) -> Served:
+            command = [str(program), "serve", "--prometheus", prometheus_url, "--port", "0", "--days", "1"]
+            started = time.monotonic()
+            process = running.enter_context(
+                subprocess.Popen(
+                    command,
+                    cwd=tmp_path,
+                    env=variables_of(tmp_path),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            running.callback(process.kill)
+            assert process.stderr is not None and process.stdout is not None
+            (url,) = re.findall(r"at (http://127\.0\.0\.1:\d+) until", process.stderr.readline())
+            lines = takewhile(lambda line: not line.startswith("open "), iter(process.stdout.readline, ""))
+            rows = {cells[0]: cells for line in lines if (cells := line.split())}
+            seconds = time.monotonic() - started
+            logging.getLogger(__name__).info("first figures after %.0f s", seconds)
+            return Served(url, rows, seconds)
+
+        yield run
+
+
+def test_installed_command_serves_a_prometheus(
+    serve: Callable[[str], Served], prometheus: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Without settings, AWS, Java and npm: the figures of the last day on the terminal, in the API and on the page."""
+    """The figures of the last day on the terminal, in the API and on the page."""
     timeline = Timeline(step=30)
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 1})
     timeline.pod("pod", namespace="bu-a")
-    command = [str(program), "serve", "--prometheus", prometheus(timeline.text()), "--port", "0", "--days", "1"]
-    started = time.monotonic()
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=variables_of(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None and process.stdout is not None
-            (url,) = re.findall(r"at (http://127\.0\.0\.1:\d+) until", process.stderr.readline())
-            rows = takewhile(lambda line: not line.startswith("open "), iter(process.stdout.readline, ""))
-            (row,) = [cells for line in rows if (cells := line.split())[:1] == ["bu-a"]]
-            assert time.monotonic() - started < 120
-            assert float(row[1]) >= 3
-            assert '<div id="page">' in requests.get(url, timeout=30).text
-            units = requests.get(f"{url}/v1/business-units", timeout=30).json()["rows"]
-            assert [unit["business_unit"] for unit in units] == ["bu-a"]
-        finally:
-            process.kill()
+    served = serve(prometheus(timeline.text()))
+    assert float(served.first_figures["bu-a"][1]) >= 3
+    assert '<div id="page">' in requests.get(served.url, timeout=30).text
+    assert [unit["business_unit"] for unit in served.rows("business-units")] == ["bu-a"]
     assert (tmp_path / ".local/share/gpucost").is_dir()
+
+
+@pytest.mark.parametrize("labels", ["as-rendered", "stock"])
+def test_installed_command_serves_the_recorded_cluster_within_two_minutes(
+    serve: Callable[[str], Served], tmp_path: Path, labels: str
+) -> None:
+    """An hour of a real control plane, moved to the last whole hour: what its namespaces really held.
+
+    A stock kube-prometheus-stack exports no labels of nodes.
+    """
+    # An hour is attributed some minutes after its end.
+    shift = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - recording.HOUR_END
+    transform = stock if labels == "stock" else lambda series: [series]
+    write_variants(
+        (series.later(shift) for series in read_series(unpack(tmp_path), (KSM, DCGM, NEURON))),
+        {recording.CLUSTER: transform},
+        tmp_path / "recorded.om",
+    )
+    with running_prometheus(tmp_path / "recorded.om") as url:
+        served = serve(url)
+        assert served.seconds < 120
+        held, tolerance = defaultdict[str, float](float), defaultdict[str, float](float)
+        for truth in recording.true_pods().values():
+            held[truth.namespace] += truth.gpu_hours
+            tolerance[truth.namespace] += truth.gpus * truth.edges * recording.SCRAPE
+        start = recording.HOUR + shift
+        hour = f"start={format_timestamp(start)}&end={format_timestamp(start + timedelta(hours=1))}"
+        rows = {row["business_unit"]: row for row in served.rows(f"business-units?{hour}")}
+        assert {unit for unit, gpu_hours in held.items() if gpu_hours} == rows.keys()
+        for unit, row in rows.items():
+            assert abs(float(row["allocated_gpu_hours"]) - held[unit]) <= tolerance[unit] + 0.001, unit
+        assert {node["node"]: node["instance_type"] for node in served.rows(f"nodes?{hour}")} == GPU_NODES
+
+
+def test_installed_command_shows_ten_minutes_of_samples(
+    serve: Callable[[str], Served], prometheus: Callable[[str], str]
+) -> None:
+    """A Prometheus that was installed ten minutes ago."""
+    first = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=10)
+    served = serve(prometheus(ten_minutes(first).text()))
+    assert served.seconds < 120
+    assert float(served.first_figures["bu-a"][1]) == pytest.approx(1 / 6, abs=0.05)
 
 
 def test_installed_command_carries_manifests_and_schema(
