@@ -19,6 +19,7 @@ _WHOLE_GPUS_ONLY = {
     "dcgm_gpu_utilization",
 }
 _PER_PROCESS = "DCGM_FI_DEV_GPU_UTIL"
+_DRIVER_VERSION = "580.95.05"
 _OLD_LABELS = {"pod": "pod_name", "namespace": "pod_namespace", "container": "container_name"}
 
 
@@ -31,7 +32,15 @@ def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
             pauses = [(first, first), *scenario.dcgm.restarts, (last, last)]
             for number, ((_, begins), (ends, _)) in enumerate(itertools.pairwise(pauses)):
                 instance = scraping.instance or f"{node.name}{f'-{number}' * (number > 0)}:9400"
-                yield node, replace(scraping, instance=instance, lifetime=(max(first, begins), min(last, ends)))
+                yield (
+                    node,
+                    replace(
+                        scraping,
+                        instance=instance,
+                        node=node.name if scenario.dcgm.targets_have_node else "",
+                        lifetime=(max(first, begins), min(last, ends)),
+                    ),
+                )
 
 
 def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
@@ -263,9 +272,10 @@ def _device_labels(exporter: Exporter, node: Node, device: Device, scraping: Scr
         "device": f"nvidia{device.gpu}",
         "modelName": node.model,
         exporter.hostname: _exporter_labels(node)["pod"] if exporter.hostname_is_pod else node.name,
-        "job": scraping.job,
-        "instance": scraping.instance,
+        **scraping.target_labels,
     }
+    if not old:
+        labels |= {"DCGM_FI_DRIVER_VERSION": _DRIVER_VERSION, "pci_bus_id": f"00000000:{device.gpu:02X}:00.0"}
     if device.profile:
         labels |= {"GPU_I_PROFILE": device.profile, "GPU_I_ID": str(device.mig_id)}
     return labels

@@ -31,6 +31,13 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
 
 
 _WHOLE_SCENARIO = (-1e6, 1e6)
+_VERSIONS = {
+    "container_runtime_version": "containerd://2.1.4",
+    "kernel_version": "6.12.46",
+    "kubelet_version": "v1.34.1-eks-113cf36",
+    "kubeproxy_version": "deprecated",
+    "os_image": "Bottlerocket OS 1.48.0 (aws-k8s-1.34-nvidia)",
+}
 
 
 def group_labels(pod: Pod) -> dict[str, str]:
@@ -59,7 +66,7 @@ class _InstanceSeries:
         node_labels = {"node": node.name}
         if self._instance.node_info:
             identity = {"provider_id": node.provider_id or f"aws:///us-west-2a/{node.instance_id}"}
-            yield self._series("kube_node_info", {**node_labels, **identity}, start, end)
+            yield self._series("kube_node_info", {**node_labels, **_VERSIONS, **identity}, start, end)
         if self._instance.node_labels:
             yield from self._node_labels(node)
         if not self._instance.capacity:
@@ -76,7 +83,9 @@ class _InstanceSeries:
 
     def _node_labels(self, node: Node) -> Iterator[SimulatedSeries]:
         start, end = node.lifetime
-        base = {f"label_{name}": value for name, value in node.labels.items()}
+        base = {f"label_{name}": value for name, value in {"kubernetes_io_os": "linux", **node.labels}.items()}
+        if zone := node.labels.get("topology_kubernetes_io_zone"):
+            base.setdefault("label_topology_kubernetes_io_region", zone[:-1])
         if node.instance_type:
             base["label_node_kubernetes_io_instance_type"] = node.instance_type
         edges = sorted(
@@ -132,7 +141,11 @@ class _InstanceSeries:
         if self._instance.pod_times:
             yield from self._pod_times(pod, pod_labels)
         for claim in pod.claims:
-            claim_labels = {"claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
+            claim_labels = {
+                "claim_name": "gpu",
+                "resourceclaim_name": claim,
+                "resourceclaim_template_name": pod.claim_template,
+            }
             yield self._series(
                 "kube_pod_resourceclaim_info", {**pod_labels, **claim_labels}, pod.bound_at, pod.deleted_at
             )
@@ -165,11 +178,11 @@ class _InstanceSeries:
             )
 
     def owners(self, pods: Sequence[Pod]) -> Iterator[SimulatedSeries]:
-        """The owners of pods' owners, for as long as the pods exist."""
+        """The owners of pods' owners, for as long as the pods exist; those without an owner have no labels of it."""
         lifetimes: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
         for pod in pods:
-            if len(pod.owners) > 1 and self.is_in_shard(pod.id):
-                key = (pod.namespace, *pod.owners[0], *pod.owners[1])
+            if pod.owners and self.is_in_shard(pod.id):
+                key = (pod.namespace, *pod.owners[0], *(pod.owners[1] if len(pod.owners) > 1 else ("", "")))
                 start, end = lifetimes.get(key, (pod.bound_at, pod.deleted_at))
                 lifetimes[key] = (min(start, pod.bound_at), max(end, pod.deleted_at))
         for (namespace, kind, name, owner_kind, owner), (start, end) in lifetimes.items():
@@ -177,7 +190,8 @@ class _InstanceSeries:
             if label:
                 labels = {"namespace": namespace, label: name, "owner_kind": owner_kind, "owner_name": owner}
                 metric = "kube_replicaset_owner" if kind == "ReplicaSet" else "kube_job_owner"
-                yield self._series(metric, {**labels, "owner_is_controller": "true"}, start, end)
+                is_controller = "true" if owner_kind else ""
+                yield self._series(metric, {**labels, "owner_is_controller": is_controller}, start, end)
 
     def quotas(self, scenario: Scenario) -> Iterator[SimulatedSeries]:
         """The quotas of GPUs, and how much of them the namespaces' unfinished pods request."""

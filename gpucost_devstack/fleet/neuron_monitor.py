@@ -15,7 +15,8 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     for node in scenario.nodes:
         if node.vendor != "neuron" or not node.geometries:
             continue
-        scraping = Scraping("neuron-monitor", f"{node.name}:8000", lifetime=node.lifetime)
+        zone = node.labels.get("topology_kubernetes_io_zone", "us-west-2a")
+        scraping = Scraping("neuron-monitor", f"{node.name}:8000", node=node.name, lifetime=node.lifetime)
         samples_by_core: dict[tuple[str, int], list[tuple[int, str]]] = {}
         pods = {pod.id: pod for pod in pods_of.get(id(node), [])}
         for at in scraping.successful_times(scenario.start, scenario.end):
@@ -30,12 +31,15 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                 "neuroncore": str(core),
                 "instance_id": node.instance_id,
                 "instance_type": node.instance_type,
+                "instance_name": node.name,
+                "availability_zone": zone,
+                "region": zone[:-1],
+                "subnet_id": "subnet-0a1b2c3d",
                 "runtime_tag": "367",
-                "job": scraping.job,
-                "instance": scraping.instance,
+                **scraping.target_labels,
             }
             if scenario.neuron_labels:
                 labels |= {"pod": pods[uid].name, "namespace": pods[uid].namespace}
             yield SimulatedSeries("neuroncore_utilization_ratio", labels, samples)
         times = scraping.successful_times(scenario.start, scenario.end)
-        yield SimulatedSeries("up", {"job": scraping.job, "instance": scraping.instance}, [(at, "1") for at in times])
+        yield SimulatedSeries("up", scraping.target_labels, [(at, "1") for at in times])

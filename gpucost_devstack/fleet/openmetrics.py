@@ -91,8 +91,7 @@ def _up(target: Scraping, scenario: Scenario) -> Iterable[SimulatedSeries]:
     times = target.times(scenario.start, scenario.end)
     if target.up == "absent in gaps":
         times = [at for at in times if target.succeeds(at)]
-    labels = {"job": target.job, "instance": target.instance}
-    yield SimulatedSeries("up", labels, [(at, "1" if target.succeeds(at) else "0") for at in times])
+    yield SimulatedSeries("up", target.target_labels, [(at, "1" if target.succeeds(at) else "0") for at in times])
 
 
 def _sample_value(text: str, base_ms: int) -> str:

@@ -143,6 +143,8 @@ class Pod:
     claims: Sequence[str] = ()
     """ResourceClaims through which it holds its devices. kube-state-metrics then exposes no request. Pods with the same
     claim share its devices."""
+    claim_template: str = ""
+    """The template from which its claims were made."""
     is_extended: bool = False
     """Whether its request is backed by DRA (KEP-5004): the scheduler generates a claim that is not in the pod's
     specification."""
@@ -207,6 +209,8 @@ class Exporter:
     scraping: Scraping = field(default_factory=lambda: Scraping("dcgm-exporter", ""))
     scraping_by_node: Mapping[str, Scraping] = field(default_factory=dict)
     """Nodes whose exporter is scraped differently."""
+    targets_have_node: bool = False
+    """Whether the targets have the label `node`, as the rendered scrape configuration says."""
     signals: Mapping[str, int] = field(default_factory=lambda: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1})
     """Metrics, with the value that means full use."""
     signals_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

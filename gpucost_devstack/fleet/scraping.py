@@ -30,6 +30,13 @@ class Scraping:
     """`kept` (0 while scrapes fail), `absent in gaps`, or `dropped`."""
     changed_interval: tuple[Minutes, int] | None = None
     """(minute, new scrape interval in seconds)."""
+    node: str = ""
+    """The target's label `node`, which only the rendered scrape configuration adds."""
+
+    @property
+    def target_labels(self) -> dict[str, str]:
+        """The labels that every series of the target has."""
+        return {"job": self.job, "instance": self.instance} | ({"node": self.node} if self.node else {})
 
     def times(self, start: Minutes, end: Minutes) -> list[int]:
         """Milliseconds from the base of all attempted scrapes in `[start, end)` minutes."""

@@ -15,7 +15,7 @@ from gpucost_devstack.fleet.scenario import FOREVER, GPU, Exporter, Interval, No
 from gpucost_devstack.fleet.scenarios.sharing import constant_use, container_request
 from gpucost_devstack.fleet.scraping import Scraping
 
-COUNTER = Exporter(energy_metrics=(ENERGY_COUNTER, POWER_GAUGE))
+COUNTER = Exporter(energy_metrics=(ENERGY_COUNTER, POWER_GAUGE), targets_have_node=True)
 POWER = Exporter(energy_metrics=(POWER_GAUGE,))
 
 

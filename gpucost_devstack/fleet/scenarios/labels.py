@@ -45,12 +45,12 @@ def _signal_scenarios() -> Iterator[Scenario]:
     yield replace(
         mixed,
         name="signal-both",
-        dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 60}),
+        dcgm=Exporter(signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_GPU_UTIL": 60}, targets_have_node=True),
     )
     yield replace(
         mixed,
         name="signal-none",
-        dcgm=Exporter(signals={"DCGM_FI_DEV_FB_USED": 1}),
+        dcgm=Exporter(signals={"DCGM_FI_DEV_FB_USED": 1}, pod_uid=True, targets_have_node=True),
         utilization_source_by_pod={pod.name: "none" for pod in mixed.pods},
     )
     yield replace(

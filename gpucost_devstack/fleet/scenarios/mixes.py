@@ -150,6 +150,7 @@ def _pods_with_claims(generator: random.Random, node: Node) -> Iterator[Pod]:
                 deleted_at=generator.choice([1e6, max(start, -50) + _random_minute(generator, 5, 80)]),
                 owners=generator.choice([(), (("Job", f"job-{index}"),)]),
                 claims=() if kind == "extended" else (f"claim-{index}-{node.name}",),
+                claim_template="gpu" if kind == "claim" else "",
                 is_extended=kind == "extended",
             )
         index += len(indices)
