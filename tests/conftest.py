@@ -11,6 +11,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.aws import local_client, running_aws
@@ -106,6 +108,15 @@ def table(dynamodb_url: str) -> DynamoTable:
     name = f"ledger-{uuid4()}"
     create_table(client, name)
     return DynamoTable(client, name)
+
+
+@pytest.fixture
+def ledger_table(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Table:
+    """A new table: of DynamoDB Local, or in SQLite for `make unit`. `tests/storage` shows that they answer the same."""
+    if pytestconfig.getoption("ring") == "unit":
+        sqlite: SqliteTable = request.getfixturevalue("sqlite_table")
+        return sqlite
+    return DynamoDBTable(*request.getfixturevalue("table"))
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from gpucost.core.pricing.prices import attributes_of_node
 from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.storage.ports import Table
 from gpucost_cli.doctor.queries import DoctorQueries
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
 from gpucost_devstack.template import REPOSITORY
-from tests.conftest import DynamoTable
 from tests.manifests.rendered import example_files, parameters_text, settings_text
 from tests.pipeline.attributed import NOW, System
 from tests.sources.aws_prices import Aws, Offer, Point
@@ -163,9 +163,9 @@ def kube_state_metrics() -> Timeline:
 
 
 def test_spot_prices_and_capacity_blocks_apply_with_the_rendered_manifests(
-    kube_state_metrics: Timeline, table: DynamoTable, prometheus: Callable[[str], str]
+    kube_state_metrics: Timeline, ledger_table: Table, prometheus: Callable[[str], str]
 ) -> None:
-    system = System(table, prometheus(kube_state_metrics.text()))
+    system = System(ledger_table, prometheus(kube_state_metrics.text()))
     block = {
         "reservation_id": "cr-0a1b2c3d", "instance_type": "p5.48xlarge", "instances": 1, "fee_usd": 480,
         "from": (HOUR - timedelta(hours=6)).isoformat(), "until": (HOUR + timedelta(hours=18)).isoformat(),

@@ -16,12 +16,11 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.storage.bill_store import BillStore
-from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
-from tests.conftest import DynamoTable
 from tests.prometheus_clients import PrometheusClients
 from tests.system.timeline import HOUR, Timeline
 
@@ -47,18 +46,18 @@ class RecordingBus(MessageBus):
 
 
 class System:
-    def __init__(self, table: DynamoTable, url: str, *, client: PrometheusClients = PrometheusClient) -> None:
+    def __init__(self, table: Table, url: str, *, client: PrometheusClients = PrometheusClient) -> None:
         self.url = url
-        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
-        self.store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        self.ledger = Ledger(table)
+        self.store = SettingsDocumentStore(table, clock=lambda: NOW)
         self.push(url)
         self.bus = RecordingBus()
         self.now = NOW
-        self.book = PriceStore(DynamoDBTable(table.client, table.name))
-        self.bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        self.book = PriceStore(table)
+        self.bills = BillStore(table, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
-        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
-        self.limits = LimitsStore(DynamoDBTable(table.client, table.name))
+        self.rollups = RollupStore(table)
+        self.limits = LimitsStore(table)
         limits = LimitsRecorder(partial(NodePoolLimitsReader, client=client), self.limits)
         self.service = self.compose(partial(metrics_reader, make_client=client), limits)
 
@@ -105,7 +104,7 @@ class System:
 
 
 def busy_hour(
-    table: DynamoTable, prometheus: Callable[[str], str], *, client: PrometheusClients = PrometheusClient
+    table: Table, prometheus: Callable[[str], str], *, client: PrometheusClients = PrometheusClient
 ) -> System:
     """One pod that runs on a node with two GPUs for the whole hour."""
     timeline = Timeline()

@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.metering.observations import Observation
 from gpucost.runtime.messages import HoursDue
 from gpucost.sources.prometheus import metrics_reader
-from tests.conftest import DynamoTable
+from gpucost.storage.ports import Table
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.prometheus_clients import client_without_waits
 from tests.sources.test_prometheus_client import THRESHOLD, answering
@@ -18,8 +18,8 @@ from tests.system.timeline import HOUR
 
 
 @pytest.fixture
-def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
-    return busy_hour(table, prometheus, client=client_without_waits)
+def system(ledger_table: Table, prometheus: Callable[[str], str]) -> System:
+    return busy_hour(ledger_table, prometheus, client=client_without_waits)
 
 
 def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_attempt(
@@ -99,12 +99,12 @@ def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(system: 
 
 
 def test_query_refused_by_amps_limit_makes_the_hour_incomplete_with_its_reason(
-    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+    ledger_table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     with answering((422, THRESHOLD, {})) as server:
-        system = System(table, "http://127.0.0.1:9")
+        system = System(ledger_table, "http://127.0.0.1:9")
         amp = {"url": f"http://127.0.0.1:{server.server_port}", "auth": "sigv4", "region": "eu-central-1"}
         document = {
             "clusters": [{"name": "demo", "prometheus": amp}],

@@ -25,6 +25,8 @@ from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import parse_duration
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.prometheus_clients import SentQuery, recording_client
@@ -33,18 +35,18 @@ from tests.system.timeline import HOUR, Timeline
 
 
 @pytest.fixture
-def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
-    return busy_hour(table, prometheus)
+def system(ledger_table: Table, prometheus: Callable[[str], str]) -> System:
+    return busy_hour(ledger_table, prometheus)
 
 
-def test_limits_of_published_hours_are_recorded(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_limits_of_published_hours_are_recorded(ledger_table: Table, prometheus: Callable[[str], str]) -> None:
     timeline = Timeline(gaps=[(60, 125)])
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.pod("p")
     timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
                  resource="requests.nvidia.com/gpu")  # fmt: skip
-    system = System(table, prometheus(timeline.text()))
+    system = System(ledger_table, prometheus(timeline.text()))
     system.attribute(hours=2)
     assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
     limits = system.limits.limits_between("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
@@ -52,7 +54,7 @@ def test_limits_of_published_hours_are_recorded(table: DynamoTable, prometheus: 
 
 
 def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
-    table: DynamoTable, prometheus: Callable[[str], str]
+    ledger_table: Table, prometheus: Callable[[str], str]
 ) -> None:
     class KilledError(BaseException):
         pass
@@ -70,7 +72,7 @@ def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
                  resource="requests.nvidia.com/gpu")  # fmt: skip
-    system = System(table, prometheus(timeline.text()))
+    system = System(ledger_table, prometheus(timeline.text()))
     complete = system.service
     system.service = system.compose(limits=KilledRecorder(NodePoolLimitsReader, system.limits))
     with pytest.raises(KilledError):
@@ -125,7 +127,7 @@ def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
     assert {line.price_source for line in system.ledger.lines("demo", HOUR)} == {"override"}
 
 
-def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_spot_and_on_demand_nodes_have_separate_prices(ledger_table: Table, prometheus: Callable[[str], str]) -> None:
     timeline = Timeline()
     timeline.up()
     shared = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
@@ -135,7 +137,7 @@ def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prome
     timeline.node("n3", capacity={"nvidia_com_gpu": 1}, labels={**shared, "karpenter_sh_capacity_type": "spot"})
     for node in ("n1", "n2", "n3"):
         timeline.pod(f"on-{node}", node=node)
-    system = System(table, prometheus(timeline.text()))
+    system = System(ledger_table, prometheus(timeline.text()))
     url = system.store.current().settings.clusters[0].prometheus.url
     document = {
         "clusters": [{"name": "demo", "prometheus": {"url": url}}],
@@ -232,7 +234,8 @@ def test_several_hours_share_queries_and_equal_single_ones(system: System, table
     system.attribute(hours=2, start=HOUR - timedelta(hours=1), origin="backfill")
     together = system.ledger.lines("demo", HOUR)
     assert [status for status, _, _ in system.figures()] == ["complete", "complete"]
-    alone = System(table._replace(name=_copy(table)), system.store.current().settings.clusters[0].prometheus.url)
+    url = system.store.current().settings.clusters[0].prometheus.url
+    alone = System(DynamoDBTable(table.client, _copy(table)), url)
     alone.attribute()
     assert alone.ledger.lines("demo", HOUR) == together
 
@@ -278,11 +281,11 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
 
 
 def test_queries_of_a_whole_message_stay_within_amps_limits(
-    table: DynamoTable, prometheus: Callable[[str], str]
+    ledger_table: Table, prometheus: Callable[[str], str]
 ) -> None:
     """AMP's limits are 32 days for instant and 95 for range queries. A message's queries cover about 24 hours."""
     queries: list[SentQuery] = []
-    system = busy_hour(table, prometheus, client=recording_client(queries))
+    system = busy_hour(ledger_table, prometheus, client=recording_client(queries))
     tally.drain()
     system.attribute(hours=24, start=HOUR - timedelta(hours=23))
     counted = tally.drain()

@@ -20,6 +20,7 @@ from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
 from gpucost_devstack.bill.export import write_export
 from gpucost_devstack.bill.items import (
     LineItem,
@@ -59,7 +60,7 @@ def settings_of(**cur: Any) -> CoreSettings:
 class BillEnvironment:
     """A bill export, a table and a clock."""
 
-    def __init__(self, folder: Path, table: DynamoTable) -> None:
+    def __init__(self, folder: Path, table: Table) -> None:
         self.folder = folder
         self.table = table
         self.now = NOW
@@ -69,14 +70,14 @@ class BillEnvironment:
 
     @property
     def store(self) -> BillStore:
-        return BillStore(DynamoDBTable(self.table.client, self.table.name), clock=lambda: self.now)
+        return BillStore(self.table, clock=lambda: self.now)
 
     def node_pools(self, start: datetime, end: datetime) -> Mapping[str, str]:
         self.node_pool_reads.append(start)
         return self.pools
 
-    def service(self, client: Any = None) -> BillRefreshService:
-        store = BillStore(DynamoDBTable(client or self.table.client, self.table.name), clock=lambda: self.now)
+    def service(self, table: Table | None = None) -> BillRefreshService:
+        store = BillStore(table or self.table, clock=lambda: self.now)
         return BillRefreshService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
 
     def refresh(self, months: tuple[datetime, ...] = (), **cur: Any) -> BillRefresh:
@@ -94,8 +95,8 @@ class BillEnvironment:
 
 
 @pytest.fixture
-def environment(tmp_path: Path, table: DynamoTable) -> BillEnvironment:
-    return BillEnvironment(tmp_path, table)
+def environment(tmp_path: Path, ledger_table: Table) -> BillEnvironment:
+    return BillEnvironment(tmp_path, ledger_table)
 
 
 def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillEnvironment) -> None:
@@ -317,12 +318,12 @@ def first_days() -> list[LineItem]:
 
 
 @pytest.mark.tools
-def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvironment) -> None:
+def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvironment, table: DynamoTable) -> None:
     environment.now = NOVEMBER + timedelta(days=3)
 
     def start_over() -> None:
-        environment.table.client.delete_table(TableName=environment.table.name)
-        create_table(environment.table.client, environment.table.name)
+        table.client.delete_table(TableName=table.name)
+        create_table(*table)
         write_export(environment.folder, first_days())
         environment.refresh(months=(NOVEMBER,))
         for change in environment.store.pending_changes():
@@ -334,8 +335,8 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvi
         return environment.store.bills(OCTOBER, DECEMBER), changed, environment.store.months()
 
     start_over()
-    client = KilledClient(environment.table.client, 0)
-    environment.service(client).refresh(settings_of(), (NOVEMBER,))
+    client = KilledClient(table.client, 0)
+    environment.service(DynamoDBTable(client, table.name)).refresh(settings_of(), (NOVEMBER,))
     expected = stored_state()
     assert len(expected[1]) == 6, "an hour was removed, and the invoice makes the others final"
     assert expected[2] == {NOVEMBER: False}
@@ -343,8 +344,9 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvi
     for number in range(1, client.calls + 1):
         start_over()
         before = stored_state()
+        killed = DynamoDBTable(KilledClient(table.client, number), table.name)
         with pytest.raises(KilledError):
-            environment.service(KilledClient(environment.table.client, number)).refresh(settings_of(), (NOVEMBER,))
+            environment.service(killed).refresh(settings_of(), (NOVEMBER,))
         writes += stored_state() != before
         environment.service().refresh(settings_of(), (NOVEMBER,))
         assert stored_state() == expected, f"call {number}"

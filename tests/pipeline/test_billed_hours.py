@@ -19,7 +19,7 @@ from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.athena import AthenaBill
-from tests.conftest import DynamoTable
+from gpucost.storage.ports import Table
 from tests.pipeline.test_restate import NOW, System
 from tests.records import HOUR, amount
 
@@ -43,7 +43,7 @@ BILLED = BillLine(
 class BilledSystem(System):
     """Nodes cost $10 by the settings until the bill arrives."""
 
-    def __init__(self, table: DynamoTable) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__(table)
         self.push(
             1,
@@ -99,8 +99,8 @@ class BilledSystem(System):
 
 
 @pytest.fixture
-def billed(table: DynamoTable) -> BilledSystem:
-    return BilledSystem(table)
+def billed(ledger_table: Table) -> BilledSystem:
+    return BilledSystem(ledger_table)
 
 
 def test_hour_is_provisional_until_its_bill_arrives(billed: BilledSystem) -> None:

@@ -12,8 +12,8 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.split_comparison import SplitComparer
+from gpucost.storage.ports import Table
 from gpucost_cli import hours_commands
-from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import System
 from tests.records import HOUR, amount
 
@@ -29,8 +29,8 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def system(table: DynamoTable) -> System:
-    system = System(table)
+def system(ledger_table: Table) -> System:
+    system = System(ledger_table)
     system.metrics.instance_type = "g5.2gpus"
     system.store.push(json.dumps(DOCUMENT), author="me", now=NOW)
     system.book.update_shapes([InstanceShape("g5.2gpus", 2, 8, 32 * 1024)], rated_until=HOUR, now=NOW)

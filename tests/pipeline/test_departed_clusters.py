@@ -22,11 +22,9 @@ from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
-from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import ClusterDeparture, StoredSettings
+from gpucost.storage.ports import ClusterDeparture, StoredSettings, Table
 from gpucost.storage.rollups import RollupStore
-from tests.conftest import DynamoTable
 from tests.records import amount, line, record
 
 SEPTEMBER, OCTOBER, NOVEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11))
@@ -37,9 +35,9 @@ NOW = datetime(2026, 11, 1, 0, 30, tzinfo=UTC)
 class Fleet:
     """`east` and `west` in September; `west` leaves in October, after it cost a dollar in each of three hours."""
 
-    def __init__(self, table: DynamoTable) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
-        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
+        self.ledger = Ledger(table)
         self.push(SEPTEMBER, "east", "west")
         for hour in (OCTOBER - HOUR, OCTOBER, OCTOBER + HOUR):
             for cluster, usd in (("east", "10"), ("west", "1")):
@@ -56,16 +54,16 @@ class Fleet:
         return self.store().push(json.dumps(document), author="me", now=at)
 
     def store(self) -> SettingsDocumentStore:
-        return SettingsDocumentStore(DynamoDBTable(self.table.client, self.table.name), clock=lambda: NOW)
+        return SettingsDocumentStore(self.table, clock=lambda: NOW)
 
-    def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
+    def change(self, version: int, **attributes: dict[str, Any]) -> None:
         """Damage a version."""
-        key = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
-        attributes = {"ExpressionAttributeValues": values} if values else {}
-        self.table.client.update_item(TableName=self.table.name, Key=key, UpdateExpression=how, **attributes)
+        item = self.table.get("SETTINGS", f"{version:08d}")
+        assert item is not None
+        self.table.put_all([{**item, **attributes}])
 
     def reports(self) -> ReportService:
-        rollups = RollupStore(DynamoDBTable(self.table.client, self.table.name))
+        rollups = RollupStore(self.table)
         return ReportService(self.store(), self.ledger, rollups, lambda: NOW, self.ledger.versions.closed_months)
 
     def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
@@ -83,8 +81,8 @@ def parameters(start: datetime, end: datetime, group_by: str = "", cluster: str 
 
 
 @pytest.fixture
-def fleet(table: DynamoTable) -> Fleet:
-    return Fleet(table)
+def fleet(ledger_table: Table) -> Fleet:
+    return Fleet(ledger_table)
 
 
 def test_past_of_a_departed_cluster_stays_and_months_add_up_to_their_quarter(fleet: Fleet) -> None:
@@ -105,7 +103,7 @@ def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> No
 
 
 def test_hours_of_a_departed_cluster_are_missing_up_to_its_departure(fleet: Fleet) -> None:
-    rollups = RollupStore(DynamoDBTable(fleet.table.client, fleet.table.name))
+    rollups = RollupStore(fleet.table)
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     end = LEFT.replace(minute=0) + 3 * HOUR
     east, west = 4 * 24 + 10 - 2, 4 * 24 + 8 - 2
@@ -140,7 +138,7 @@ def test_settings_record_when_clusters_left(fleet: Fleet) -> None:
 
 
 def test_departure_with_a_damaged_version_is_recorded(fleet: Fleet) -> None:
-    fleet.change(2, "SET b = :cut", {":cut": {"B": b"cut"}})
+    fleet.change(2, b={"B": b"cut"})
     assert fleet.store().current().settings.cluster("west") is not None, "the last valid version is in force"
     assert fleet.push(LEFT + DAY, "north").departed_clusters == {
         "west": ClusterDeparture(LEFT, 1),
@@ -150,7 +148,7 @@ def test_departure_with_a_damaged_version_is_recorded(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("damage", [{"S": "x"}, {"M": {"west": {"N": "7"}}}])
 def test_departures_are_reconstructed_from_the_history(fleet: Fleet, damage: dict[str, Any]) -> None:
-    fleet.change(2, "SET l = :cut", {":cut": damage})
+    fleet.change(2, l=damage)
     assert fleet.store().current().version == 1
     assert "west" in fleet.push(LEFT + DAY, "east").departed_clusters
 
@@ -169,7 +167,7 @@ def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
         def history(self) -> Sequence[StoredSettings[SettingsDocument]]:
             raise AssertionError("all versions were read")
 
-    store = StoreWithoutHistory(DynamoDBTable(*fleet.table), clock=lambda: NOW)
+    store = StoreWithoutHistory(fleet.table, clock=lambda: NOW)
     assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed_clusters
 
 
@@ -204,7 +202,7 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
 
 
 def test_month_is_not_closed_while_its_last_hours_are_retried(fleet: Fleet) -> None:
-    rollups = RollupStore(DynamoDBTable(fleet.table.client, fleet.table.name))
+    rollups = RollupStore(fleet.table)
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     before = month_service.coverage(OCTOBER, OCTOBER + 2 * HOUR)
     assert (before.missing, before.awaiting_retry) == (0, 0)

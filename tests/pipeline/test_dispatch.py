@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -21,10 +22,9 @@ from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import AlertTick, HoursDue, ScheduledTick, read_message
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
-from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost_devstack.aws import client_environment, local_client, running_aws
-from tests.conftest import DynamoTable
 from tests.records import line, record
 
 LATER = datetime(2027, 1, 1, tzinfo=UTC)
@@ -41,13 +41,14 @@ SETTINGS = json.dumps(
 class Fleet:
     """A dispatch service with real stores and queues."""
 
-    def __init__(self, endpoint: str, table: DynamoTable) -> None:
-        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
-        self.store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: datetime.now(UTC))
+    def __init__(self, endpoint: str, table: Table) -> None:
+        self.ledger = Ledger(table)
+        self.store = SettingsDocumentStore(table, clock=lambda: datetime.now(UTC))
+        number = uuid4()
         self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
-        self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
+        self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{number}")["QueueUrl"]
                         for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
-        topic = sns.create_topic(Name=f"events-{table.name}")["TopicArn"]
+        topic = sns.create_topic(Name=f"events-{number}")["TopicArn"]
         arn = self._sqs.get_queue_attributes(QueueUrl=self._queues["events"], AttributeNames=["QueueArn"])
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
         bus = MessageBus(
@@ -87,10 +88,10 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def fleet(endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+def fleet(endpoint: str, ledger_table: Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
     for name, value in client_environment(endpoint).items():
         monkeypatch.setenv(name, value)
-    yield Fleet(endpoint, table)
+    yield Fleet(endpoint, ledger_table)
 
 
 def test_nothing_is_sent_before_the_first_push(fleet: Fleet) -> None:
@@ -163,15 +164,11 @@ def test_failing_cluster_delays_only_itself(fleet: Fleet, error: Exception) -> N
     assert fleet.work() == [("green", NEWEST, 1)]
 
 
-def test_damaged_item_delays_only_its_cluster(fleet: Fleet, table: DynamoTable) -> None:
+def test_damaged_item_delays_only_its_cluster(fleet: Fleet, ledger_table: Table) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
-    (item,) = table.client.query(
-        TableName=table.name,
-        KeyConditionExpression="pk = :pk",
-        ExpressionAttributeValues={":pk": {"S": "C#blue#hours"}},
-    )["Items"]
-    table.client.put_item(TableName=table.name, Item={name: item[name] for name in item if name != "s"})
+    (item,) = ledger_table.query("C#blue#hours")
+    ledger_table.put_all([{name: item[name] for name in item if name != "s"}])
     result = fleet.service.dispatch(TICK, "why")
     assert result is not None
     (failure,) = result.failures
@@ -371,12 +368,9 @@ def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
     assert ledger.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_PUBLICATION_GAP]
 
 
-def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:
+def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet, ledger_table: Table) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
-    table = fleet.ledger._table
-    assert isinstance(table, DynamoDBTable)
-    key = {"pk": {"S": "SETTINGS"}, "sk": {"S": "00000001"}}
-    (item,) = [table._client.get_item(TableName=table._name, Key=key)["Item"]]
+    (item,) = ledger_table.query("SETTINGS")
     damages: list[dict[str, Any]] = [
         {"v": {"N": "99"}},
         {"b": {"B": b"rubbish"}},
@@ -384,8 +378,8 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     ]
     for number, damage in enumerate(damages, start=2):
         newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
-        table._client.put_item(TableName=table._name, Item=newer)
-    fresh = SettingsDocumentStore(table, clock=lambda: datetime.now(UTC))
+        ledger_table.put_all([newer])
+    fresh = SettingsDocumentStore(ledger_table, clock=lambda: datetime.now(UTC))
     result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert [reason.split(":")[0] for reason in result.unreadable_settings] == [

@@ -17,39 +17,46 @@ from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
 from tests.records import HOUR, amount
 
 
-class InterleavedClient:
-    """The real client, which runs a function before its first transaction, or before its first call of another name."""
+class InterleavedTable:
+    """The real table, which runs a function before its first call of a name."""
 
-    def __init__(self, client: Any, action: Callable[[], object], call: str = "transact_write_items") -> None:
-        self._client, self._actions, self._call = client, [action], call
+    def __init__(self, table: Table, action: Callable[[], object], call: str) -> None:
+        self._table, self._actions, self._call = table, [action], call
 
     def __getattr__(self, name: str) -> Any:
         if name == self._call and self._actions:
             self._actions.pop()()
-        return getattr(self._client, name)
+        return getattr(self._table, name)
 
 
-def test_late_delivery_keeps_the_usage_that_later_versions_use(table: DynamoTable) -> None:
-    system = System(table)
+def interleaved(table: Table, action: Callable[[], object], call: str = "transact") -> Ledger:
+    """A ledger that runs a function before its first transaction, or before its first call of another name."""
+    interleaved_table: Any = InterleavedTable(table, action, call)
+    return Ledger(interleaved_table)
+
+
+def test_late_delivery_keeps_the_usage_that_later_versions_use(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.push(20)
 
     def meanwhile() -> None:
         system.attribute()
         assert system.restate(version=2) == [2]
 
-    system.attribute(ledger=Ledger(DynamoDBTable(InterleavedClient(table.client, meanwhile), table.name)))
+    system.attribute(ledger=interleaved(ledger_table, meanwhile))
     system.push(30)
     assert system.restate(version=3) == [3]
     assert system.line().allocated_usd == amount(30)
 
 
-def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable) -> None:
-    system = System(table)
+def test_late_restatement_keeps_the_chain_and_newer_settings(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.attribute()
     system.push(20)
 
@@ -58,9 +65,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
         system.push(30)
         assert system.restate(version=3) == [3]
 
-    assert system.restate(
-        version=2, ledger=Ledger(DynamoDBTable(InterleavedClient(table.client, meanwhile), table.name))
-    ) == [3]
+    assert system.restate(version=2, ledger=interleaved(ledger_table, meanwhile)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == amount(30)
     assert [
@@ -69,8 +74,8 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
     ] == [amount(20), amount(30)]
 
 
-def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoTable) -> None:
-    system = System(table)
+def test_older_settings_do_not_replace_newer_ones_without_changes(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.attribute()
     system.push(20)
     system.push(12)
@@ -83,20 +88,20 @@ def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoT
     assert [restatement.version for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)] == [3]
 
 
-def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: DynamoTable) -> None:
-    system = System(table)
+def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.attribute()
     system.push(20)
     assert system.store.current().version == 2
-    others = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    others = SettingsDocumentStore(ledger_table, clock=lambda: NOW)
     others.push(document(12), author="me", now=NOW)
     assert system.store.current().version == 2, "less than a minute old"
     assert system.restate(version=2) == [2]
     assert system.line().allocated_usd == amount(12)
 
 
-def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) -> None:
-    system = System(table)
+def test_later_price_is_rated_with_the_requested_settings(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.metrics.instance_type = "p4d.24xlarge"
     system.metrics.labels = {"label_topology_kubernetes_io_region": "eu-west-1"}
     system.push(0, pricing={"source": "on-demand"})
@@ -110,15 +115,15 @@ def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) ->
     assert system.line().allocated_usd == amount("2.8"), "an eighth of the node, with the discount"
 
 
-def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: DynamoTable) -> None:
-    system = System(table)
+def test_winning_restatement_of_two_with_the_same_figures_is_listed(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.attribute()
     system.push(20)
 
     def meanwhile() -> None:
         assert system.restate(why="approved by finance") == [2]
 
-    late = Ledger(DynamoDBTable(InterleavedClient(table.client, meanwhile, "batch_write_item"), table.name))
+    late = interleaved(ledger_table, meanwhile, "put_all")
     assert system.restate(why="just trying", ledger=late) == [2]
     (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert restatement.reason == "approved by finance"
@@ -131,9 +136,9 @@ class UnreachableMetrics(OnePod):
         raise MetricsUnavailableError("answered 503, 4 times")
 
 
-def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> None:
+def test_hour_is_tried_twice_with_the_shortest_look_back(ledger_table: Table) -> None:
     """At the first attempt an outage may continue into the next hour."""
-    system = System(table)
+    system = System(ledger_table)
     system.push(12, lookback_hours=1)
     system.metrics = UnreachableMetrics()
     work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
@@ -153,8 +158,8 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
         assert manifest.next_attempt_at == next_attempt
 
 
-def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: DynamoTable) -> None:
-    system = System(table)
+def test_figures_are_published_after_an_incomplete_concurrent_delivery(ledger_table: Table) -> None:
+    system = System(ledger_table)
     reachable_metrics = system.metrics
 
     def meanwhile() -> None:
@@ -175,7 +180,7 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
 
 
 def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTable) -> None:
-    system = System(table)
+    system = System(DynamoDBTable(*table))
     reachable_metrics, system.metrics = system.metrics, UnreachableMetrics()
     system.attribute()
     system.metrics = reachable_metrics
@@ -195,8 +200,8 @@ def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTabl
     assert system.line().allocated_usd == amount(12)
 
 
-def test_hour_records_that_a_backfill_requested_it_first(table: DynamoTable) -> None:
-    system = System(table)
+def test_hour_records_that_a_backfill_requested_it_first(ledger_table: Table) -> None:
+    system = System(ledger_table)
     system.attribute(origin="backfill")
     system.push(20)
     system.restate(version=2)

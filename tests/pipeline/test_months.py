@@ -26,8 +26,10 @@ from gpucost.reports.records import HourRow
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.sqlite_table import SqliteTable
+from gpucost.storage.table import key
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
 from tests.records import amount, line, record
@@ -39,19 +41,19 @@ FIRST = END - 4 * HOUR
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
-class InterleavedClient:
-    """The real client, which runs a function before its n-th call of a name."""
+class Interleaved:
+    """The real table or client, which runs a function before its n-th call of a name."""
 
-    def __init__(self, client: Any, name: str, action: Callable[[], object], at: int = 1) -> None:
-        self._client, self._name, self._action, self._left = client, name, action, at
+    def __init__(self, real: Any, name: str, action: Callable[[], object], at: int = 1) -> None:
+        self._real, self._name, self._action, self._left = real, name, action, at
 
     def __getattr__(self, name: str) -> Any:
-        def call(**arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if name == self._name or not self._name:
                 self._left -= 1
                 if self._left == 0:
                     self._action()
-            return getattr(self._client, name)(**arguments)
+            return getattr(self._real, name)(*arguments, **named)
 
         return call
 
@@ -59,11 +61,11 @@ class InterleavedClient:
 class System:
     """A cluster whose ledger begins four hours before the end of October and ends with November's second hour."""
 
-    def __init__(self, table: DynamoTable) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
-        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
-        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
-        self.store = store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        self.ledger = Ledger(table)
+        self.rollups = RollupStore(table)
+        self.store = store = SettingsDocumentStore(table, clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW, self.ledger.versions.closed_months)
         self.month_service = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
@@ -83,10 +85,9 @@ class System:
         }
         self.store.push(json.dumps(document), author="me", now=NOW)
 
-    def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
+    def publish(self, hour: datetime, usd: str, why: str = "", table: Any = None) -> Manifest:
         """An hour in which one pod has this cost."""
-        ledger = Ledger(DynamoDBTable(client or self.table.client, self.table.name))
-        return self.put(ledger, record([line(usd=usd)], hour=hour), why)
+        return self.put(Ledger(table or self.table), record([line(usd=usd)], hour=hour), why)
 
     def put(self, ledger: Ledger, hour_record: HourRecord, why: str = "") -> Manifest:
         old = ledger.newest_version_of_hour(hour_record.cluster, hour_record.hour)
@@ -142,8 +143,8 @@ def parameters(granularity: Granularity = "hour", group_by: str = "", end: datet
 
 
 @pytest.fixture
-def system(table: DynamoTable) -> System:
-    return System(table)
+def system(ledger_table: Table) -> System:
+    return System(ledger_table)
 
 
 def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(system: System) -> None:
@@ -192,10 +193,11 @@ def test_reopened_month_applies_its_adjustments(system: System) -> None:
 
 
 @pytest.mark.tools
-def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System) -> None:
+def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System, table: DynamoTable) -> None:
     before, crossed = system.answers(), 0
     for at in range(1, 30):
-        done = system.publish(FIRST, f"{10 + at}", "why", InterleavedClient(system.table.client, "", system.close, at))
+        closing = DynamoDBTable(Interleaved(table.client, "", system.close, at), table.name)
+        done = system.publish(FIRST, f"{10 + at}", "why", closing)
         if not done.is_adjustment:
             break
         assert system.answers() == before, f"closed before call {at}"
@@ -212,18 +214,14 @@ def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System
 
 def test_month_closed_just_before_the_transaction_is_respected(system: System) -> None:
     before = system.answers()
-    done = system.publish(
-        FIRST, "13", "why", InterleavedClient(system.table.client, "transact_write_items", system.close)
-    )
+    done = system.publish(FIRST, "13", "why", Interleaved(system.table, "transact", system.close))
     assert done.is_adjustment
     assert system.answers() == before
-    opened = InterleavedClient(
-        system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH)
-    )
+    opened = Interleaved(system.table, "transact", lambda: system.ledger.versions.reopen_month(MONTH))
     assert not system.publish(FIRST, "17", "opened meanwhile", opened).is_adjustment
     system.close()
     system.publish(FIRST, "18", "adjustment")
-    opened = InterleavedClient(system.table.client, "transact_write_items", lambda: system.month_service.reopen(MONTH))
+    opened = Interleaved(system.table, "transact", lambda: system.month_service.reopen(MONTH))
     with pytest.raises(ConflictError):
         system.publish(FIRST, "19", "the adjustment was applied meanwhile", opened)
     assert system.month() == 30 + 18
@@ -239,7 +237,7 @@ def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(sys
         system.publish(FIRST, "13", "newer")
         system.ledger.versions.reopen_month(MONTH)
 
-    opened = InterleavedClient(system.table.client, "transact_write_items", close_and_reopen)
+    opened = Interleaved(system.table, "transact", close_and_reopen)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
     assert system.month_service.reopen(MONTH) == 1
@@ -359,13 +357,14 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
     def kill() -> None:
         raise KilledError
 
-    system, kills = System(table), 0
+    system, kills = System(DynamoDBTable(*table)), 0
     system.close()
     before = system.answers()
     for at in range(1, 40):
         hour = FIRST + (at % 4) * HOUR
         try:
-            system.publish(hour, f"{10 + at}", "why", InterleavedClient(table.client, "", kill, at))
+            killed_table = DynamoDBTable(Interleaved(table.client, "", kill, at), table.name)
+            system.publish(hour, f"{10 + at}", "why", killed_table)
         except KilledError:
             kills += 1
             assert system.answers()[:5] == before[:5]
@@ -377,7 +376,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
     for at in range(1, 60):
         killed = MonthService(
             system.month_service._settings_store,
-            Ledger(DynamoDBTable(InterleavedClient(table.client, "", kill, at), table.name)),
+            Ledger(DynamoDBTable(Interleaved(table.client, "", kill, at), table.name)),
             system.ledger.versions,
             system.rollups,
             lambda: NOW,
@@ -447,8 +446,7 @@ def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system
         system.month_service._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended
     )
     for hour in (END, END + HOUR):
-        manifest = {"pk": {"S": "C#demo#hours"}, "sk": {"S": f"{hour:%Y-%m-%dT%H}"}}
-        system.table.client.delete_item(TableName=system.table.name, Key=manifest)
+        system.table.delete_all([key("C#demo#hours", f"{hour:%Y-%m-%dT%H}")])
     with pytest.raises(InvalidInputError, match="720 are missing"):
         month_service.close("2026-11", author="me", reason="x")
     system.publish(END + 5 * HOUR, "10")

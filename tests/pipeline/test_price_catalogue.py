@@ -17,9 +17,8 @@ from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
-from tests.conftest import DynamoTable
 from tests.sources.aws_prices import Aws, Offer, Point
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -53,12 +52,12 @@ def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource,
 
 
 @pytest.fixture
-def book(table: DynamoTable) -> PriceStore:
+def book(ledger_table: Table) -> PriceStore:
     """The article's prices as AWS would return them."""
     aws = Aws()
     aws.offers = [Offer(kind, "us-east-1", listed) for kind, (listed, *_) in TABLE.items()]
     aws.points = [Point(kind, "us-east-1a", NOON - 40 * HOUR, spot) for kind, (_, spot, *_) in TABLE.items()]
-    price_store = PriceStore(DynamoDBTable(table.client, table.name))
+    price_store = PriceStore(ledger_table)
     listed = AwsPriceList(aws.client).fetch("us-east-1", [*TABLE], ["linux"], tenancy="Shared", now=NOON)
     price_store.merge_prices("on-demand", listed, rated_until=NOON, now=NOON)
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", [*TABLE], ["linux"], since=NOON - 9 * HOUR, now=NOON)
@@ -99,9 +98,9 @@ def test_built_in_shapes_match_the_article_and_ec2(monkeypatch: pytest.MonkeyPat
     assert {kind: GPUS_OF_INSTANCE[kind] for kind in COUNTS} == COUNTS
 
 
-def test_eight_gpus_for_96_hours_at_three_dollars_cost_2304(table: DynamoTable) -> None:
+def test_eight_gpus_for_96_hours_at_three_dollars_cost_2304(ledger_table: Table) -> None:
     """An article on scheduling says $2,880 for 8 A100 × $3 × 96 h; it is $2,304."""
-    book = PriceStore(DynamoDBTable(table.client, table.name))
+    book = PriceStore(ledger_table)
     rate = Price("override", "gpu-hour", Decimal(3), {"gpu_model": "*A100*"}, "USD", NOON, None, NOON, "ann", "case")
     book.set_override(rate, now=NOON)
     node = GpuNode("n", instance_type="p4d.24xlarge", gpu_model="NVIDIA-A100-SXM4-40GB")

@@ -27,8 +27,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
-from gpucost.storage.ports import StoredSettings
-from tests.conftest import DynamoTable
+from gpucost.storage.ports import StoredSettings, Table
 from tests.features.recommendations.stubs import (
     EmptyWaitingPods,
     FakePriceBook,
@@ -95,10 +94,10 @@ def throttle(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(("trouble", "hours"), [(Exchange.hang, 24), (drip_headers, 1), (drip_body, 1), (throttle, 1)])
 def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
-    trouble: Callable[[Exchange], None], hours: int, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
+    trouble: Callable[[Exchange], None], hours: int, ledger_table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with raw_server(trouble) as server:
-        system = System(table, server.url)
+        system = System(ledger_table, server.url)
         invoke(system, monkeypatch, hours)
     queried = {query["query"] for query in server.queries}
     assert len(queried) <= CONCURRENT_QUERIES, "after the first failure no other query starts"
@@ -113,10 +112,10 @@ def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
 
 
 def test_slow_responses_share_a_deadline(
-    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    ledger_table: Table, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each response is in time, but all together are not."""
-    upstream = busy_hour(table, prometheus).url
+    upstream = busy_hour(ledger_table, prometheus).url
 
     def slow(exchange: Exchange) -> None:
         time.sleep(1.6)
@@ -124,7 +123,7 @@ def test_slow_responses_share_a_deadline(
         exchange.answer(requests.post(upstream + path, data=exchange.form, timeout=30).content)
 
     with raw_server(slow) as server:
-        system = System(table, server.url)
+        system = System(ledger_table, server.url)
         invoke(system, monkeypatch, version=2)
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
@@ -133,9 +132,9 @@ def test_slow_responses_share_a_deadline(
 
 
 def test_hours_read_before_a_failure_keep_their_figures(
-    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    ledger_table: Table, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = busy_hour(table, prometheus)
+    busy = busy_hour(ledger_table, prometheus)
     busy.attribute(start=HOUR - timedelta(hours=1))  # so that the message's other hours are queried separately
     busy_figures = busy.figures()[-1]
     late = (HOUR + timedelta(minutes=59)).timestamp()
@@ -147,7 +146,7 @@ def test_hours_read_before_a_failure_keep_their_figures(
         exchange.answer(requests.post(busy.url + path, data=exchange.form, timeout=30).content)
 
     with raw_server(trouble) as server:
-        system = System(table, server.url)
+        system = System(ledger_table, server.url)
         invoke(system, monkeypatch, hours=3, version=2)
     first = system.ledger.manifest("demo", HOUR - timedelta(hours=2))
     last = system.ledger.manifest("demo", HOUR)
@@ -158,10 +157,10 @@ def test_hours_read_before_a_failure_keep_their_figures(
     assert "the time for all queries is used up" in last.notes[0]
 
 
-def test_splitting_of_too_large_responses_ends(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splitting_of_too_large_responses_ends(ledger_table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
     with raw_server(lambda exchange: exchange.answer(body)) as server:
-        system = System(table, server.url)
+        system = System(ledger_table, server.url)
         system.attribute(hours=2, start=HOUR - timedelta(hours=1))
     for hour in (HOUR - timedelta(hours=1), HOUR):
         manifest = system.ledger.manifest("demo", hour)
@@ -172,18 +171,18 @@ def test_splitting_of_too_large_responses_ends(table: DynamoTable, monkeypatch: 
     assert system.bus.letters == []
 
 
-def test_no_further_query_of_an_hour_starts_after_a_refusal(table: DynamoTable) -> None:
+def test_no_further_query_of_an_hour_starts_after_a_refusal(ledger_table: Table) -> None:
     with raw_server(lambda exchange: exchange.answer(b"no", status="400 Bad Request")) as server:
-        system = System(table, server.url)
+        system = System(ledger_table, server.url)
         system.attribute()
     assert len({query["query"] for query in server.queries}) <= CONCURRENT_QUERIES
 
 
-def test_refused_responses_are_not_kept_in_memory(table: DynamoTable) -> None:
+def test_refused_responses_are_not_kept_in_memory(ledger_table: Table) -> None:
     """Errors must not keep them either. The garbage collector is off, as it is while an hour is read."""
     body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
     with raw_server(lambda exchange: exchange.answer(body)) as server:
-        settings = System(table, server.url).store.current().settings
+        settings = System(ledger_table, server.url).store.current().settings
         reader = metrics_reader(settings.clusters[0], settings)
         with gc_paused():
             tracemalloc.start()
@@ -198,7 +197,7 @@ def test_refused_responses_are_not_kept_in_memory(table: DynamoTable) -> None:
 
 
 def test_responses_above_the_limit_are_queried_in_parts_with_the_same_figures(
-    table: DynamoTable, prometheus: Callable[[str], str]
+    ledger_table: Table, prometheus: Callable[[str], str]
 ) -> None:
     timeline = Timeline()
     timeline.up()
@@ -207,7 +206,7 @@ def test_responses_above_the_limit_are_queried_in_parts_with_the_same_figures(
         timeline.pod(f"p{number}", uid=f"uid-{number:x}", node=f"n{number}")
     sent: list[SentQuery] = []
     client = partial(recording_client(sent), max_answer_bytes=5000)
-    system = System(table, prometheus(timeline.text()), client=client)
+    system = System(ledger_table, prometheus(timeline.text()), client=client)
     system.attribute()
     assert system.figures() == [("complete", "144", 1)]
     assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for _, form in sent), "queried in parts"
@@ -223,12 +222,12 @@ class RecordedBudget(MemoryBudget):
         self.needed = max(self.needed, self._used + needed)
 
 
-def test_hours_too_large_together_are_queried_separately(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_hours_too_large_together_are_queried_separately(ledger_table: Table, prometheus: Callable[[str], str]) -> None:
     timeline = Timeline()
     timeline.up(start=-365)
     timeline.node(start=-365, capacity={"nvidia_com_gpu": 2})
     timeline.pod("p", start=-365)
-    system = System(table, prometheus(timeline.text()))
+    system = System(ledger_table, prometheus(timeline.text()))
     settings = system.store.current().settings
     hours = [HOUR - timedelta(hours=back) for back in range(5, -1, -1)]
     needed = []
@@ -250,9 +249,9 @@ def test_hours_too_large_together_are_queried_separately(table: DynamoTable, pro
 
 
 def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
-    table: DynamoTable, prometheus: Callable[[str], str]
+    ledger_table: Table, prometheus: Callable[[str], str]
 ) -> None:
-    system = busy_hour(table, prometheus)
+    system = busy_hour(ledger_table, prometheus)
     system.service = system.compose(partial(metrics_reader, budget=MemoryBudget(100)))
     system.attribute(hours=2, start=HOUR - timedelta(hours=1))
     manifest = system.ledger.manifest("demo", HOUR)
@@ -264,7 +263,7 @@ def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
 
 @pytest.mark.parametrize("is_up_kept", [True, False])
 def test_scrape_times_that_take_too_much_memory_are_refused(
-    is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str]
+    is_up_kept: bool, ledger_table: Table, prometheus: Callable[[str], str]
 ) -> None:
     """40,000 exporters scraped every 15 seconds took 1.3 GB, although each response is small."""
 
@@ -277,7 +276,7 @@ def test_scrape_times_that_take_too_much_memory_are_refused(
         timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.pod("p")
-    system = System(table, prometheus(timeline.text()))
+    system = System(ledger_table, prometheus(timeline.text()))
     system.service = system.compose(partial(metrics_reader, budget=BudgetOfManyExporters()))
     system.attribute()
     manifest = system.ledger.manifest("demo", HOUR)
@@ -286,7 +285,7 @@ def test_scrape_times_that_take_too_much_memory_are_refused(
     assert "take more than 416 MiB of memory" in manifest.notes[0]
 
 
-def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
+def test_review_waits_a_limited_time_for_metrics(ledger_table: Table) -> None:
     class Unkept(DynamoGpuMemory):
         def __init__(self) -> None:
             pass
@@ -298,7 +297,7 @@ def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
             raise AssertionError("nothing was answered")
 
     with raw_server(Exchange.hang) as server:
-        system = System(table, server.url)
+        system = System(ledger_table, server.url)
         (cluster,) = system.store.current().settings.clusters
         cache = gpu_memory_cache(PrometheusGpuMemory, Unkept(), clock=lambda: NOW)
         assert cache.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}

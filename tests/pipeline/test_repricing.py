@@ -11,10 +11,9 @@ from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService, restate_m
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
-from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
-from tests.conftest import DynamoTable
 from tests.records import amount, record
 
 NOW = datetime.now(UTC).replace(minute=5, second=0, microsecond=0)
@@ -41,11 +40,11 @@ class Queue:
 
 
 class RepricingSystem:
-    def __init__(self, table: DynamoTable) -> None:
-        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
-        self.book = PriceStore(DynamoDBTable(table.client, table.name))
-        self.bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
-        store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    def __init__(self, table: Table) -> None:
+        self.ledger = Ledger(table)
+        self.book = PriceStore(table)
+        self.bills = BillStore(table, clock=lambda: NOW)
+        store = SettingsDocumentStore(table, clock=lambda: NOW)
         store.push(SETTINGS, author="me", now=NOW)
         self.queue = Queue()
         self.service = RepricingService(store, self.ledger, self.book, self.bills, self.queue)  # type: ignore[arg-type]
@@ -65,8 +64,8 @@ class RepricingSystem:
 
 
 @pytest.fixture
-def repricing(table: DynamoTable) -> RepricingSystem:
-    return RepricingSystem(table)
+def repricing(ledger_table: Table) -> RepricingSystem:
+    return RepricingSystem(ledger_table)
 
 
 def test_without_changes_nothing_is_sent(repricing: RepricingSystem) -> None:
@@ -110,11 +109,11 @@ def test_hours_are_sent_again_until_no_attribution_can_have_read_the_old_price(r
 
 
 def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
-    repricing: RepricingSystem, table: DynamoTable
+    repricing: RepricingSystem, ledger_table: Table
 ) -> None:
     repricing.publish("blue", 24 * 500)
     repricing.set(None)
-    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    store = SettingsDocumentStore(ledger_table, clock=lambda: NOW)
     store.push(SETTINGS + "retention: {pods: 600}", author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.send_hours_to_restate(NOW, "c") == 1
@@ -130,10 +129,10 @@ def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) ->
     assert repricing.service.send_hours_to_restate(NOW + PENDING_PERIOD, "c") == 1
 
 
-def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, table: DynamoTable) -> None:
+def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, ledger_table: Table) -> None:
     repricing.publish("green", 0)
     repricing.set(None)
-    store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+    store = SettingsDocumentStore(ledger_table, clock=lambda: NOW)
     store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.send_hours_to_restate(NOW, "c") == 1

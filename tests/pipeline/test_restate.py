@@ -28,8 +28,10 @@ from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
+from gpucost.storage.table import key_of
 from tests.conftest import DynamoTable
 from tests.records import HOUR, amount, record
 
@@ -109,13 +111,13 @@ def document(price: int, **more: Any) -> str:
 
 
 class System:
-    def __init__(self, table: DynamoTable) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
-        self.ledger = Ledger(DynamoDBTable(table.client, table.name))
-        self.rollups = RollupStore(DynamoDBTable(table.client, table.name))
-        self.store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
-        self.book = PriceStore(DynamoDBTable(table.client, table.name))
-        self.bills = BillStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
+        self.ledger = Ledger(table)
+        self.rollups = RollupStore(table)
+        self.store = SettingsDocumentStore(table, clock=lambda: NOW)
+        self.book = PriceStore(table)
+        self.bills = BillStore(table, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
         self.bus = RecordingBus()
         self.metrics = OnePod()
@@ -179,8 +181,8 @@ def allocated(change: Restatement) -> dict[str, tuple[int, int]]:
 
 
 @pytest.fixture
-def system(table: DynamoTable) -> System:
-    return System(table)
+def system(ledger_table: Table) -> System:
+    return System(ledger_table)
 
 
 def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
@@ -273,11 +275,10 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     system.attribute()
     sound = dict(system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].costs)
     nodes = system.ledger.nodes_and_charges("demo", HOUR)
-    items = system.table.client.scan(TableName=system.table.name)["Items"]
-    (item,) = [scanned for scanned in items if scanned["pk"]["S"].endswith(f"#{kind}")]
-    system.table.client.delete_item(TableName=system.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
+    (item,) = system.table.query(f"C#demo#{kind}")
+    system.table.delete_all([key_of(item)])
     if damage:
-        system.table.client.put_item(TableName=system.table.name, Item=item | damage)
+        system.table.put_all([{**item, **damage}])
     assert system.restate(version=None) == [2]
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert (dict(summary.costs), system.ledger.nodes_and_charges("demo", HOUR)) == (sound, nodes)
@@ -322,7 +323,7 @@ def test_cluster_that_was_never_in_the_settings_is_refused(system: System) -> No
 
 
 @pytest.mark.tools
-def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: System) -> None:
+def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: System, table: DynamoTable) -> None:
     system.attribute(hours=24)
     system.push(20)
     hours = 0
@@ -331,7 +332,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
         message = HoursToRestate(
             cluster="demo", first_hour=start, hours=1, settings_version=2, reason="new price", correlation_id="c"
         )
-        killed = Ledger(DynamoDBTable(KilledClient(system.table.client, hours + 1), system.table.name))
+        killed = Ledger(DynamoDBTable(KilledClient(table.client, hours + 1), table.name))
         try:
             system.restating(killed).restate(message)
         except KeyboardInterrupt:

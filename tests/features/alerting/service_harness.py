@@ -21,10 +21,8 @@ from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import parse_settings
-from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.ports import StoredSettings
+from gpucost.storage.ports import StoredSettings, Table
 from gpucost.storage.rollups import RollupStore
-from tests.conftest import DynamoTable
 from tests.records import amount
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
@@ -159,7 +157,7 @@ class RecordingNotifier:
 
 @dataclass
 class ServiceHarness:
-    table: DynamoTable
+    table: Table
     states: HookedAlertStates
     store: StubSettingsStore = field(default_factory=lambda: StubSettingsStore(DOCUMENT))
     ledger: StubLedger = field(default_factory=StubLedger)
@@ -171,11 +169,10 @@ class ServiceHarness:
         return {"slack:gpucost/slack": self.slack, "email": self.email} if settings.alerts.receivers else {}
 
     def service(self) -> AlertService:
-        table = (self.table.client, self.table.name)
         rule_inputs = RuleInputs(
             self.ledger,  # type: ignore[arg-type]  # reports read more
-            RollupStore(DynamoDBTable(*table)),
-            DynamoSpendStore(DynamoDBTable(*table)),
+            RollupStore(self.table),
+            DynamoSpendStore(self.table),
             lambda: None,
             lambda: 0,
             estimates_check(self.store),
@@ -184,8 +181,8 @@ class ServiceHarness:
             self.store,
             rule_inputs,
             self.states,
-            AlertHistory(DynamoDBTable(*table)),
-            SilenceStore(DynamoDBTable(*table)),
+            AlertHistory(self.table),
+            SilenceStore(self.table),
             self.receivers,
             self.refuse_dead_letter,
             clock=lambda: self.now,
@@ -213,7 +210,7 @@ class ServiceHarness:
 
     def history(self) -> list[str]:
         """Describe the recorded notifications, oldest first."""
-        history = AlertHistory(DynamoDBTable(self.table.client, self.table.name))
+        history = AlertHistory(self.table)
         scopes = alert_scopes(parse_settings(self.store.text or DOCUMENT))
         end = START + timedelta(days=9)
         return [describe(notification) for scope in scopes for notification in history.between(scope, START, end)]

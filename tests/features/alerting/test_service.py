@@ -9,8 +9,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
-from gpucost.storage.dynamodb_table import DynamoDBTable
-from tests.conftest import DynamoTable
+from gpucost.storage.ports import Table
 from tests.features.alerting.service_harness import (
     DOCUMENT,
     START,
@@ -22,8 +21,8 @@ from tests.records import amount
 
 
 @pytest.fixture
-def harness(table: DynamoTable) -> ServiceHarness:
-    return ServiceHarness(table, HookedAlertStates(DynamoDBTable(*table)))
+def harness(ledger_table: Table) -> ServiceHarness:
+    return ServiceHarness(ledger_table, HookedAlertStates(ledger_table))
 
 
 def test_alert_fires_once_and_resolves_once_for_every_receiver(harness: ServiceHarness) -> None:

@@ -36,9 +36,9 @@ from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import ClusterDeparture, StoredSettings
+from gpucost.storage.ports import ClusterDeparture, StoredSettings, Table
+from gpucost.storage.table import key_of
 from gpucost_devstack.aws import local_client, running_aws
-from tests.conftest import DynamoTable
 from tests.records import amount, line, record
 
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=10)
@@ -94,11 +94,15 @@ class Calls:
 
         return Client()
 
+    def table(self, real: Table) -> Table:
+        """The table, by a client whose calls are counted. SQLite has none."""
+        return DynamoDBTable(self.client(real._client), real._name) if isinstance(real, DynamoDBTable) else real
+
 
 class ExportEnvironment(NamedTuple):
     """A ledger and a bucket."""
 
-    table: DynamoTable
+    table: Table
     s3: Any
     bucket: str
     settings: Settings
@@ -111,12 +115,12 @@ class ExportEnvironment(NamedTuple):
         bucket: type[S3Bucket] = S3Bucket,
     ) -> ExportService:
         recorded_calls = calls or Calls()
-        dynamodb, s3 = recorded_calls.client(self.table.client), recorded_calls.client(self.s3)
+        table = recorded_calls.table(self.table)
         return ExportService(
             self.settings,  # type: ignore[arg-type]  # a stub with the method it calls
-            ledger(DynamoDBTable(dynamodb, self.table.name)),
-            DynamoExports(DynamoDBTable(dynamodb, self.table.name), timedelta(days=kept)),
-            bucket(s3, self.bucket),
+            ledger(table),
+            DynamoExports(table, timedelta(days=kept)),
+            bucket(recorded_calls.client(self.s3), self.bucket),
             DuckDbFiles(),
             account="123456789012",
             retention=timedelta(days=kept),
@@ -129,12 +133,12 @@ class ExportEnvironment(NamedTuple):
         return result
 
     def publish(self, hour_record: HourRecord) -> None:
-        ledger = Ledger(DynamoDBTable(self.table.client, self.table.name))
+        ledger = Ledger(self.table)
         old = ledger.manifest(hour_record.cluster, hour_record.hour)
         ledger.publish(hour_record, replacing=old, settings_version=1, now=datetime.now(UTC))
 
     def listed(self) -> list[ExportedDay]:
-        catalogue = DynamoExports(DynamoDBTable(self.table.client, self.table.name), timedelta(days=400))
+        catalogue = DynamoExports(self.table, timedelta(days=400))
         return catalogue.days("demo", DAY - timedelta(days=30), DAY + timedelta(days=30))
 
     def keys(self) -> list[str]:
@@ -167,10 +171,10 @@ def s3() -> Iterator[Any]:
 
 
 @pytest.fixture
-def environment(table: DynamoTable, s3: Any) -> ExportEnvironment:
+def environment(ledger_table: Table, s3: Any) -> ExportEnvironment:
     bucket = f"exports-{uuid4()}"
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
-    return ExportEnvironment(table, s3, bucket, Settings())
+    return ExportEnvironment(ledger_table, s3, bucket, Settings())
 
 
 def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
@@ -235,7 +239,7 @@ def test_closed_month_keeps_its_exported_models(environment: ExportEnvironment) 
     environment.publish(serving(0, models=["a"]))
     environment.run()
     exported_models = environment.models()
-    versions = Ledger(DynamoDBTable(environment.table.client, environment.table.name)).versions
+    versions = Ledger(environment.table).versions
     versions.close_month(ClosedMonth(f"{DAY:%Y-%m}", datetime.now(UTC), "me", "chargeback"))
     environment.publish(serving(0, "6"))
     assert environment.run().exported_days == [], "the restatement is a pending adjustment"
@@ -272,7 +276,7 @@ def test_models_of_days_exported_before_are_unknown(environment: ExportEnvironme
     environment.publish(hour(0))
     (exported,) = environment.run().exported_days
     earlier = replace(exported, inference_row_count=None, inference_bytes=None)
-    DynamoExports(DynamoDBTable(environment.table.client, environment.table.name), timedelta(days=400)).put(earlier)
+    DynamoExports(environment.table, timedelta(days=400)).put(earlier)
     assert environment.listed() == [earlier]
 
 
@@ -418,7 +422,7 @@ def test_older_catalogue_entry_never_replaces_a_newer_entry(environment: ExportE
     (old,) = environment.run().exported_days
     environment.publish(hour(0, "9"))
     (new,) = environment.run().exported_days
-    DynamoExports(DynamoDBTable(environment.table.client, environment.table.name), timedelta(days=400)).put(old)
+    DynamoExports(environment.table, timedelta(days=400)).put(old)
     assert environment.listed() == [new]
 
 
@@ -426,13 +430,9 @@ def test_expired_lines_leave_the_last_export(environment: ExportEnvironment, tmp
     environment.publish(hour(0))
     environment.run()
     environment.publish(hour(1))
-    client, name = environment.table.client, environment.table.name
-    partition = f"C#demo#lines#{DAY:%Y-%m-%d}T00"
-    items = client.query(
-        TableName=name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": partition}}
-    )["Items"]
-    for item in items:
-        client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
+    lines = list(environment.table.query(f"C#demo#lines#{DAY:%Y-%m-%d}T00"))
+    assert lines
+    environment.table.delete_all(map(key_of, lines))
     result = environment.run()
     assert (result.exported_days, result.failures, len(result.expired_days)) == ([], [], 1)
     assert "have expired" in result.expired_days[0]
