@@ -224,6 +224,7 @@ def bill(records: list[HourRecord], hourly: float, percent: float) -> float:
     return sum(hourly + max(0.0, cost - hourly / percent) for cost in costs) / len(costs) * 730
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize(
     ("seed", "count"), [(1, 6), *(pytest.param(seed, 16, marks=pytest.mark.nightly) for seed in range(2, 7))]
 )

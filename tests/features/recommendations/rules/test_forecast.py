@@ -19,6 +19,7 @@ def is_inside_interval(series_of: Callable[[random.Random, int], Series], ahead:
     return projection.low <= sum(usd or 0 for usd in series[8 * WEEK :]) <= projection.high
 
 
+@pytest.mark.tools  # seconds
 def test_80_percent_intervals_hold_about_80_percent_of_held_out_sums() -> None:
     covered = {
         (kind.__name__, ahead): sum(is_inside_interval(kind, ahead, seed) for seed in range(TRIES))
@@ -43,6 +44,7 @@ def coverage(tries: int, shapes: list[Callable[[random.Random, int], Series]]) -
     }
 
 
+@pytest.mark.tools  # seconds
 def test_intervals_for_shapes_of_public_traces_have_the_stated_coverage() -> None:
     """The benchmark's table has more tries of each shape (benchmarks/README.md)."""
     covered = coverage(4, STEADY)

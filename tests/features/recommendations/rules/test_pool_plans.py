@@ -131,6 +131,7 @@ def best(loads: Sequence[sim.Load], profiles: Mapping[str, str]) -> float:
     return cost([sliced, *(load for load in loads if load.name not in profiles)])
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize(
     ("seed", "count"), [(1, 7), *(pytest.param(seed, 14, marks=pytest.mark.nightly) for seed in range(2, 12))]
 )
@@ -202,6 +203,7 @@ def consolidation_pools(seed: int, count: int) -> list[list[sim.Load]]:
     return pools
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize(
     ("seed", "count"), [(1, 6), *(pytest.param(seed, 12, marks=pytest.mark.nightly) for seed in range(2, 12))]
 )

@@ -43,6 +43,7 @@ def test_recall_precision_and_savings_on_many_fleets() -> None:
     test_busiest_hour_after_the_change_is_70_percent_at_most(many)
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize("kind", KINDS)
 def test_recall_and_precision_are_095_at_least(fleets: Fleets, kind: str) -> None:
     expected, reported = set(), set()
@@ -92,6 +93,7 @@ def applied(load: sim.Load, content: RecommendationContent) -> sim.Load:
     return replace(load, gpus=gpus_after, pool=pool)
 
 
+@pytest.mark.tools  # seconds
 def test_estimated_savings_match_a_fleet_simulated_with_the_change(fleets: Fleets) -> None:
     for loads, _, review in fleets:
         by_workload = {recommendation.subject.workload: recommendation for recommendation in review.recommendations}

@@ -60,6 +60,7 @@ def reviewed() -> tuple[list[sim.Load], dict[str, RecommendationContent]]:
     }
 
 
+@pytest.mark.tools  # seconds
 def test_recall_and_precision_of_off_hours(reviewed: tuple[list[sim.Load], dict[str, RecommendationContent]]) -> None:
     workloads, schedules = reviewed
     expected = {load.name for load in workloads if load.expected_kind}
@@ -68,6 +69,7 @@ def test_recall_and_precision_of_off_hours(reviewed: tuple[list[sim.Load], dict[
     assert len(expected & schedules.keys()) / len(schedules) >= 0.95, schedules.keys() - expected
 
 
+@pytest.mark.tools  # seconds
 def test_savings_match_the_fleet_simulated_with_the_schedule(
     reviewed: tuple[list[sim.Load], dict[str, RecommendationContent]],
 ) -> None:

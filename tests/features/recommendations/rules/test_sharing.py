@@ -130,6 +130,7 @@ def pools(seed: int, count: int) -> list[tuple[str, list[sim.Load]]]:
     return pools_by_pattern
 
 
+@pytest.mark.tools  # seconds
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 12))])
 def test_recommended_sharing_matches_the_best_grouping(seed: int) -> None:
     expected, reported = set(), set()

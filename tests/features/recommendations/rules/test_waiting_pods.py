@@ -54,6 +54,7 @@ def reviewed_queues() -> list[tuple[simulated_queue.Queue, RecommendationContent
     return [(queue, recommended([queue]).get(queue.pool.name)) for queue in queues]
 
 
+@pytest.mark.tools  # seconds
 def test_recall_and_precision_of_pending_are_095_at_least(
     reviewed_queues: list[tuple[simulated_queue.Queue, RecommendationContent | None]],
 ) -> None:
@@ -64,6 +65,7 @@ def test_recall_and_precision_of_pending_are_095_at_least(
     assert len(expected & reported) / len(reported) >= 0.95, reported - expected
 
 
+@pytest.mark.tools  # seconds
 def test_recommended_nodes_remove_the_waiting_in_the_simulation(
     reviewed_queues: list[tuple[simulated_queue.Queue, RecommendationContent | None]],
 ) -> None:
