@@ -111,7 +111,7 @@ def _is_region(name: str) -> bool:
 def _similar_region(name: str) -> str:
     import botocore.session
 
-    session = botocore.session.Session()
+    session = botocore.session.Session({"profile": (None, None, None, None)})  # whether or not the profile exists
     regions = [
         region for partition in session.get_available_partitions() for region in
         session.get_available_regions("ec2", partition)

@@ -543,7 +543,8 @@ def _write_both(settings_path: Path, settings_text: str, samconfig_path: Path, s
                 raise
     except FileExistsError:
         raise InvalidInputError(
-            f"{settings_path} exists already: it was created meanwhile. Nothing was written; run the command again"
+            f"{settings_path} exists already: it was created meanwhile. Nothing was written. Pass another folder as "
+            "--out"
         ) from None
     except OSError as error:
         raise GpuCostError(f"{error.filename or folder} cannot be written: {error.strerror}") from error

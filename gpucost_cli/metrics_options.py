@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import naming_file, read_settings_file
 
 if TYPE_CHECKING:
+    from gpucost.runtime.secrets import Secrets
     from gpucost.settings_document import SettingsDocument
 
 DEFAULT_SETTINGS = Path("settings.yaml")
@@ -96,10 +97,15 @@ class MetricsAccess:
         if name == TOKEN_SECRET and self.token:
             credentials = {"user": self.user, "password": self.token} if self.user else {"token": self.token}
             return json.dumps({"url": self.prometheus["url"], **credentials})
+        return self._secrets.value(name)
+
+    @cached_property
+    def _secrets(self) -> "Secrets":
+        """The secrets of Secrets Manager, each read once, because every query carries one."""
         from gpucost.runtime.aws import AwsClients
         from gpucost.runtime.secrets import Secrets
 
-        return Secrets(AwsClients()).value(name)
+        return Secrets(AwsClients())
 
 
 def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
