@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
     from gpucost.core.intervals import IntervalMs
     from gpucost.settings import ClusterSettings, CoreSettings
+    from gpucost_cli.aws_lookups import AwsAccess
     from gpucost_cli.node_price_fetcher import NodePriceFetcher
 
 DIMENSIONS = (
@@ -70,6 +71,7 @@ def attribute(
     """
     from gpucost.pipeline.attribute import check_hour
     from gpucost_cli import rendering, usage_tables
+    from gpucost_cli.aws_lookups import AwsAccess
     from gpucost_cli.node_price_fetcher import price_fetcher_of
 
     dimensions = _dimensions(group_by)
@@ -83,14 +85,15 @@ def attribute(
     of_fresh_clusters: list[tuple[HourRecord, IntervalMs]] = []
     problems: list[str] = []
     all_clusters_read = True
-    price_fetcher = price_fetcher_of(settings.pricing, starts[0], now, warn=_warn)
+    aws = AwsAccess(warn=_warn)
+    price_fetcher = price_fetcher_of(settings.pricing, starts[0], now, aws)
     for cluster in settings.clusters:
         cluster_records, problem, was_read = _attribute_cluster(
-            cluster, settings, starts, now, price_fetcher, access, with_reasons=output_format != "table"
+            cluster, settings, starts, now, price_fetcher, access, aws, with_reasons=output_format != "table"
         )
         so_far = None
         if problem is not None and was_read and hour is None and output_format == "table":
-            so_far = _so_far(cluster, settings, access, price_fetcher, now)
+            so_far = _so_far(cluster, settings, access, aws, price_fetcher, now)
         if so_far is not None:
             of_fresh_clusters.append(so_far)
             continue
@@ -167,6 +170,7 @@ def _attribute_cluster(
     now: datetime,
     price_fetcher: "NodePriceFetcher | None",
     access: MetricsAccess,
+    aws: "AwsAccess",
     *,
     with_reasons: bool,
 ) -> tuple[list["HourRecord"], str | None, bool]:
@@ -179,6 +183,7 @@ def _attribute_cluster(
         now: the current time.
         price_fetcher: fetches AWS's prices; None if they are not needed or not available.
         access: reads the secrets that the settings name.
+        aws: says what nodes without labels are.
         with_reasons: whether the sentence says why figures are missing, which tables show already.
     """
     from gpucost.pipeline.attribute import attribute_hours, check_retention
@@ -189,7 +194,13 @@ def _attribute_cluster(
         check_retention(starts[0], cluster, metrics_reader(cluster, settings, secret_value=access.secret_value), now)
         for first in range(0, len(starts), HOURS_PER_BATCH):
             batch = starts[first : first + HOURS_PER_BATCH]
-            reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value)
+            reader = metrics_reader(
+                cluster,
+                settings,
+                Deadline(QUERIES_SECONDS),
+                secret_value=access.secret_value,
+                instances=aws.instances,
+            )
             records += attribute_hours(reader, cluster, settings, batch, now=now, fetch_prices=price_fetcher)
     except SourceError as error:
         return records, str(error).partition(" (query: ")[0], False
@@ -204,6 +215,7 @@ def _so_far(
     cluster: "ClusterSettings",
     settings: "CoreSettings",
     access: MetricsAccess,
+    aws: "AwsAccess",
     price_fetcher: "NodePriceFetcher | None",
     now: datetime,
 ) -> "tuple[HourRecord, IntervalMs] | None":
@@ -211,7 +223,9 @@ def _so_far(
     from gpucost.pipeline.attribute import attribute_so_far
     from gpucost.sources.prometheus import metrics_reader
 
-    reader = metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value)
+    reader = metrics_reader(
+        cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value, instances=aws.instances
+    )
     try:
         return attribute_so_far(reader, cluster, settings, now=now, fetch_prices=price_fetcher)
     except SourceError:

@@ -31,6 +31,7 @@ def doctor(access: MetricsAccess, output_format: str, *, verbose: bool) -> None:
       gpucost doctor --prometheus http://127.0.0.1:9090
       gpucost doctor --settings settings.yaml
     """
+    from gpucost_cli.aws_lookups import AwsAccess
     from gpucost_cli.doctor import examine_clusters, render
     from gpucost_cli.node_price_fetcher import price_fetcher_of
 
@@ -41,8 +42,10 @@ def doctor(access: MetricsAccess, output_format: str, *, verbose: bool) -> None:
     def warn(sentence: str) -> None:
         click.echo(f"gpucost: {sentence}", err=True)
 
+    aws = AwsAccess(warn=warn)
+
     def fetch_prices(nodes: Iterable[Mapping[str, str]]) -> "Sequence[Price]":
-        fetcher = price_fetcher_of(settings.pricing, now - HOUR, now, warn=warn)
+        fetcher = price_fetcher_of(settings.pricing, now - HOUR, now, aws)
         return fetcher.prices_of(nodes) if fetcher else ()
 
     reports = examine_clusters(settings, now, settings_file, access.secret_value, fetch_prices)

@@ -41,18 +41,23 @@ from gpucost.runtime.messages import (
     HourPublished,
     HoursDue,
     HoursToRestate,
+    PricesDue,
     RecommendationsDue,
     ScheduledTick,
     UncheckedAlerts,
 )
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import connect
+from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.sqlite_table import SqliteTable
+from gpucost_cli.aws_lookups import AwsAccess
 from gpucost_cli.discovery import oldest_hour
 from gpucost_cli.export_folder import ExportFolder
+from gpucost_cli.node_price_fetcher import FETCHED_SOURCES
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.lambda_worker import LambdaContext
 from gpucost_devstack.loopback import HOST, listen
@@ -65,6 +70,8 @@ QUERIES_SECONDS = 120.0
 """Limit of the time that finding a cluster's oldest hour may take."""
 ANY_HOST = "0.0.0.0"
 ANY_ROUTE = ("GET /{proxy+}", "GET /")
+PRICES_HOUR = 3
+"""The UTC hour in which all price lists are fetched, as the template schedules it."""
 REVIEW_HOUR = 2
 """The UTC hour in which clusters are reviewed for recommendations, as the template schedules it."""
 EXPORT_HOUR = 4
@@ -112,6 +119,7 @@ class LocalService:
         clock: returns the current time.
         secret_value: reads a secret that the settings name.
         exports: where days are exported to; None: they are not.
+        aws: for AWS's prices, and for what nodes without labels are; None: nothing asks AWS.
 
     Raises:
         SettingsError: the document is invalid.
@@ -126,13 +134,17 @@ class LocalService:
         clock: Callable[[], datetime],
         secret_value: Callable[[str], str],
         exports: ExportFolder | None = None,
+        aws: AwsAccess | None = None,
     ) -> None:
         self._clock = clock
+        self._aws = aws
         self._bus = LocalBus()
         self._exports = exports
         self._container = Container(
-            Environment(table="local", billing_account=UNKNOWN_ACCOUNT),
+            Environment(table="local", billing_account=UNKNOWN_ACCOUNT, price_sources="spot,on-demand,shapes"),
             clock=clock,
+            client=aws.clients if aws else None,
+            metrics_reader=self._metrics_reader,
             table=table,
             bus=self._bus,
             notifiers=_without_email(secret_value),
@@ -147,6 +159,7 @@ class LocalService:
         self.clusters = [cluster.name for cluster in store.current().settings.clusters]
         self._app = build_app(self._container.api_services, PAGE_FOLDER)
         self._app_lock = Lock()
+        self._priced: datetime | None = None
         self._reviewed: datetime | None = None
         self._exported: datetime | None = None
 
@@ -158,11 +171,16 @@ class LocalService:
     # ------------------------------------------------------------ hours
 
     def attribute_newest(self, hours: int = FIRST_HOURS) -> Iterator[tuple[str, datetime]]:
-        """Attribute the newest hours that have no figures, the newest one first; yield cluster and hour of each."""
+        """Attribute the newest hours that have no figures, the newest one first; yield cluster and hour of each.
+
+        The newest one shows which nodes there are, whose prices the others need.
+        """
         end = floor_hour(self._clock())
-        for first, count in ((end - HOUR, 1), (end - hours * HOUR, hours - 1)):
-            for cluster in self.clusters:
-                yield from self._attribute(cluster, first, count)
+        for cluster in self.clusters:
+            yield from self._attribute(cluster, end - HOUR, 1)
+        self.refresh_prices()
+        for cluster in self.clusters:
+            yield from self._attribute(cluster, end - hours * HOUR, hours - 1)
 
     def attribute_earlier(self, oldest: Mapping[str, datetime]) -> Iterator[tuple[str, datetime]]:
         """Attribute the hours before the newest ones, back to the oldest hour of each cluster, day by day."""
@@ -185,22 +203,37 @@ class LocalService:
             manifests = self._container.ledger.manifests(cluster.name, floor_hour(now) - FIRST_HOURS * HOUR, now)
             if any(manifest.status != "incomplete" for manifest in manifests):
                 continue
-            reader = metrics_reader(
-                cluster,
-                settings,
-                Deadline(QUERIES_SECONDS),
-                clock=self._clock,
-                secret_value=self._container.secrets.value,
-            )
+            reader = self._metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
             if so_far := attribute_so_far(reader, cluster, settings, now=now):
                 yield so_far
 
+    def refresh_prices(self) -> None:
+        """Fetch AWS's prices of the nodes in use, all of them daily, and rate hours again whose prices have changed.
+
+        Without AWS credentials, nothing.
+        """
+        pricing = self._container.settings_store.current().settings.pricing
+        if self._aws is None or FETCHED_SOURCES.isdisjoint(pricing.ordered_sources) or self._aws.clients is None:
+            return
+        now = self._clock()
+        is_daily = _is_due(self._priced, now, PRICES_HOUR)
+        result = self._container.prices_service.refresh(PricesDue(new_only=not is_daily))
+        if is_daily:
+            self._priced = now
+        for failure in result.failures if result else ():
+            self._aws.warn(failure)
+        self._container.repricing_service.send_hours_to_restate(now, f"prices-{now:%Y-%m-%dT%H:%M}")
+        self.deliver()
+
     def run_schedule(self) -> None:
-        """Do what the schedules do on AWS: send due hours, attribute them, evaluate alerts; review and export daily.
+        """Do what the schedules do on AWS: fetch prices, send due hours, attribute them, evaluate alerts.
+
+        Review and export daily.
 
         Raises:
             SourceError: metrics could not be read, or a day could not be exported. The next run tries again.
         """
+        self.refresh_prices()
         now = self._clock()
         self._container.dispatch_service.dispatch(ScheduledTick(scheduled_time=now), f"tick-{now:%Y-%m-%dT%H:%M}")
         self.deliver()
@@ -257,6 +290,18 @@ class LocalService:
                 )
             )
         yield from ((cluster, hour) for hour in reversed(due))
+
+    def _metrics_reader(
+        self, cluster: ClusterSettings, settings: CoreSettings, deadline: Deadline | None
+    ) -> PrometheusReader:
+        return metrics_reader(
+            cluster,
+            settings,
+            deadline,
+            clock=self._clock,
+            secret_value=self._container.secrets.value,
+            instances=self._aws.instances if self._aws else None,
+        )
 
     def _handle(self, message: HoursDue | HoursToRestate) -> None:
         try:

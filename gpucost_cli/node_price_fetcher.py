@@ -10,6 +10,7 @@ from gpucost.core.pricing.prices import Price, attributes_of_node
 from gpucost.settings.pricing import PricingSettings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost_cli.aws_lookups import AwsAccess
 
 FETCHED_SOURCES = frozenset({"spot", "on-demand"})
 
@@ -83,18 +84,9 @@ class NodePriceFetcher:
 
 
 def price_fetcher_of(
-    pricing: PricingSettings, since: datetime, now: datetime, *, warn: Callable[[str], None]
+    pricing: PricingSettings, since: datetime, now: datetime, aws: AwsAccess
 ) -> NodePriceFetcher | None:
     """Return what fetches AWS's prices; None if the settings do not need them or there are no AWS credentials."""
-    if FETCHED_SOURCES.isdisjoint(pricing.ordered_sources):
+    if FETCHED_SOURCES.isdisjoint(pricing.ordered_sources) or aws.clients is None:
         return None
-    from botocore.exceptions import BotoCoreError
-
-    from gpucost.runtime import aws
-
-    try:
-        credentials = aws.new_session().get_credentials()
-    except BotoCoreError as error:
-        warn(f"AWS's prices are not used: {error}")
-        return None
-    return None if credentials is None else NodePriceFetcher(pricing, aws.AwsClients(), since, now, warn=warn)
+    return NodePriceFetcher(pricing, aws.clients, since, now, warn=aws.warn)

@@ -1,7 +1,7 @@
 """`gpucost serve`: the page and the API of a Prometheus, on this machine, without AWS."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,6 +89,7 @@ def serve(
 
     from gpucost.runtime.observability import logger
     from gpucost.storage.sqlite_table import SqliteTable
+    from gpucost_cli.aws_lookups import AwsAccess
     from gpucost_cli.export_folder import ExportFolder
     from gpucost_cli.local_service import LocalService, wait_for_schedule
 
@@ -112,6 +113,7 @@ def serve(
             clock=lambda: datetime.now(UTC),
             secret_value=access.secret_value,
             exports=export_folder,
+            aws=None if fleet else AwsAccess(warn=warn_once(console)),
         )
         if fleet:
             fleet.add_spot_prices(table, datetime.now(UTC))
@@ -151,6 +153,18 @@ def simulated_fleet(days: int, console: "Console") -> "Iterator[SimulatedFleet]"
                 running_fleet(datetime.now(UTC), period, lambda part: progress.update(task, completed=part))
             )
         yield fleet
+
+
+def warn_once(console: "Console") -> Callable[[str], None]:
+    """Return what prints a sentence, but only once."""
+    printed: set[str] = set()
+
+    def warn(sentence: str) -> None:
+        if sentence not in printed:
+            printed.add(sentence)
+            console.print(f"gpucost: {sentence}", soft_wrap=True, markup=False)
+
+    return warn
 
 
 def report_hours(

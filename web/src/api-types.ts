@@ -2687,7 +2687,7 @@ export interface components {
             dra_driver?: string;
             /**
              * Instance Type Source
-             * @description What says the instance type if no label does: karpenter or neuron-monitor, or hardware if it is inferred from the node's GPUs, CPUs and memory; only without a label
+             * @description What says the instance type if no label does: karpenter, neuron-monitor, ec2 (its API), or hardware if it is inferred from the node's GPUs, CPUs and memory; only without a label
              * @default
              * @example hardware
              */
@@ -3187,7 +3187,7 @@ export interface components {
             holders: components["schemas"]["HolderModel"][] | null;
             /**
              * Instance Type Source
-             * @description What says the instance type if no label does: karpenter or neuron-monitor, or hardware if it is inferred from the node's GPUs, CPUs and memory; only without a label
+             * @description What says the instance type if no label does: karpenter, neuron-monitor, ec2 (its API), or hardware if it is inferred from the node's GPUs, CPUs and memory; only without a label
              * @default
              * @example hardware
              */

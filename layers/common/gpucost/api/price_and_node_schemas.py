@@ -31,8 +31,8 @@ from gpucost.reports.prices import ListedPrice, PricePage
 from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text, row_writer, value_writer
 
 INSTANCE_TYPE_SOURCE = (
-    "What says the instance type if no label does: karpenter or neuron-monitor, or hardware if it is inferred from the "
-    "node's GPUs, CPUs and memory; only without a label"
+    "What says the instance type if no label does: karpenter, neuron-monitor, ec2 (its API), or hardware if it is "
+    "inferred from the node's GPUs, CPUs and memory; only without a label"
 )
 
 

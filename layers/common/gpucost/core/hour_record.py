@@ -86,7 +86,7 @@ class Line(NamedTuple):
     co2e_kg: int | None = None
     """Location-based emissions of the energy; None without energy or emission factor."""
     instance_type_source: str = ""
-    """What says the instance type if no label does: `karpenter`, `neuron-monitor`, or `hardware` if it is inferred."""
+    """What says the instance type if no label does: `karpenter`, `neuron-monitor`, `ec2`, or `hardware`: inferred."""
 
     def costs(self) -> Costs:
         """Return what the line adds to a sum.

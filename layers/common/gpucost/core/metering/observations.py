@@ -118,7 +118,7 @@ class UnlabeledFacts(Struct, frozen=True):
 
     instance_type: str = ""
     instance_type_source: str = ""
-    """`karpenter` or `neuron-monitor`, which report it; `hardware` if it is inferred from that; "" from a label."""
+    """`karpenter`, `neuron-monitor` or `ec2`, which report it; `hardware` if it is inferred; "" from a label."""
     zone: str = ""
     capacity_type: str = ""
     node_pool: str = ""

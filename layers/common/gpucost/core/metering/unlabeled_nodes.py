@@ -1,6 +1,6 @@
 """The instance type, zone and capacity type of nodes whose labels no metric has.
 
-A stock kube-prometheus-stack exports no labels of nodes. Karpenter and neuron-monitor report the instance type.
+A stock kube-prometheus-stack exports no labels of nodes. Karpenter, neuron-monitor and EC2 report the instance type.
 Otherwise it is inferred from the node's hardware, if exactly one type of the catalog has it.
 """
 
@@ -43,7 +43,7 @@ class ReportedNode(Struct, frozen=True):
     """What a controller or an exporter reports about a node."""
 
     source: str
-    """`karpenter` or `neuron-monitor`."""
+    """`karpenter`, `neuron-monitor`, or `ec2`, whose API was asked."""
     instance_type: str = ""
     zone: str = ""
     capacity_type: str = ""
@@ -155,8 +155,9 @@ def _facts(
     has_capacity_type = CAPACITY_TYPE_LABEL.value_in(node.labels) or facts.capacity_type
     as_on_demand = "" if has_capacity_type else f"; {SPOT_UNKNOWN}"
     if facts.instance_type:
-        source = f"is from the metrics of {facts.instance_type_source}{as_on_demand}"
-        return facts, _Note(f"instance type {facts.instance_type} of", source)
+        is_of_ec2 = facts.instance_type_source == "ec2"
+        source = "EC2's API" if is_of_ec2 else f"the metrics of {facts.instance_type_source}"
+        return facts, _Note(f"instance type {facts.instance_type} of", f"is from {source}{as_on_demand}")
     if not node.provider_id.startswith(AWS_PREFIX):
         return facts, None
     description, missing = _description(node, devices, hardware)

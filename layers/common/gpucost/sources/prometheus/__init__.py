@@ -12,7 +12,7 @@ from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import InferenceLabels, Queries
-from gpucost.sources.prometheus.reader import PrometheusReader
+from gpucost.sources.prometheus.reader import InstanceLookup, PrometheusReader
 
 
 def metrics_reader(
@@ -24,6 +24,7 @@ def metrics_reader(
     secret_value: Callable[[str], str] | None = None,
     budget: MemoryBudget | None = None,
     make_client: Callable[..., PrometheusClient] = PrometheusClient,
+    instances: InstanceLookup | None = None,
 ) -> PrometheusReader:
     """Create the metrics reader of a cluster.
 
@@ -32,6 +33,7 @@ def metrics_reader(
         settings: all settings.
         clock: returns the current time.
         budget: memory for everything that is read; None: as much as a function has.
+        instances: as in `PrometheusReader`.
     """
     budget = budget or MemoryBudget()
     preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
@@ -60,4 +62,5 @@ def metrics_reader(
         pod_labels=bool(settings.cost_labels) or any(unit.pod_labels for unit in settings.business_units),
         namespace_labels=any(unit.namespace_labels for unit in settings.business_units),
         gpus_by_instance_type=settings.gpus_by_instance_type(),
+        instances=instances,
     )

@@ -28,7 +28,7 @@ from gpucost.core.metering.observations import (
 )
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, VGPU_SIGNALS
 from gpucost.core.metering.stuck_signals import Gpu, contradicted_gpus, gpus_at_zero, says_in_use, stuck_signal_notes
-from gpucost.core.metering.unlabeled_nodes import describe_unlabeled_nodes
+from gpucost.core.metering.unlabeled_nodes import NodeHardware, ReportedNode, describe_unlabeled_nodes
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import multiple_clusters
@@ -95,6 +95,10 @@ QueryBuilders = dict[str, Callable[[Queries], str]]
 """Queries by name."""
 
 
+InstanceLookup = Callable[[Collection[str]], Mapping[str, ReportedNode]]
+"""Returns what EC2 says about nodes, by provider id."""
+
+
 class PartialHourPods(NamedTuple):
     """Pods that held GPUs for a part of the hour only."""
 
@@ -122,6 +126,7 @@ class PrometheusReader:
         pod_labels: whether the settings need pods' labels.
         namespace_labels: whether the settings need namespaces' labels.
         gpus_by_instance_type: the instance types with NVIDIA GPUs.
+        instances: returns what EC2 says about nodes without labels, by provider id; None: only metrics are read.
     """
 
     def __init__(
@@ -137,8 +142,10 @@ class PrometheusReader:
         pod_labels: bool = False,
         namespace_labels: bool = False,
         gpus_by_instance_type: Mapping[str, int | Fraction] = GPUS_OF_INSTANCE,
+        instances: InstanceLookup | None = None,
     ) -> None:
         self._gpus_by_instance_type = gpus_by_instance_type
+        self._instances = instances
         self._client = ShardedClient(client, queries, budget)
         self._budget = budget
         self._retention = client.retention
@@ -277,7 +284,9 @@ class PrometheusReader:
         )
         energy = self._energy(rows["devices"], devices, nodes.by_instance_id(), hour)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
-        node_observations, type_notes = _describe_unlabeled(node_observations, rows, devices, pod_observations, nodes)
+        node_observations, type_notes = self._describe_unlabeled(
+            node_observations, rows, devices, pod_observations, nodes
+        )
         claiming = [
             pods.with_owner_and_labels(pod)
             for pod in claiming_pods(devices, rows["owners"].get("claim", []), pod_observations)
@@ -706,6 +715,29 @@ class PrometheusReader:
     def _look_end(self, hour: datetime) -> datetime:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
 
+    def _describe_unlabeled(
+        self,
+        observations: tuple[NodeObservation, ...],
+        rows: Mapping[str, RowsByStatistic],
+        devices: Iterable[DeviceSeries],
+        pods: Iterable[PodObservation],
+        nodes: NodeTable,
+    ) -> tuple[tuple[NodeObservation, ...], list[str]]:
+        """The nodes, with what other sources say if their labels are not exported, and notes about their types."""
+        if "hardware" not in rows:
+            return observations, []
+        hardware = node_hardware(rows["hardware"], nodes.by_instance_id())
+        with_pods = {pod.node for pod in pods}
+        if self._instances is not None:
+            unlabeled = {
+                node.provider_id: node.name
+                for node in observations
+                if (node.states or node.name in with_pods) and not INSTANCE_TYPE_LABEL.value_in(node.labels)
+            }
+            for provider_id, reported in self._instances(unlabeled).items():
+                hardware.setdefault(unlabeled[provider_id], NodeHardware()).reported.append(reported)
+        return describe_unlabeled_nodes(observations, devices, hardware, with_pods)
+
 
 def _namespaces(rows: Iterable[tuple[tables.Labels, object]]) -> frozenset[str]:
     return frozenset(tables.exported_label(labels, "namespace") for labels, _ in rows)
@@ -714,20 +746,6 @@ def _namespaces(rows: Iterable[tuple[tables.Labels, object]]) -> frozenset[str]:
 def _without_query(error: Exception) -> str:
     """An error's sentence without its query, which is long."""
     return str(error).partition(" (query: ")[0]
-
-
-def _describe_unlabeled(
-    observations: tuple[NodeObservation, ...],
-    rows: Mapping[str, RowsByStatistic],
-    devices: Iterable[DeviceSeries],
-    pods: Iterable[PodObservation],
-    nodes: NodeTable,
-) -> tuple[tuple[NodeObservation, ...], list[str]]:
-    """The nodes, with what other metrics say if their labels are not exported, and notes about their types."""
-    if "hardware" not in rows:
-        return observations, []
-    hardware = node_hardware(rows["hardware"], nodes.by_instance_id())
-    return describe_unlabeled_nodes(observations, devices, hardware, {pod.node for pod in pods})
 
 
 def _lacks_phases(results: Mapping[str, Sequence[Series]]) -> bool:
