@@ -24,7 +24,7 @@ def models() -> list[Any]:
 
 
 class Hours:
-    """Published hours, of which one has models."""
+    """Published hours, of which one has models, in each cluster."""
 
     def manifests(self, *_: object) -> list[Any]:
         return []
@@ -33,11 +33,11 @@ class Hours:
         return {HOUR: models()}
 
 
-def read(max_rows: int, **filters: str) -> Any:
+def read(max_rows: int, *clusters: str, **filters: str) -> Any:
     parameters = QueryParameters("2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", None, "day", "model", filters)
     query = parse_inference_query(parameters, HOUR)
     ledger: Any = Hours()
-    return read_models(query, ["demo"], ledger, PeriodTotals(), max_rows).rows(query, TokenWeights())
+    return read_models(query, clusters or ["demo"], ledger, PeriodTotals(), max_rows).rows(query, TokenWeights())
 
 
 def test_filters_exclude_before_rows_are_counted() -> None:
@@ -55,3 +55,22 @@ def test_too_many_matching_rows_are_refused() -> None:
         InvalidInputError, match=r"more than 10 rows\. Shorten the period, select one cluster, or filter"
     ):
         read(10)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "filters"),
+    [
+        (["a", "b"], {"business_unit": "honest"}),
+        (["a", "b"], {"namespace": "bu-b"}),
+        (["a", "b"], {"model": "chat"}),
+        (["a"], {}),
+    ],
+    ids=["business-unit", "namespace", "model", "cluster"],
+)
+def test_too_many_rows_are_summed_by_each_remedy(clusters: list[str], filters: dict[str, str]) -> None:
+    """Each cluster has 301 rows, so that two of them have too many."""
+    remedy = "Shorten the period, select one cluster, or filter by business unit, namespace or model"
+    with pytest.raises(InvalidInputError, match=remedy):
+        read(400, "a", "b")
+    rows, _, _ = read(400, *clusters, **filters)
+    assert rows
