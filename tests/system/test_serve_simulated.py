@@ -18,28 +18,47 @@ from tests.system.test_cli import in_this_process
 NOW = floor_hour(datetime.now(UTC)) + timedelta(minutes=10)
 
 
+def assert_figures_are_true(service: LocalService, table: SqliteTable, hour: datetime) -> None:
+    """The oracle is the truth of the scenario, which knows nothing of metrics."""
+    compared = 0
+    for scenario in demo.scenarios(hour - HOUR, hour + HOUR):
+        manifest = service.manifest(scenario.name, hour)
+        assert manifest is not None
+        if manifest.status == "incomplete":  # the weekly outage of a cluster
+            continue
+        (summary,) = Ledger(table).summaries_of([manifest])
+        assert summary.totals is not None
+        held = sum((line.allocated_gpu_hours.value for line in truth.true_hour(scenario, 1).lines), Fraction(0))
+        figures = summary.totals.costs.figures()
+        assert float(figures["allocated_gpu_hours"] or 0) == pytest.approx(float(held), rel=1e-9)
+        assert manifest.status == "complete", "every node has a price"
+        compared += 1
+    assert compared >= 2
+
+
 @pytest.mark.tools
 def test_figures_are_those_of_the_scenario(tmp_path: Path) -> None:
-    """The oracle is the truth of the scenario, which knows nothing of metrics."""
-    hour = floor_hour(NOW) - HOUR
     with running_fleet(NOW, 2 * HOUR) as fleet, SqliteTable(tmp_path) as table:
         service = LocalService(table, fleet.settings_text(), author="me", clock=lambda: NOW, secret_value=str)
         fleet.add_spot_prices(table, NOW)
         assert len(list(service.attribute_newest(1))) == len(demo.CLUSTERS)
-        compared = 0
-        for scenario in demo.scenarios(hour - HOUR, hour + HOUR):
-            manifest = service.manifest(scenario.name, hour)
-            assert manifest is not None
-            if manifest.status == "incomplete":  # the weekly outage of a cluster
-                continue
-            (summary,) = Ledger(table).summaries_of([manifest])
-            assert summary.totals is not None
-            held = sum((line.allocated_gpu_hours.value for line in truth.true_hour(scenario, 1).lines), Fraction(0))
-            figures = summary.totals.costs.figures()
-            assert float(figures["allocated_gpu_hours"] or 0) == pytest.approx(float(held), rel=1e-9)
-            assert manifest.status == "complete", "every node has a price"
-            compared += 1
-        assert compared >= 2
+        assert_figures_are_true(service, table, floor_hour(NOW) - HOUR)
+
+
+@pytest.mark.nightly
+def test_hour_that_ends_later_has_figures_of_the_scenario(tmp_path: Path) -> None:
+    """Prometheus looks for new samples once a minute. The last whole hour is the one that ends."""
+    times = [NOW - HOUR]
+    with running_fleet(times[-1], 2 * HOUR) as fleet, SqliteTable(tmp_path) as table:
+        service = LocalService(table, fleet.settings_text(), author="me", clock=lambda: times[-1], secret_value=str)
+        fleet.add_spot_prices(table, times[-1])
+        assert len(list(service.attribute_newest(1))) == len(demo.CLUSTERS)
+        assert service.manifest(next(iter(demo.CLUSTERS)), floor_hour(NOW) - HOUR) is None
+        times.append(NOW)
+        fleet.simulate(NOW)
+        fleet.add_spot_prices(table, NOW)
+        service.run_schedule()
+        assert_figures_are_true(service, table, floor_hour(NOW) - HOUR)
 
 
 def test_simulated_excludes_a_prometheus() -> None:
