@@ -18,7 +18,7 @@ from gpucost_cli.settings_notes import units_without_namespace
 
 if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
-    from gpucost.core.intervals import IntervalMs
+    from gpucost.pipeline.attribute import SoFar
     from gpucost.settings import ClusterSettings, CoreSettings
     from gpucost_cli.aws_lookups import AwsAccess
     from gpucost_cli.node_price_fetcher import NodePriceFetcher
@@ -82,7 +82,7 @@ def attribute(
     check_hour(starts[0], now)
     check_hour(starts[-1], now)
     records: list[HourRecord] = []
-    of_fresh_clusters: list[tuple[HourRecord, IntervalMs]] = []
+    of_fresh_clusters: list[SoFar] = []
     problems: list[str] = []
     all_clusters_read = True
     aws = AwsAccess(warn=_warn)
@@ -91,11 +91,11 @@ def attribute(
         cluster_records, problem, was_read = _attribute_cluster(
             cluster, settings, starts, now, price_fetcher, access, aws, with_reasons=output_format != "table"
         )
-        so_far = None
+        so_far_of_cluster = None
         if problem is not None and was_read and hour is None and output_format == "table":
-            so_far = _so_far(cluster, settings, access, aws, price_fetcher, now)
-        if so_far is not None:
-            of_fresh_clusters.append(so_far)
+            so_far_of_cluster = _so_far(cluster, settings, access, aws, price_fetcher, now)
+        if so_far_of_cluster is not None:
+            of_fresh_clusters.append(so_far_of_cluster)
             continue
         records += cluster_records
         all_clusters_read = all_clusters_read and was_read
@@ -109,9 +109,9 @@ def attribute(
             rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
         )
     sys.stdout.flush()
-    for record, time in of_fresh_clusters:
-        _warn(usage_tables.first_whole_hour_sentence(record.cluster, time))
-    records += [record for record, _ in of_fresh_clusters]
+    for so_far in of_fresh_clusters:
+        _warn(usage_tables.first_whole_hour_sentence(so_far))
+    records += [so_far.record for so_far in of_fresh_clusters]
     _warn_of_absences(settings, records, access)
     if problems:
         message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor {access.arguments}"
@@ -122,7 +122,7 @@ def attribute(
 
 def _print_tables(
     records: Sequence["HourRecord"],
-    of_fresh_clusters: "Sequence[tuple[HourRecord, IntervalMs]]",
+    of_fresh_clusters: Sequence["SoFar"],
     dimensions: Sequence[str],
     *,
     each_hour: bool,
@@ -131,8 +131,8 @@ def _print_tables(
 
     for part in usage_tables.hours_tables(records, dimensions, each_hour=each_hour):
         rendering.print_table(part)
-    for record, time in of_fresh_clusters:
-        for part in usage_tables.so_far_tables(record, time, dimensions):
+    for so_far in of_fresh_clusters:
+        for part in usage_tables.so_far_tables(so_far, dimensions):
             rendering.print_table(part)
 
 
@@ -218,8 +218,8 @@ def _so_far(
     aws: "AwsAccess",
     price_fetcher: "NodePriceFetcher | None",
     now: datetime,
-) -> "tuple[HourRecord, IntervalMs] | None":
-    """Return the figures of a Prometheus that has no whole hour yet, and their time; None if it has one."""
+) -> "SoFar | None":
+    """Return the figures of a Prometheus that has no whole hour yet; None if it has one."""
     from gpucost.pipeline.attribute import attribute_so_far
     from gpucost.sources.prometheus import metrics_reader
 

@@ -9,12 +9,14 @@
 | the bucket of exports | `ExportFolder` |
 """
 
+import json
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any
@@ -23,16 +25,17 @@ from gpucost.api.app import build_app
 from gpucost.api.events import handle_event
 from gpucost.container import Container
 from gpucost.core.errors import InvalidInputError, NotFoundError, SourceError
-from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.intervals import IntervalMs
 from gpucost.core.ledger import Manifest
 from gpucost.features.alerting.notifiers import make_notifiers
 from gpucost.features.alerting.ports import Notifier
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.pipeline.attribute import attribute_so_far
+from gpucost.http.problems import SECURITY_HEADERS
+from gpucost.http.responses import JSON_CONTENT_TYPE
+from gpucost.pipeline.attribute import SoFar
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.environment import Environment
+from gpucost.runtime.json_text import dumps
 from gpucost.runtime.messages import (
     MAX_HOURS_PER_MESSAGE,
     AlertTick,
@@ -57,6 +60,7 @@ from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.aws_lookups import AwsAccess
 from gpucost_cli.discovery import oldest_hour
 from gpucost_cli.export_folder import ExportFolder
+from gpucost_cli.fresh_clusters import FreshClusters
 from gpucost_cli.node_price_fetcher import FETCHED_SOURCES
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.lambda_worker import LambdaContext
@@ -157,6 +161,10 @@ class LocalService:
         if not history or history[0].text != settings_text:
             store.push(settings_text, author=author, now=clock())
         self.clusters = [cluster.name for cluster in store.current().settings.clusters]
+        self.activity = ""
+        """What is still going on, for the top of the page; "" for nothing."""
+        self._fresh_clusters = FreshClusters(self._container, clock)
+        self._documents: Mapping[str, Callable[[], dict[str, Any]]] = {"/serve/so-far": self._fresh_clusters.document}
         self._app = build_app(self._container.api_services, PAGE_FOLDER)
         self._app_lock = Lock()
         self._priced: datetime | None = None
@@ -192,20 +200,9 @@ class LocalService:
                     yield from self._attribute(cluster, first, (end - first) // HOUR)
             end -= MAX_HOURS_PER_MESSAGE * HOUR
 
-    def so_far(self) -> Iterator[tuple[HourRecord, IntervalMs]]:
-        """Yield figures of the time since the first sample of each cluster without a whole hour yet.
-
-        Raises:
-            SourceError: a Prometheus did not answer.
-        """
-        now, settings = self._clock(), self._container.settings_store.current().settings
-        for cluster in settings.clusters:
-            manifests = self._container.ledger.manifests(cluster.name, floor_hour(now) - FIRST_HOURS * HOUR, now)
-            if any(manifest.status != "incomplete" for manifest in manifests):
-                continue
-            reader = self._metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
-            if so_far := attribute_so_far(reader, cluster, settings, now=now):
-                yield so_far
+    def so_far(self) -> Mapping[str, SoFar | SourceError]:
+        """Return figures of the time so far of each cluster without an hour with figures, or why they are unknown."""
+        return self._fresh_clusters.read()
 
     def refresh_prices(self) -> None:
         """Fetch AWS's prices of the nodes in use, all of them daily, and rate hours again whose prices have changed.
@@ -337,8 +334,16 @@ class LocalService:
             yield f"http://{reached}:{listener.getsockname()[1]}"
 
     def _answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        if document := self._documents.get(event["rawPath"]):
+            headers = {"Content-Type": JSON_CONTENT_TYPE, **SECURITY_HEADERS}
+            return {"statusCode": HTTPStatus.OK, "headers": headers, "body": dumps(document())}
         with self._app_lock:  # Powertools keeps the current event in the app
-            return handle_event(self._app, event, LambdaContext("api"))  # type: ignore[arg-type]
+            answer = handle_event(self._app, event, LambdaContext("api"))  # type: ignore[arg-type]
+        if event["rawPath"] == "/config.json":
+            notice = " ".join(filter(None, (self.activity, self._fresh_clusters.notice)))
+            more = {"serve": True, **({"notice": notice} if notice else {})}
+            answer["body"] = dumps({**json.loads(answer["body"]), **more})
+        return answer
 
 
 def _is_due(last: datetime | None, now: datetime, hour: int) -> bool:

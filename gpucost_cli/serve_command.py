@@ -119,9 +119,11 @@ def serve(
             fleet.add_spot_prices(table, datetime.now(UTC))
         url = running.enter_context(service.serving(port, host))
         console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
+        service.activity = "The last 24 hours are being attributed."
         report_hours(service, "the last 24 hours", service.attribute_newest(), console)
         print_period(url)
         print_so_far(service, console)
+        service.activity = ""
         click.echo(f"open {url} in a browser")
         limit = floor_hour(datetime.now(UTC)) - timedelta(days=days or MAX_DAYS)
         earlier = service.attribute_earlier(service.oldest_hours(limit))
@@ -216,14 +218,14 @@ def print_so_far(service: "LocalService", console: "Console") -> None:
     from gpucost_cli.rendering import print_table
     from gpucost_cli.usage_tables import first_whole_hour_sentence, so_far_tables
 
-    try:
-        for record, time in service.so_far():
-            for part in so_far_tables(record, time, ["business_unit"]):
-                print_table(part)
-            sentence = first_whole_hour_sentence(record.cluster, time)
-            console.print(f"{sentence}, and is on the page five minutes later", soft_wrap=True, markup=False)
-    except SourceError as error:
-        console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
+    for result in service.so_far().values():
+        if isinstance(result, SourceError):
+            console.print(f"gpucost: {result}", soft_wrap=True, markup=False)
+            continue
+        for part in so_far_tables(result, ["business_unit"]):
+            print_table(part)
+        sentence = first_whole_hour_sentence(result)
+        console.print(f"{sentence}, and is on the page five minutes later", soft_wrap=True, markup=False)
 
 
 def units_table(response: Mapping[str, Any]) -> "Table":

@@ -7,7 +7,7 @@ why. GPU-hours need no price.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.markup import escape
@@ -16,9 +16,11 @@ from rich.table import Table
 from gpucost.core.amounts import Totals
 from gpucost.core.costs_by_key import sum_by_key
 from gpucost.core.hour_record import HourRecord, Line
-from gpucost.core.hours import HOUR, HOUR_MS, format_epoch_ms, format_timestamp
-from gpucost.core.intervals import IntervalMs
+from gpucost.core.hours import HOUR, format_epoch_ms, format_timestamp
 from gpucost_cli.rendering import UNKNOWN, energy_note, money, percent, printable, unpriced_note
+
+if TYPE_CHECKING:
+    from gpucost.pipeline.attribute import SoFar
 
 USAGE_COLUMNS = ("GPU-hours", "used", "wasted", "unmeasured", "waste %", "cost", "wasted cost")
 UNMEASURED = "used and wasted: no metric measured the GPUs of these rows; gpucost doctor says what is missing"
@@ -64,19 +66,19 @@ def _sum_tables(title: str, records: Sequence[HourRecord], group_by: Sequence[st
         yield escape(f"note: {note}")
 
 
-def so_far_tables(record: HourRecord, time: IntervalMs, group_by: Sequence[str]) -> Iterator[Table | str]:
+def so_far_tables(so_far: "SoFar", group_by: Sequence[str]) -> Iterator[Table | str]:
     """Yield the tables of a time that is no whole hour."""
+    record, time = so_far.record, so_far.time
     title = f"{record.cluster}  {format_epoch_ms(time.start)} to {format_epoch_ms(time.end)}  so far"
     yield from _sum_tables(title, [record], group_by)
 
 
-def first_whole_hour_sentence(cluster: str, time: IntervalMs) -> str:
+def first_whole_hour_sentence(so_far: "SoFar") -> str:
     """Say how long the samples of a Prometheus reach back, and when its first whole hour ends."""
-    end = -(-time.start // HOUR_MS) * HOUR_MS + HOUR_MS
-    minutes = (time.end - time.start) // 60_000
+    minutes = (so_far.time.end - so_far.first_sample) // 60_000
     return (
-        f"cluster {cluster} has samples of {minutes} minutes, which are no whole hour yet. The first one ends at "
-        f"{format_epoch_ms(end)}"
+        f"cluster {so_far.record.cluster} has samples of {minutes} minutes and no whole hour yet. The first one ends "
+        f"at {format_epoch_ms(so_far.first_whole_hour_end)}"
     )
 
 

@@ -6,29 +6,25 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import requests
 
 from gpucost.core.amounts import SCALE
-from gpucost.core.hours import format_timestamp
-from gpucost.pipeline.attribute import attribute_so_far
+from gpucost.core.hours import format_timestamp, to_epoch_ms
+from gpucost.core.intervals import IntervalMs
+from gpucost.pipeline.attribute import SoFar, attribute_so_far
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
 from gpucost_cli.usage_tables import first_whole_hour_sentence
+from tests.records import record
 from tests.system.test_cli import gpucost
-from tests.system.timeline import HOUR, Timeline
+from tests.system.timeline import HOUR, Timeline, steady_pod
 
 
 def ten_minutes(base: datetime) -> Timeline:
-    """A node with two GPUs, of which a pod holds one and uses a quarter of it, every 30 s for ten minutes."""
-    timeline = Timeline(base=base, step=30)
-    timeline.up(0, 10)
-    timeline.up(0, 10, job="dcgm-exporter", instance="n1:9400")
-    timeline.node(start=0, end=10, capacity={"nvidia_com_gpu": 2})
-    timeline.pod("a-0", 0, 10, namespace="bu-a")
-    timeline.device(0.25, 0, 10, exported_pod="a-0", exported_namespace="bu-a")
-    timeline.device(0, 0, 10, gpu=1)
-    return timeline
+    """Samples of ten minutes."""
+    return steady_pod(base, 10)
 
 
 def document(url: str) -> str:
@@ -45,7 +41,7 @@ def test_samples_of_ten_minutes_are_figures_of_ten_minutes(prometheus: Callable[
     reader = metrics_reader(settings.clusters[0], settings, clock=lambda: now)
     so_far = attribute_so_far(reader, settings.clusters[0], settings, now=now)
     assert so_far is not None
-    record, time = so_far
+    record, time = so_far.record, so_far.time
     assert (time.length, record.status) == (600_000, "complete"), record.notes
     assert record.totals is not None
     costs, capacity = record.totals.costs, record.totals.capacity
@@ -83,13 +79,74 @@ def test_serve_has_figures_so_far_until_an_hour_has_some(tmp_path: Path, prometh
             table, document(url), author="me", clock=lambda: first + timedelta(minutes=12), secret_value=str
         )
         assert len(list(service.attribute_newest(2))) == 2
-        ((record, time),) = service.so_far()
-    assert record.totals is not None
-    assert time.length == 720_000
-    assert first_whole_hour_sentence("demo", time) == (
-        "cluster demo has samples of 12 minutes, which are no whole hour yet. The first one ends at "
+        so_far = service.so_far()["demo"]
+    assert isinstance(so_far, SoFar)
+    assert so_far.record.totals is not None
+    assert so_far.time.length == 720_000
+    assert first_whole_hour_sentence(so_far) == (
+        "cluster demo has samples of 12 minutes and no whole hour yet. The first one ends at "
         f"{format_timestamp(HOUR + timedelta(hours=2))}"
     )
+
+
+def test_running_hour_is_shown_until_the_first_whole_hour_is_attributed(
+    tmp_path: Path, prometheus: Callable[[str], str]
+) -> None:
+    """The samples begin ten minutes before an hour, whose own ten minutes are too few for figures."""
+    first = HOUR + timedelta(minutes=50)
+    text = document(prometheus(steady_pod(first, 75).text()))
+    now = [first + timedelta(minutes=65)]
+    with SqliteTable(tmp_path) as table:
+        service = LocalService(table, text, author="me", clock=lambda: now[0], secret_value=str)
+        list(service.attribute_newest(3))
+        with service.serving(0) as url:
+            (shown,) = requests.get(f"{url}/serve/so-far", timeout=30).json()["clusters"]
+            assert (shown["cluster"], shown["start"], shown["minutes"], shown["first_whole_hour_end"]) == (
+                "demo", format_timestamp(HOUR + timedelta(hours=1)), 55, format_timestamp(HOUR + timedelta(hours=2)),
+            )  # fmt: skip
+            assert shown["totals"]["allocated_gpu_hours"] == pytest.approx(55 / 60)
+            assert shown["totals"]["unallocated_gpu_hours"] == pytest.approx(55 / 60)
+            (unit,) = shown["business_units"]
+            assert (unit["business_unit"], unit["waste_usd"]) == ("bu-a", pytest.approx(12 * 55 / 60 * 0.75))
+            assert "first whole hour of demo ends at" in requests.get(f"{url}/config.json", timeout=30).json()["notice"]
+            period = {"start": format_timestamp(HOUR), "end": format_timestamp(HOUR + timedelta(hours=2))}
+            costs = requests.get(f"{url}/v1/costs", params=period, timeout=30).json()
+            assert (costs["rows"], costs["coverage"]["hours_complete"]) == ([], 0), "no route of the ledger has it"
+
+            now[0] = HOUR + timedelta(hours=2, minutes=2)  # the hour has ended and is not attributed
+            assert requests.get(f"{url}/serve/so-far", timeout=30).json()["clusters"] == [shown]
+            service.run_schedule()
+            assert requests.get(f"{url}/serve/so-far", timeout=30).json() == {"clusters": []}
+            assert requests.get(f"{url}/config.json", timeout=30).json() == {"sign_in": None, "serve": True}
+        manifest = service.manifest("demo", HOUR + timedelta(hours=1))
+        assert manifest is not None
+        assert manifest.status == "complete"
+
+
+def test_prometheus_that_stops_answering_is_named_next_to_the_figures(
+    tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
+) -> None:
+    first = HOUR + timedelta(minutes=50)
+    clusters = [
+        {"name": name, "prometheus": {"url": url}}
+        for name, url in (("a", refused_url), ("b", prometheus(ten_minutes(first).text())))
+    ]
+    text = json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
+    with SqliteTable(tmp_path) as table:
+        now = first + timedelta(minutes=10)
+        service = LocalService(table, text, author="me", clock=lambda: now, secret_value=str)
+        with service.serving(0) as url:
+            refused, shown = requests.get(f"{url}/serve/so-far", timeout=30).json()["clusters"]
+    assert refused["cluster"] == "a"
+    assert refused_url in refused["error"]
+    assert (shown["cluster"], shown["minutes"]) == ("b", 10)
+
+
+@pytest.mark.parametrize(("minute", "hours"), [(0, 1), (3, 1), (4, 2), (59, 2)])
+def test_first_whole_hour_may_lack_three_minutes(minute: int, hours: int) -> None:
+    first = to_epoch_ms(HOUR + timedelta(minutes=minute))
+    so_far = SoFar(record(), IntervalMs(first, first + 60_000), first)
+    assert so_far.first_whole_hour_end == to_epoch_ms(HOUR + timedelta(hours=hours))
 
 
 def test_attribute_shows_a_fresh_prometheus_and_does_not_send_to_doctor(
@@ -105,8 +162,9 @@ def test_attribute_shows_a_fresh_prometheus_and_does_not_send_to_doctor(
     assert title[-2:] == ["so", "far"]
     (row,) = [row for row in rows if row[0] == "bu-a"]
     assert float(row[1]) == pytest.approx(1 / 6, abs=0.03)  # the command runs some seconds after the last sample
-    end = (first + timedelta(hours=2) - timedelta(microseconds=1)).replace(minute=0, second=0, microsecond=0)
-    assert "which are no whole hour yet. The first one ends at" in done.stderr
+    whole = first - timedelta(minutes=3)  # an hour that lacks three minutes counts as whole
+    end = (whole + timedelta(hours=2) - timedelta(microseconds=1)).replace(minute=0, second=0, microsecond=0)
+    assert "minutes and no whole hour yet. The first one ends at" in done.stderr
     assert done.stderr.endswith(f" {format_timestamp(end)}\n")
     assert "doctor" not in done.stderr
     as_json = gpucost("attribute", "--settings", str(path), "--format", "json")

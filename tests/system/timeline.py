@@ -136,5 +136,17 @@ class Timeline:
         return "\n".join([*lines, "# EOF", ""])
 
 
+def steady_pod(base: datetime, minutes: float) -> Timeline:
+    """A node with two GPUs, of which a pod holds one and uses a quarter of it, every 30 s."""
+    timeline = Timeline(base=base, step=30)
+    timeline.up(0, minutes)
+    timeline.up(0, minutes, job="dcgm-exporter", instance="n1:9400")
+    timeline.node(start=0, end=minutes, capacity={"nvidia_com_gpu": 2})
+    timeline.pod("a-0", 0, minutes, namespace="bu-a")
+    timeline.device(0.25, 0, minutes, exported_pod="a-0", exported_namespace="bu-a")
+    timeline.device(0, 0, minutes, gpu=1)
+    return timeline
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -169,7 +169,12 @@ export async function download<Route extends TablePath>(
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-async function get(path: Path, parameters: Record<string, string | undefined>): Promise<Response> {
+/** What only `gpucost serve` answers; the OpenAPI document is that of a deployment. */
+export async function fetchServed<Body>(path: "so-far" | "doctor"): Promise<Body> {
+  return (await (await get(`serve/${path}`, {})).json()) as Body;
+}
+
+async function get(path: string, parameters: Record<string, string | undefined>): Promise<Response> {
   const present = Object.entries(parameters).filter((entry): entry is [string, string] => Boolean(entry[1]));
   const query = new URLSearchParams(present).toString();
   for (let attempt = 0; ; attempt++) {

@@ -5,6 +5,8 @@ export interface Config {
   sign_in: { issuer: string; client_id: string; scopes: string } | null;
   /** What readers should know, for example that the demo's history is loading. */
   notice?: string;
+  /** `gpucost serve` answers, with what only it has. */
+  serve?: boolean;
 }
 
 export async function fetchConfig(): Promise<Config> {

@@ -12,6 +12,9 @@ export const RouteContext = createContext<Route>(readRoute(""));
 /** The notice of the deployment. When it changes, views fetch their figures again. */
 export const NoticeContext = createContext<string | undefined>(undefined);
 
+/** Whether `gpucost serve` answers. */
+export const ServeContext = createContext(false);
+
 const NOTICE_SECONDS = 10;
 
 /** The deployment's notice, until it has none. */

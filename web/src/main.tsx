@@ -5,13 +5,14 @@ import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
 import { COMPARISONS } from "./compare";
-import { fetchConfig } from "./config";
+import { type Config, fetchConfig } from "./config";
 import { HOUR, instant, moment, readClock, writeClock } from "./format";
 import {
   changed,
   go,
   NoticeContext,
   RouteContext,
+  ServeContext,
   useFetch,
   useHasModels,
   useLatestNotice,
@@ -22,7 +23,6 @@ import { DEFAULT_WINDOW, linkTo, type Route, type View } from "./route";
 import "./style.css";
 import { Figure } from "./views/figure";
 import { Explore } from "./views/explore";
-import { Glossary } from "./views/glossary";
 import { Health } from "./views/health";
 import { Hour } from "./views/hour";
 import { Nodes } from "./views/nodes";
@@ -41,7 +41,7 @@ const VIEWS = {
   models: loadedLater(async () => (await import("./views/models")).Models),
   model: loadedLater(async () => (await import("./views/model")).Model),
   consumer: loadedLater(async () => (await import("./views/model")).Model),
-  glossary: Glossary,
+  glossary: loadedLater(async () => (await import("./views/glossary")).Glossary),
   missing: Missing,
 };
 const VIEW_NAMES = {
@@ -83,8 +83,8 @@ function loadedLater(load: () => Promise<() => ComponentChildren>) {
   };
 }
 
-function App({ notice: first }: { notice: string | undefined }) {
-  const notice = useLatestNotice(first);
+function App({ config }: { config: Config }) {
+  const notice = useLatestNotice(config.notice);
   const route = useUrlRoute();
   const View = VIEWS[route.view];
   useEffect(() => {
@@ -94,32 +94,34 @@ function App({ notice: first }: { notice: string | undefined }) {
   return (
     <RouteContext.Provider value={route}>
       <NoticeContext.Provider value={notice}>
-        <a class="skip" href="#main" onClick={skip}>
-          Skip to content
-        </a>
-        <header class="top">
-          <nav aria-label="Views">
-            <strong>GPU cost</strong>
-            <ListedViews route={route} />
-            <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
-              API ↗
-            </a>
-          </nav>
-          <Account />
-          <Choices route={route} />
-        </header>
-        <main id="main" tabIndex={-1}>
-          {notice !== undefined && (
-            <p class="note unpriced" role="status" data-testid="notice">
-              {notice}
-            </p>
-          )}
-          <Breadcrumb route={route} />
-          <Guarded key={`${route.view} ${route.name}`}>
-            <View />
-            <Figure />
-          </Guarded>
-        </main>
+        <ServeContext.Provider value={config.serve === true}>
+          <a class="skip" href="#main" onClick={skip}>
+            Skip to content
+          </a>
+          <header class="top">
+            <nav aria-label="Views">
+              <strong>GPU cost</strong>
+              <ListedViews route={route} />
+              <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
+                API ↗
+              </a>
+            </nav>
+            <Account />
+            <Choices route={route} />
+          </header>
+          <main id="main" tabIndex={-1}>
+            {notice !== undefined && (
+              <p class="note unpriced" role="status" data-testid="notice">
+                {notice}
+              </p>
+            )}
+            <Breadcrumb route={route} />
+            <Guarded key={`${route.view} ${route.name}`}>
+              <View />
+              <Figure />
+            </Guarded>
+          </main>
+        </ServeContext.Provider>
       </NoticeContext.Provider>
     </RouteContext.Provider>
   );
@@ -375,7 +377,7 @@ async function start(): Promise<void> {
   if (page === null) return;
   try {
     const config = await fetchConfig();
-    if (await begin(config.sign_in)) render(<App notice={config.notice} />, page);
+    if (await begin(config.sign_in)) render(<App config={config} />, page);
   } catch (reason) {
     const error = reason instanceof Error ? reason : new Error(String(reason));
     // An error from the issuer contains the fragment from before the sign-in.

@@ -1,6 +1,6 @@
 // Overview of a period: costs, waste by business unit, utilization over time, alerts and recommendations.
 
-import { useRef, useState } from "preact/hooks";
+import { useContext, useRef, useState } from "preact/hooks";
 import {
   type AlertsOfDay,
   settle,
@@ -14,7 +14,7 @@ import {
 } from "../api";
 import { fetchEarlier } from "../compare";
 import { HOUR, roundMoney, stepName, utilizationText, wasteText } from "../format";
-import { useFetch, useRoute } from "../hooks";
+import { ServeContext, useFetch, useRoute } from "../hooks";
 import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
 import { MAX_FIGURES } from "../pages";
 import { exactly, linkTo, periodOf, type Route } from "../route";
@@ -137,14 +137,26 @@ export function Overview() {
     <View
       title="Overview"
       controls={
-        request.error === undefined &&
-        (isCurrent ? <Worst {...headline} /> : <p class="bone line" aria-hidden="true" />)
+        <>
+          {request.error === undefined &&
+            (isCurrent ? <Worst {...headline} /> : <p class="bone line" aria-hidden="true" />)}
+          <SoFar />
+        </>
       }
       request={request}
     >
       {(viewData) => <Shown {...viewData} />}
     </View>
   );
+}
+
+/** The time so far of clusters without a whole hour, which only `gpucost serve` has. */
+function SoFar() {
+  const isServed = useContext(ServeContext);
+  const { response: Loaded } = useFetch(`${isServed}`, async () =>
+    isServed ? (await import("./so-far")).SoFar : null,
+  );
+  return Loaded ? <Loaded /> : null;
 }
 
 function Shown(props: ViewData) {

@@ -21,7 +21,15 @@ from gpucost.core.errors import (
     SourceError,
 )
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_epoch_ms, format_timestamp, to_epoch_ms
+from gpucost.core.hours import (
+    HOUR,
+    HOUR_MS,
+    consecutive_runs,
+    floor_hour,
+    format_epoch_ms,
+    format_timestamp,
+    to_epoch_ms,
+)
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
@@ -43,6 +51,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 if TYPE_CHECKING:
+    from gpucost.core.metering.observations import Observation
     from gpucost.sources.prometheus.reader import PrometheusReader
 
 MetricsReaderFactory = Callable[[ClusterSettings, CoreSettings, Deadline | None], "PrometheusReader"]
@@ -53,8 +62,8 @@ AMP_RETENTION = timedelta(days=150)
 
 SHORTEST_LOOKBACK = 2 * HOUR
 """Minimum, whatever the settings say: if the end of an hour was not scraped, the next hour's samples explain it."""
-_FRESH_MS = 57 * 60_000
-"""Samples of a shorter time are all that a Prometheus has."""
+_WHOLE_MS = 57 * 60_000
+"""Samples of a shorter time are no whole hour."""
 
 
 class HourResult(Struct, frozen=True):
@@ -64,6 +73,22 @@ class HourResult(Struct, frozen=True):
     is_new_version: bool
     """False if the hour had been published before and only its event was sent again."""
     line_count: int = 0
+
+
+class SoFar(Struct, frozen=True):
+    """Figures of a Prometheus that has no whole hour yet. They are in no ledger."""
+
+    record: HourRecord
+    time: IntervalMs
+    """The time of the figures."""
+    first_sample: int
+    """Milliseconds since the epoch."""
+
+    @property
+    def first_whole_hour_end(self) -> int:
+        """When the first hour with enough samples ends, in milliseconds since the epoch."""
+        latest = self.first_sample - (HOUR_MS - _WHOLE_MS)  # an hour that begins later has samples of a whole hour
+        return -(-latest // HOUR_MS) * HOUR_MS + HOUR_MS
 
 
 class AttributedHour(Struct, frozen=True):
@@ -319,8 +344,10 @@ def attribute_so_far(
     *,
     now: datetime,
     fetch_prices: Callable[[Sequence[Usage]], Sequence[Price]] | None = None,
-) -> tuple[HourRecord, IntervalMs] | None:
-    """Attribute the time from the first sample until now of a Prometheus that has no whole hour yet.
+) -> SoFar | None:
+    """Attribute the time until now of a Prometheus that has no whole hour yet.
+
+    It begins with the first sample, or with the running hour if the first sample is older than about an hour.
 
     Args:
         reader: reads the cluster's metrics.
@@ -330,25 +357,37 @@ def attribute_so_far(
         fetch_prices: as in `attribute_hours`.
 
     Returns:
-        The record and its time; None without samples or figures, and if samples reach back about an hour: then there
-        are older ones, too, and the hours lack figures for another reason.
+        The figures; None without any, and if the samples have a whole hour: then its figures lack for another reason.
 
     Raises:
         SourceError: the metrics are unavailable.
     """
     end = now.replace(microsecond=0)
     (observation,) = reader.observe([end - HOUR])
-    hour = IntervalMs(to_epoch_ms(end - HOUR), to_epoch_ms(end))
-    times = [time for scrapes in observation.allocation_scrapes.values() for time in scrapes.within(hour)]
-    if not times:
+    first = first_sample = _first_scrape(observation)
+    if first is None or first_sample is None:
         return None
-    window = IntervalMs(min(times), hour.end)
-    if window.length >= _FRESH_MS:
-        return None
+    if to_epoch_ms(end) - first >= _WHOLE_MS:
+        running = floor_hour(now)
+        (before,) = reader.observe([running - HOUR])
+        first_sample = _first_scrape(before)
+        if first_sample is None or to_epoch_ms(running) - first_sample >= _WHOLE_MS:
+            return None
+        first = to_epoch_ms(running)
+    window = IntervalMs(first, to_epoch_ms(end))
     usage = meter(observation, _metering_rules(cluster, settings), window)
     prices = fetch_prices([usage]) if fetch_prices is not None else ()
     record = attribute_usage(usage, attribution_rules(settings, pricing_of(settings, prices)))
-    return (record, window) if record.totals is not None else None
+    return SoFar(record, window, first_sample) if record.totals is not None else None
+
+
+def _first_scrape(observation: "Observation") -> int | None:
+    """The first scrape of the allocation source in an hour."""
+    start = to_epoch_ms(observation.hour)
+    hour = IntervalMs(start, start + HOUR_MS)
+    return min(
+        (time for scrapes in observation.allocation_scrapes.values() for time in scrapes.within(hour)), default=None
+    )
 
 
 def _metering_rules(cluster: ClusterSettings, settings: CoreSettings) -> MeteringRules:

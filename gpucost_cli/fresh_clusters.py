@@ -1,0 +1,104 @@
+"""Clusters whose Prometheus has no whole hour yet: what is known of them so far, for the page of `gpucost serve`.
+
+It is kept in memory and never in the ledger, so that no sum of hours contains it.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from gpucost.container import Container
+from gpucost.core.errors import SourceError
+from gpucost.core.hours import HOUR, floor_hour, format_epoch_ms
+from gpucost.pipeline.attribute import SoFar, attribute_so_far
+from gpucost.runtime.deadline import Deadline
+from gpucost.settings import ClusterSettings
+from gpucost_cli.rendering import hours_document
+from gpucost_cli.usage_tables import joined_notes
+
+RECENT_HOURS = 24
+"""A cluster with figures of one of the newest hours is not fresh."""
+MAX_AGE = timedelta(minutes=1)
+"""Figures are read again when they are older, however many pages are open."""
+QUERIES_SECONDS = 45.0
+"""Limit of the time of one cluster's queries; the page waits a minute."""
+UNTIL_THEN = "Until then, the overview shows the time so far. Hours are on the page five minutes after they end."
+
+
+class FreshClusters:
+    """Reads the time so far of clusters that have no hour with figures.
+
+    Args:
+        container: has settings, ledger and secrets.
+        clock: returns the current time.
+    """
+
+    def __init__(self, container: Container, clock: Callable[[], datetime]) -> None:
+        self._container = container
+        self._clock = clock
+        self._lock = Lock()
+        self._read_at: datetime | None = None
+        self._results: dict[str, SoFar | SourceError] = {}
+        self._whole_hour_ends: dict[str, int] = {}
+
+    def read(self) -> Mapping[str, SoFar | SourceError]:
+        """Return the figures by cluster, or why they are unknown; at most a minute old."""
+        with self._lock:
+            now = self._clock()
+            if self._read_at is None or not timedelta() <= now - self._read_at < MAX_AGE:
+                settings = self._container.settings_store.current().settings
+                results = {cluster.name: self._read_cluster(cluster, now) for cluster in settings.clusters}
+                self._results = {name: result for name, result in results.items() if result is not None}
+                self._read_at = now
+            return {name: result for name, result in self._results.items() if not self._has_figures(name, now)}
+
+    def document(self) -> dict[str, Any]:
+        """Return the figures as `{"clusters": [{cluster, start, end, minutes, …}]}`; unknown ones are null."""
+        return {"clusters": [_cluster_document(name, result) for name, result in self.read().items()]}
+
+    @property
+    def notice(self) -> str:
+        """When the first whole hours of fresh clusters end; "" without any. It does not query Prometheus."""
+        now = self._clock()
+        ends = {name: end for name, end in list(self._whole_hour_ends.items()) if not self._has_figures(name, now)}
+        if not ends:
+            return ""
+        parts = ", that of ".join(f"{name} ends at {format_epoch_ms(end)}" for name, end in ends.items())
+        return f"The first whole hour of {parts}. {UNTIL_THEN}"
+
+    def _has_figures(self, cluster: str, now: datetime) -> bool:
+        manifests = self._container.ledger.manifests(cluster, floor_hour(now) - RECENT_HOURS * HOUR, now)
+        return any(manifest.status != "incomplete" for manifest in manifests)
+
+    def _read_cluster(self, cluster: ClusterSettings, now: datetime) -> SoFar | SourceError | None:
+        if self._has_figures(cluster.name, now):
+            return None
+        settings = self._container.settings_store.current().settings
+        reader = self._container.metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
+        try:
+            so_far = attribute_so_far(reader, cluster, settings, now=now)
+        except SourceError as error:
+            return error
+        if so_far is None:  # the first whole hour has ended and is not attributed yet: the latest figures stay
+            latest = self._results.get(cluster.name)
+            return latest if isinstance(latest, SoFar) else None
+        self._whole_hour_ends[cluster.name] = so_far.first_whole_hour_end
+        return so_far
+
+
+def _cluster_document(cluster: str, result: SoFar | SourceError) -> dict[str, Any]:
+    if isinstance(result, SourceError):
+        return {"cluster": cluster, "error": str(result).partition(" (query: ")[0]}
+    (hour,) = hours_document([result.record])["hours"]
+    return {
+        "cluster": cluster,
+        "start": format_epoch_ms(result.time.start),
+        "end": format_epoch_ms(result.time.end),
+        "minutes": result.time.length // 60_000,
+        "first_whole_hour_end": format_epoch_ms(result.first_whole_hour_end),
+        "currency": hour["currency"],
+        "totals": hour["totals"],
+        "business_units": hour["business_units"],
+        "notes": joined_notes([result.record]),
+    }

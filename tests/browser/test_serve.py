@@ -1,0 +1,137 @@
+"""The page of `gpucost serve` on a real Prometheus whose samples began ten minutes ago."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.storage.sqlite_table import SqliteTable
+from gpucost_cli.local_service import LocalService
+from gpucost_devstack.prometheus import running_prometheus
+from tests.browser.layout_checks import check_layouts
+from tests.browser.tabs import Tabs, settled
+from tests.system.timeline import steady_pod
+
+WHOLE = floor_hour(datetime.now(UTC)) - 3 * HOUR
+"""The first whole hour. The samples begin ten minutes before it."""
+FIRST = WHOLE - timedelta(minutes=10)
+GPU_HOURLY_USD = 12
+MINUTES = 85
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A node with two GPUs, of which a pod holds one and uses a quarter of it."""
+    path = tmp_path_factory.mktemp("metrics") / "metrics.om"
+    path.write_text(steady_pod(FIRST, MINUTES).text())
+    with running_prometheus(path) as url:
+        yield url
+
+
+class Served:
+    """`gpucost serve` under a set clock."""
+
+    def __init__(self, service: LocalService, url: str, clock: list[datetime]) -> None:
+        self.service = service
+        self.url = url
+        self._clock = clock
+
+    def set_time(self, minutes: int) -> None:
+        """Set the clock to some minutes after the first sample."""
+        self._clock[0] = FIRST + timedelta(minutes=minutes)
+
+
+@pytest.fixture
+def served(tmp_path: Path, metrics: str) -> Iterator[Served]:
+    """After its first ten minutes of samples."""
+    clock = [FIRST]
+    pricing = {"source": "constant", "gpu_hourly_usd": GPU_HOURLY_USD}
+    text = json.dumps({"clusters": [{"name": "demo", "prometheus": {"url": metrics}}], "pricing": pricing})
+    with SqliteTable(tmp_path) as table:
+        service = LocalService(table, text, author="me", clock=lambda: clock[0], secret_value=str)
+        with service.serving(0) as url:
+            served = Served(service, url, clock)
+            served.set_time(10)
+            list(service.attribute_newest(2))
+            service.so_far()
+            yield served
+
+
+@pytest.fixture
+def visit(served: Served, tabs: Tabs) -> Callable[[str], Page]:
+    """Open a view. Tabs are closed before the service, which they may still ask."""
+
+    def open_view(view: str) -> Page:
+        tabs.hosts.add(served.url.removeprefix("http://"))
+        page = tabs.open(f"{served.url}/#/{view}")
+        settled(page)
+        return page
+
+    return open_view
+
+
+def figures(page: Page) -> dict[str, str]:
+    shown = page.get_by_test_id("so-far")
+    return {
+        name: shown.get_by_test_id(name).inner_text() for name in ("held", "capacity", "wasted", "node-cost", "waste")
+    }
+
+
+def of_minutes(minutes: int) -> dict[str, str]:
+    """One of two GPUs is held, and three quarters of it are wasted."""
+    hours = minutes / 60
+    return {
+        "held": f"{hours:.2f}",
+        "capacity": f"{2 * hours:.2f}",
+        "wasted": "75%",
+        "node-cost": f"${2 * GPU_HOURLY_USD * hours:.2f}",
+        "waste": f"${GPU_HOURLY_USD * hours * 0.75:.2f}",
+    }
+
+
+def test_figures_of_ten_minutes_are_marked_so_far(visit: Callable[[str], Page]) -> None:
+    page = visit("overview?zone=utc")
+    shown = page.get_by_test_id("so-far")
+    expect(shown.get_by_role("heading")).to_have_text("Cluster demo: 10 minutes so far")
+    assert figures(page) == of_minutes(10)
+    row = page.get_by_test_id("so-far-units").locator("tbody tr")
+    assert row.locator("td").all_inner_texts() == ["bu-a", "$1.50", "75%", "$2.00", "0.17", "0.04", "0.00"]
+    end = WHOLE + HOUR
+    expect(shown).to_contain_text(f"The first whole hour ends at {end:%a} {end.day} {end:%b}, {end:%H:%M} UTC")
+    expect(page.get_by_test_id("notice")).to_contain_text(f"first whole hour of demo ends at {format_timestamp(end)}.")
+    expect(page.locator("main")).to_contain_text("No data for this period yet: 24 cluster-hours expected")
+    check_layouts(page)
+
+
+def test_page_goes_on_until_the_first_whole_hour_is_there(visit: Callable[[str], Page], served: Served) -> None:
+    page = visit("overview?zone=utc&window=48h")
+    page.clock.install()
+    page.reload()
+    heading = page.get_by_test_id("so-far").get_by_role("heading")
+    page.clock.run_for(1_000)
+    expect(heading).to_have_text("Cluster demo: 10 minutes so far")
+    served.set_time(60)
+    page.clock.run_for(61_000)
+    expect(heading).to_have_text("Cluster demo: 50 minutes so far")
+    assert figures(page) == of_minutes(50)
+    served.set_time(MINUTES)
+    served.service.run_schedule()
+    with page.expect_response("**/v1/fleet?*"):
+        page.clock.run_for(61_000)
+    page.clock.run_for(1_000)
+    expect(page.get_by_test_id("notice")).to_have_count(0)
+    expect(page.get_by_test_id("cost-period")).to_have_text(f"${2 * GPU_HOURLY_USD}.00")
+    page.clock.run_for(61_000)
+    expect(page.get_by_test_id("so-far")).to_have_count(0)
+
+
+def test_prometheus_that_does_not_answer_is_named(visit: Callable[[str], Page], tabs: Tabs) -> None:
+    page = visit("overview")
+    page.route("**/serve/so-far", lambda route: route.fulfill(status=502, json={"detail": "no answer of Prometheus"}))
+    tabs.expected = ("/serve/so-far",)
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("no answer of Prometheus (502)")
