@@ -60,7 +60,8 @@ class ClusterReport:
     def first_problem(self) -> str:
         """The first problem that prevents correct attribution."""
         status = "missing" if self.attribution == "impossible" else "faulty"
-        checks = (check for check in self.checks if check.severity == "required" and check.status == status)
+        checks = [check for check in self.checks if check.severity == "required" and check.status == status]
+        checks.sort(key=lambda check: bool(check.explained_by))
         return next((check.finding or f"{check.metric} is missing" for check in checks), "")
 
     @property

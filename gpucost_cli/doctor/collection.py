@@ -1,6 +1,6 @@
 """Queries one cluster's Prometheus for the facts: about fifteen queries, whatever the cluster's size."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,9 +23,9 @@ from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
-from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, Facts, ObservedDevice, Target
+from gpucost_cli.doctor.facts import CLAIM_INFO, KUBE_STATE_METRICS, REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
-from gpucost_cli.doctor.queries import NODE_INFO, DoctorQueries, count_outside_selector
+from gpucost_cli.doctor.queries import NODE_INFO, PHASE, DoctorQueries, count_outside_selector
 
 STEP = timedelta(minutes=10)
 """Step of range queries. Objects that exist for less time may be missed."""
@@ -86,6 +86,7 @@ class FactsCollector:
         )
         device_counts = self._client.query_range(count_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
+        self._queries = replace(self._queries, has_phases=bool(series.get(PHASE)))
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
         evaluated_at = _last_time([resources, counts], now)
         names = [signal.name for rank in self._ranks for signal in rank]
@@ -138,6 +139,7 @@ class FactsCollector:
                 for target, times in scrapes.items()
                 if (interval := _scrape_interval_seconds(times)) is not None
             },
+            scrape_gaps=_longest_gaps(scrapes, exporters),
             last_scrapes={target: max(times) for target, times in scrapes.items() if times},
             jobs_with_up=self._with_up,
             labels_outside_selector=self._labels_outside_selector(series, names, first, now),
@@ -149,9 +151,7 @@ class FactsCollector:
         if several:  # a replaced exporter's series may last for five minutes
             before = parsing.parse_devices(self._client.query(device_query, evaluated_at - STEP))
             several &= _nodes_with_several_exporters(replace(facts, devices=before))
-        if facts.devices_of_several_claims:
-            admins = self._client.query(self._queries.admin_namespaces(), evaluated_at)
-            series |= parsing.max_counts(admins, STATISTIC_LABEL)
+        admins = self._client.query(self._queries.admin_namespaces(), evaluated_at) if facts.claims_by_device else ()
         claiming: Sequence[Series] = ()
         of_reported_claims: set[tuple[str, str]] = set()
         if series.get(CLAIM_INFO) and facts.has_silent_nodes:
@@ -168,6 +168,7 @@ class FactsCollector:
         facts = replace(
             facts,
             nodes_with_several_exporters=several,
+            admin_namespaces=frozenset(exported_label(labels, "namespace") for labels, _ in admins),
             claiming_pods=frozenset(pod_name(labels) for labels, _ in claiming),
             pods_of_reported_claims=frozenset(of_reported_claims),
         )
@@ -313,6 +314,24 @@ def _scrape_interval_seconds(times: Sequence[int]) -> Decimal | None:
     """Seconds between scrapes, to a tenth: the median, which gaps and jitter hardly change."""
     distances = [after - before for before, after in pairwise(sorted(times)) if after > before]
     return round(Decimal(median_low(distances)) / 1000, 1).normalize() if distances else None
+
+
+def _longest_gaps(
+    scrapes: Mapping[Target, Sequence[int]], exporters: Container[Target]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Start and end (ms) of the longest time without a scrape, by job and instance.
+
+    Instances of kube-state-metrics are one: they replace each other, or say the same.
+    """
+    times: dict[tuple[str, str], set[int]] = {}
+    for target, of_target in scrapes.items():
+        key = (KUBE_STATE_METRICS, "") if target in exporters else (target.job, target.instance)
+        times.setdefault(key, set()).update(of_target)
+    return {
+        key: max(pairwise(sorted(of_key)), key=lambda gap: gap[1] - gap[0])
+        for key, of_key in times.items()
+        if len(of_key) > 1
+    }
 
 
 def _target_order(target: Target) -> tuple[str, str, str]:

@@ -7,19 +7,19 @@ from decimal import Decimal
 from functools import cached_property
 
 from gpucost.core.metering.accelerators import NVIDIA, accelerator_of_signal, vendor_of
+from gpucost.core.metering.claims import is_claim_of_extended_resources
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL, NodeLabel
 from gpucost.core.metering.observations import Unexplained
 
+KUBE_STATE_METRICS = "kube-state-metrics"
 REQUESTS = "kube_pod_container_resource_requests"
 CLAIM_INFO = "kube_pod_resourceclaim_info"
 """Pods that hold GPUs through DRA. Such GPUs are not in container requests."""
 GPU, GPU_SHARED, MIG = "nvidia_com_gpu", "nvidia_com_gpu_shared", "nvidia_com_mig_"
 SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
 """Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
-ADMIN_NAMESPACES = "kube_namespace_labels admin-access"
-"""Namespaces whose claims may have admin access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,8 @@ class Facts:
     """What attribution does not understand."""
     claiming_pods: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of running pods with ResourceClaims, if nodes with accelerators advertise none."""
+    admin_namespaces: frozenset[str] = frozenset()
+    """Names of namespaces whose claims may have admin access, if exporters report claims."""
     pods_of_reported_claims: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of those whose claims a collector reports, if Neuron nodes advertise no devices."""
     process_values: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
@@ -158,6 +160,9 @@ class Facts:
     finished_pods: int = 0
     intervals: Mapping[Target, Decimal] = field(default_factory=dict)
     """Scrape interval in seconds, of some targets of each exporter."""
+    scrape_gaps: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """Start and end (ms) of the longest time without a scrape, by job and instance of some GPU exporters, and of all
+    instances of kube-state-metrics together."""
     last_scrapes: Mapping[Target, int] = field(default_factory=dict)
     """The time (ms) of the last successful scrape, of some targets of each exporter."""
     jobs_with_up: frozenset[str] = frozenset()
@@ -215,13 +220,38 @@ class Facts:
         return bool(self.silent_neuron_nodes) or any(not node.capacity for node in self.gpu_nodes.values())
 
     @cached_property
-    def devices_of_several_claims(self) -> Sequence[ObservedDevice]:
-        """Devices that several ResourceClaims have at a time."""
-        claims: dict[object, set[tuple[str, str]]] = {}
+    def claims_by_device(self) -> Mapping[object, Sequence[ObservedDevice]]:
+        """The series of each device that ResourceClaims have: one for each claim."""
+        series: dict[object, dict[tuple[str, str], ObservedDevice]] = {}
         for device in self.gpu_devices:
             if device.claim:
-                claims.setdefault(device.key, set()).add((device.workload[0], device.claim))
-        return [device for device in self.gpu_devices if device.claim and len(claims[device.key]) > 1]
+                series.setdefault(device.key, {})[device.workload[0], device.claim] = device
+        return {key: list(by_claim.values()) for key, by_claim in series.items()}
+
+    @property
+    def has_devices_of_several_claims(self) -> bool:
+        """Whether any device has several ResourceClaims at a time."""
+        return any(len(claims) > 1 for claims in self.claims_by_device.values())
+
+    @cached_property
+    def holding_claims_by_device(self) -> Mapping[object, Sequence[ObservedDevice]]:
+        """The same without claims that only look: their namespaces allow it, and others have one of the devices."""
+        looks = {
+            (device.workload[0], device.claim)
+            for claims in self.claims_by_device.values()
+            if not all(map(self.may_have_admin_access, claims))
+            for device in claims
+            if self.may_have_admin_access(device)
+        }
+        return {
+            key: [device for device in claims if (device.workload[0], device.claim) not in looks]
+            for key, claims in self.claims_by_device.items()
+        }
+
+    def may_have_admin_access(self, device: ObservedDevice) -> bool:
+        """Whether the claim of a device's series may only look at it, as in metering."""
+        namespace, pod = device.workload
+        return namespace in self.admin_namespaces and not is_claim_of_extended_resources(device.claim, pod)
 
     @cached_property
     def uses_gpus(self) -> bool:

@@ -29,13 +29,14 @@ from gpucost.sources.prometheus.queries import (
     union,
     unknown_resource_queries,
 )
-from gpucost_cli.doctor.facts import ADMIN_NAMESPACES, CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
+from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 from gpucost_cli.doctor.signals import Signal
 
 GPU_RESOURCES = "|".join(("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS)))
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 PHASE, NODE_INFO = "kube_pod_status_phase", "kube_node_info"
+COMPLETION = "kube_pod_completion_time"
 CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatable"
 SCRAPE_LABELS = ("job", "instance", "prometheus_replica", "__replica__")
 _POD_LABELS = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
@@ -63,6 +64,8 @@ class DoctorQueries:
     """Label matchers of each source's trusted series."""
     units: Mapping[str, Fraction] = field(default_factory=dict)
     """GPUs per unit of further resources, from the settings."""
+    has_phases: bool = True
+    """Whether pods have phases. Without them, pods end when they completed, as in metering."""
 
     def select(self, metric: str, *matchers: str) -> str:
         """A selector with the matchers of the cluster and of the metrics source."""
@@ -98,14 +101,13 @@ class DoctorQueries:
 
     def holders(self) -> str:
         """Requests of running pods, without pending and finished ones."""
-        idle = f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)"
         by = ",".join(
             (*_POD_LABELS, "container", "exported_container", "node", "exported_node", "resource", *SCRAPE_LABELS)
         )
         on = ",".join((*_POD_LABELS, "instance"))
         return union(
             {
-                kind: f"max by ({by}) ({self._requests(metric)} unless on ({on}) {idle})"
+                kind: f"max by ({by}) ({self._requests(metric)} unless on ({on}) {self._idle_pods})"
                 for kind, metric in (("main", REQUESTS), ("init", INIT_REQUESTS))
             }
         )
@@ -177,15 +179,14 @@ class DoctorQueries:
         )
 
     def admin_namespaces(self) -> str:
-        """Number of namespaces whose claims may have admin access."""
+        """Namespaces whose claims may have admin access."""
         labels = self.select(NAMESPACE_LABELS_METRIC, f'{ADMIN_NAMESPACE_LABEL}="true"')
-        return union({ADMIN_NAMESPACES: f"count({labels})"})
+        return f"group by (namespace,exported_namespace) ({labels})"
 
     def claiming_pods(self) -> str:
         """Running pods with ResourceClaims."""
-        idle = f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)"
         on = ",".join((*_POD_LABELS, "instance"))
-        return f"max by ({','.join(_POD_LABELS)}) ({self.select(CLAIM_INFO)} unless on ({on}) {idle})"
+        return f"max by ({','.join(_POD_LABELS)}) ({self.select(CLAIM_INFO)} unless on ({on}) {self._idle_pods})"
 
     def pods_of_reported_claims(self) -> str:
         """Pods of claims that a collector reports, by the collector's metric."""
@@ -267,6 +268,11 @@ class DoctorQueries:
     def one_series(self, metric: str, labels: Mapping[str, str]) -> str:
         """Selector of one series, or a few of one target, for raw samples."""
         return self.select(metric, *(f"{name}={quote(value)}" for name, value in sorted(labels.items())))
+
+    @property
+    def _idle_pods(self) -> str:
+        """Pods that do not run."""
+        return f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)" if self.has_phases else self.select(COMPLETION)
 
     def _requests(self, metric: str) -> str:
         return self.select(metric, f"resource=~{quote(self._gpu_resources)}", 'node!=""')

@@ -13,6 +13,7 @@ from gpucost.core.metering.instance_types import CATALOG_DAY
 from gpucost.runtime.json_text import decimal_text, dumps
 from gpucost_cli.doctor import Attribution, ClusterReport
 from gpucost_cli.doctor.checks import Check
+from gpucost_cli.doctor.findings import group_by_cause
 from gpucost_cli.doctor.setup import CollectionSetup
 from gpucost_cli.doctor.summary import Summary
 from gpucost_cli.documentation import page_path
@@ -20,7 +21,6 @@ from gpucost_cli.rendering import printable
 
 WIDTH = 100
 """Columns of sentences. What is to be pasted is never wrapped."""
-_SEVERITIES = ("required", "recommended", "optional")
 _STYLES = {"missing": "red", "faulty": "red", "found": "green", "not needed": "dim", "unknown": "dim"}
 
 
@@ -71,7 +71,7 @@ def as_tables(reports: Iterable[ClusterReport], *, verbose: bool = False) -> Ite
     reachable = [report for report in reports if not report.is_unreachable]
     for same_check in unreachable.values():
         yield printable(f"{', '.join(report.cluster for report in same_check)}: {_SUMMARIES['impossible']}")
-        yield from _findings_by_line_to_change(same_check[0])
+        yield from _findings(same_check[0])
     for report in reachable:
         yield printable(f"{report.cluster}: {_SUMMARIES[report.attribution]}")
         if report.summary:
@@ -80,7 +80,7 @@ def as_tables(reports: Iterable[ClusterReport], *, verbose: bool = False) -> Ite
             yield printable(_describe_setup(report.setup))
         if report.utilization:
             yield _utilization_table(report)
-        yield from _findings_by_line_to_change(report)
+        yield from _findings(report)
         if verbose:
             yield _checks_table(report)
     if reachable and not verbose:
@@ -135,29 +135,21 @@ def _utilization_table(report: ClusterReport) -> Table:
     return table
 
 
-def _findings_by_line_to_change(report: ClusterReport) -> Iterable[str]:
-    """The findings, most severe first, grouped by the line to change."""
-    with_finding = [check for check in report.checks if check.finding]
-    if not any(check.change for check in with_finding):
+def _findings(report: ClusterReport) -> Iterable[str]:
+    """The findings, most severe first: each cause with what follows from it, and the line to change."""
+    findings = group_by_cause(report.checks)
+    if not any(finding.cause.change for finding in findings):
         yield "nothing to change"
-    by_change: dict[str | None, list[Check]] = {}
-    for check in sorted(with_finding, key=_urgency):
-        by_change.setdefault(check.change, []).append(check)
-    for change, checks in by_change.items():
-        yield "\n".join(
-            [
-                *(_wrapped(f"{_mark(check)}: {check.finding or ''}", "    ") for check in checks),
-                *([f"    → {printable(change)}"] if change else []),
-            ]
-        )
-
-
-def _urgency(check: Check) -> tuple[bool, int]:
-    return check.change is None, _SEVERITIES.index(check.severity)
-
-
-def _mark(check: Check) -> str:
-    return check.severity if check.status in {"missing", "faulty"} else "note"
+    for finding in findings:
+        mark = finding.severity if finding.cause.status in {"missing", "faulty"} else "note"
+        lines = [_wrapped(f"{mark}: {finding.cause.finding or ''}", "    ")]
+        for title, checks in (("the same change fixes", finding.same_change), ("what follows", finding.consequences)):
+            if checks:
+                lines.append(f"    {title}:")
+                lines += [_wrapped(f"      - {check.effect or check.finding or ''}", "        ") for check in checks]
+        if finding.cause.change:
+            lines.append(f"    → {printable(finding.cause.change)}")
+        yield "\n".join(lines)
 
 
 def _check_title(check: Check) -> str:

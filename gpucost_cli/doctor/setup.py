@@ -13,14 +13,14 @@ COLLECTOR_LABELS = ("gpucost_collector", "otel_scope_name", "prometheus", "endpo
 """Labels of series that show which collector wrote them."""
 _AMP = "Amazon Managed Service for Prometheus"
 _AMP_HOST = re.compile(r"aps-workspaces\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
-_STACK = "kube-prometheus-stack"
+STACK = "kube-prometheus-stack"
 _OPERATOR = "Prometheus operator"
 _PAGES = "docs/how-to"
 _PAGE_OF_COLLECTOR = {
     "amp-scraper": "clusters/amp-scraper.md",
     "otel-collector": "clusters/opentelemetry.md",
     "prometheus-agent": "existing-cluster.md",
-    _STACK: "clusters/kube-prometheus-stack.md",
+    STACK: "clusters/kube-prometheus-stack.md",
     _OPERATOR: "clusters/kube-prometheus-stack.md",
 }
 _OBJECT = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
@@ -47,7 +47,7 @@ def examine_setup(
         prometheus: the settings of the connection.
         label_sets: labels of the series of kube-state-metrics and the GPU exporters.
     """
-    collectors = sorted({collector for labels in label_sets if (collector := _collector(labels))})
+    collectors = collectors_of(label_sets)
     server = _server(client, prometheus.url)
     pages = {_PAGE_OF_COLLECTOR[collector] for collector in collectors}
     if server and not server.startswith((_AMP, "Prometheus")):
@@ -57,6 +57,11 @@ def examine_setup(
     return CollectionSetup(server, collectors, [f"{_PAGES}/{page}" for page in sorted(pages)])
 
 
+def collectors_of(label_sets: Iterable[Mapping[str, str]]) -> list[str]:
+    """Recognize the collectors by the labels of series."""
+    return sorted({collector for labels in label_sets if (collector := _collector(labels))})
+
+
 def _collector(labels: Mapping[str, str]) -> str | None:
     if labels.get("gpucost_collector") in _PAGE_OF_COLLECTOR:
         return labels["gpucost_collector"]
@@ -64,7 +69,7 @@ def _collector(labels: Mapping[str, str]) -> str | None:
         return "otel-collector"
     written_by = labels.get("prometheus", "")
     if _OBJECT.fullmatch(written_by) or (labels.get("endpoint") and labels.get("service")):
-        return _STACK if "kube-prometheus" in f"{written_by} {labels.get('service', '')}" else _OPERATOR
+        return STACK if "kube-prometheus" in f"{written_by} {labels.get('service', '')}" else _OPERATOR
     return None
 
 

@@ -273,7 +273,7 @@ FAULTS = (
     Fault("a quote is that of a node with another price", f"{PACKAGE}/core/pricing/prices.py", "            needed.update(names)\n", "", PRICE_TESTS),
     Fault("doctor: a replaced exporter is a second one", "gpucost_cli/doctor/collection.py", "several &= _nodes_with_several_exporters(replace(facts, devices=before))", "pass", DOCTOR_TESTS),
     Fault("doctor: a pool whose exporter reports claims hides others", "gpucost_cli/doctor/checks/devices.py", "not node.capacity and _pool_of(facts, name) not in pools_with_claims", "not node.capacity and not pools_with_claims", DOCTOR_TESTS),
-    Fault("doctor: a pod that waits has a claim that no exporter reports", "gpucost_cli/doctor/queries.py", "({self.select(CLAIM_INFO)} unless on ({on}) {idle})", "({self.select(CLAIM_INFO)})", DOCTOR_TESTS),
+    Fault("doctor: a pod that waits has a claim that no exporter reports", "gpucost_cli/doctor/queries.py", "({self.select(CLAIM_INFO)} unless on ({on}) {self._idle_pods})", "({self.select(CLAIM_INFO)})", DOCTOR_TESTS),
     Fault("doctor: the jobs of HAMi are not listed", "gpucost_cli/doctor/checks/jobs.py", "KUBE_DRA_EXPORTER.devices, *VGPU_METRIC_NAMES,", "KUBE_DRA_EXPORTER.devices,", ("tests/manifests/test_other_exporters.py",)),
     Fault("series of HAMi are selected by the job of another source", f"{PACKAGE}/sources/prometheus/metrics_sources.py", '("hami_container_", "hami_vgpu_monitor")', '("hami_container_", "hami_scheduler")', ("tests/manifests/test_other_exporters.py",)),
     Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),

@@ -15,6 +15,8 @@ RESOURCE_TESTS = ("tests/system/test_unknown_resources.py",)
 LABEL_TESTS = ("tests/sources/test_cluster_labels.py", *RESOURCE_TESTS)
 DOCTOR_TESTS = ("tests/system/test_doctor.py", "-k", "cluster")
 PROPERTIES = ("tests/core/test_unexplained.py",)
+FINDING_TESTS = ("tests/gpucost_cli/test_doctor_findings.py",)
+CAUSE_TESTS = ("tests/recorded_hour/test_doctor_causes.py",)
 RANDOM_TESTS = ("tests/system/test_unknown_at_random.py",)
 
 CLUSTER_FAULTS = tuple(
@@ -55,6 +57,13 @@ CLUSTER_FAULTS = tuple(
         ("what is not understood loses its amount", f"{METERING}/unexplained.py", "amount = sum((unexplained.amount for unexplained in things), Decimal(0))", "amount = Decimal(len(things))", PROPERTIES),
         ("only the first thing that is not understood has a note", f"{METERING}/metering.py", "        notes += unexplained_notes(relevant)\n", "        notes += unexplained_notes(relevant[:1])\n", PROPERTIES),
         ("doctor names only some of what is not understood", f"{CHECKS}/unexplained.py", "        if not unexplained.node\n        or unexplained", "        if unexplained", PROPERTIES),
+        ("doctor lists consequences as causes", "gpucost_cli/doctor/findings.py", "explained = next((roots[name] for name in check.explained_by if name in roots), None)", "explained = None", FINDING_TESTS),
+        ("doctor forgets the cause of a cause", "gpucost_cli/doctor/findings.py", "roots.setdefault(check.name, line)", "roots.setdefault(check.name, check.change)", FINDING_TESTS),
+        ("doctor ranks a cause below what follows from it", "gpucost_cli/doctor/findings.py", "checks = (self.cause, *self.same_change, *self.consequences)", "checks = (self.cause, *self.same_change)", FINDING_TESTS),
+        ("doctor does not say that labels of nodes follow from their metric", f"{CHECKS}/model.py", "*([metric] if metric != name else [])", "*[]", CAUSE_TESTS),
+        ("doctor needs no requests where a claim exists", f"{CHECKS}/allocation_metrics.py", "return labeled or _with_init_requests(context) or not", "return not", CAUSE_TESTS),
+        ("doctor lets completed pods without phases hold GPUs", "gpucost_cli/doctor/collection.py", "has_phases=bool(series.get(PHASE))", "has_phases=True", CAUSE_TESTS),
+        ("doctor does not see gaps of scrapes", f"{CHECKS}/__init__.py", "    sources.check_scrape_gaps,\n", "", CAUSE_TESTS),
         ("doctor looks for unknown drivers only where claims are collected", "gpucost_cli/doctor/collection.py", "if facts.series.get(CLAIM_INFO) or facts.has_silent_nodes:", "if facts.series.get(CLAIM_INFO):", RANDOM_TESTS),
         ("unknown drivers of silent nodes have no note", f"{READER}/reader.py", "if not claims and not silent_nodes:", "if not claims:", RANDOM_TESTS),
         ("doctor does not name labels that divide nodes", "gpucost_cli/doctor/collection.py", '                *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1],\n', "", RANDOM_TESTS),

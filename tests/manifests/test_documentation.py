@@ -175,7 +175,7 @@ def test_every_check_of_the_doctor_is_documented() -> None:
     names |= {"node label x", "namespace label x", "pod label x", "kube-state-metrics", "kube-state-metrics now"}
     assert len(names) > 40
     for name in names:
-        filled = name.replace("{_KUBE_STATE_METRICS}", "kube-state-metrics").replace(
+        filled = name.replace("{KUBE_STATE_METRICS}", "kube-state-metrics").replace(
             "pods of {name}", "pods of nvidia.com/gpu.shared"
         )
         example_of = re.sub(r"\{.*?\}", "x", filled)

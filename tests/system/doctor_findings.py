@@ -22,7 +22,8 @@ def named(report: ClusterReport, name: str, metric: str = "") -> Check:
 
 
 def faults(report: ClusterReport) -> dict[str, Check]:
-    return {check.name: check for check in report.checks if check.change}
+    """Checks with a problem that no other one explains, by name."""
+    return {check.name: check for check in report.checks if check.change and not check.explained_by}
 
 
 def only(report: ClusterReport, name: str, *, says: str, change: str, status: str = "faulty") -> Check:

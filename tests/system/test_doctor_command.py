@@ -41,6 +41,8 @@ def test_json_has_checks_and_utilization(tmp_path: Path, prometheus: Callable[[s
         "scrape_interval_seconds": 60,
         "finding": None,
         "change": None,
+        "effect": None,
+        "explained_by": [],
     }
 
 

@@ -12,11 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from gpucost.settings import PrometheusSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import ClusterReport, examine_cluster
+from gpucost_cli.doctor.findings import group_by_cause
 from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
 from gpucost_devstack.prometheus import VICTORIA_METRICS_VARIABLE
 from gpucost_devstack.template import REPOSITORY
@@ -67,6 +69,17 @@ def test_collector_is_recognized_by_labels(
     assert report.setup is not None
     assert report.setup.collectors == collectors
     assert (f"docs/how-to/{page}" in report.setup.pages) == (page is not None)
+
+
+def test_labels_of_kube_prometheus_stack_are_values_of_its_chart(prometheus: Callable[[str], str]) -> None:
+    cluster = with_labels('prometheus="monitoring/kube-prometheus-stack-prometheus"').without("kube_node_labels")
+    (finding,) = [finding for finding in group_by_cause(examined(prometheus, cluster).checks) if finding.cause.change]
+    assert finding.cause.name == "kube_node_labels"
+    of_chart, _, values = (finding.cause.change or "").partition(": ")
+    assert of_chart == "values of kube-prometheus-stack"
+    of_nodes, of_namespaces = yaml.safe_load(values)["kube-state-metrics"]["metricLabelsAllowlist"]
+    assert of_nodes.startswith("nodes=[node.kubernetes.io/instance-type,")
+    assert of_namespaces == "namespaces=[resource.kubernetes.io/admin-access]"
 
 
 def test_two_collectors_are_both_named(prometheus: Callable[[str], str]) -> None:

@@ -1,5 +1,7 @@
 """All checks: pure functions from facts to findings, in the order in which they are shown."""
 
+from dataclasses import replace
+
 from gpucost_cli.doctor.checks import (
     accelerators,
     allocation_metrics,
@@ -26,6 +28,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     sources.check_stale_exporters,
     sources.check_up_series,
     sources.check_scrape_intervals,
+    sources.check_scrape_gaps,
     sources.check_gpu_requests,
     unexplained.check_unexplained,
     allocation_metrics.check_metric_families,
@@ -61,5 +64,13 @@ CHECKS: tuple[CheckFunction, ...] = (
 
 
 def run_checks(context: CheckContext) -> list[Check]:
-    """Run all checks of a cluster."""
-    return [check for check_function in CHECKS for check in check_function(context)]
+    """Run all checks of a cluster. A finding is explained only by those of earlier checks."""
+    checks: list[Check] = []
+    with_change: set[str] = set()
+    for check_function in CHECKS:
+        for check in check_function(context):
+            causes = [name for name in check.explained_by if name in with_change]
+            checks.append(replace(check, explained_by=causes))
+            if check.change:
+                with_change.add(check.name)
+    return checks

@@ -1,6 +1,6 @@
 """The metrics of kube-state-metrics that attribution reads."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpucost.core.hours import format_timestamp
@@ -36,11 +36,17 @@ def _with_init_requests(context: CheckContext) -> bool:
     return context.facts.has_series_of_any("kube_pod_init_container_resource_requests")
 
 
+def _has_pods_without_claims(context: CheckContext) -> bool:
+    """Whether pods may hold GPUs without a claim, by which kube-state-metrics would know them, too."""
+    facts = context.facts
+    labeled = any(
+        all(device.workload) and not device.claim and not facts.is_exporter_pod(device) for device in facts.devices
+    )
+    return labeled or _with_init_requests(context) or not facts.has_series_of_any(CLAIM_INFO)
+
+
 METRIC_FAMILIES = (
-    MetricFamily(
-        REQUESTS, "required", "it is unknown which pods hold GPUs", "pods",
-        lambda context: not context.facts.has_series_of_any(CLAIM_INFO),
-    ),
+    MetricFamily(REQUESTS, "required", "it is unknown which pods hold GPUs", "pods", _has_pods_without_claims),
     MetricFamily(
         "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not counted", "pods",
         _with_init_requests,
@@ -81,7 +87,8 @@ METRIC_FAMILIES = (
     MetricFamily(
         NODE_LABELS_METRIC, "recommended",
         "nodes have no pool, and other metrics stand in for their instance type, GPU model and zone, as far as they "
-        "can", "nodes",
+        "can. kube-state-metrics exports only labels that a flag lists, and kube-prometheus-stack sets no such flag",
+        "nodes",
     ),
     MetricFamily(
         NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels get no pods",
@@ -100,32 +107,64 @@ KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 
 def check_metric_families(context: CheckContext) -> Iterable[Check]:
-    """Check each metric."""
-    return [_check_family(context, family) for family in METRIC_FAMILIES]
+    """Check each metric. All that are missing are in one line to change, and labels of objects in another one."""
+    facts = context.facts
+    missing = [
+        family
+        for family in METRIC_FAMILIES
+        if family.metric not in (*_ALLOW_LIST, CLAIM_INFO)
+        and not facts.has_series_of_any(family.metric)
+        and family.is_needed(context)
+    ]
+    return [_check_family(context, family, missing) for family in METRIC_FAMILIES]
 
 
-def _check_family(context: CheckContext, family: MetricFamily) -> Check:
-    metric = family.metric
-    if context.facts.has_series_of_any(metric):
+def _check_family(context: CheckContext, family: MetricFamily, missing: Sequence[MetricFamily]) -> Check:
+    """Check one metric.
+
+    Args:
+        context: the facts and settings of a cluster.
+        family: the metric.
+        missing: all metrics without series that kube-state-metrics exports without a flag.
+    """
+    facts, metric = context.facts, family.metric
+    has_no_labels = metric == NODE_LABELS_METRIC and not any(node.labels for node in facts.nodes.values())
+    if facts.has_series_of_any(metric) and not (has_no_labels and facts.gpu_nodes):
         return context.check(metric, metric, family.severity)
     if not family.is_needed(context):
         status: Status = "not needed" if family.settings_decide else context.status_without_need
         return context.check(metric, metric, family.severity, status=status, series=0)
-    if not context.facts.has_kube_state_metrics:  # the check of kube-state-metrics itself has the finding
+    if not facts.has_kube_state_metrics:  # the check of kube-state-metrics itself has the finding
         return context.check(metric, metric, family.severity, status="missing", series=0)
-    change = _allow_metric(family)
+    change = f"kube-state-metrics: {_allow_metrics(missing)}"
+    explained_by: Sequence[str] = ()
     if metric in _ALLOW_LIST:
-        change = context.allow_list
+        change, explained_by = context.label_change, _families_of_absent_resource(context, family)
     elif metric == CLAIM_INFO:
-        change = f"version 2.20 or later, {change}"
-    fault = Fault(f"{metric} has no series: {family.consequence}", f"kube-state-metrics: {change}")
+        change = f"kube-state-metrics: version 2.20 or later, {_allow_metrics([family])}"
+    lacks = "series" if not facts.has_series_of_any(metric) else "labels that attribution reads"
+    fault = Fault(
+        f"{metric} has no {lacks}: {family.consequence}",
+        change,
+        f"{metric}: {family.consequence}",
+        explained_by=explained_by,
+    )
     return context.check(metric, metric, family.severity, fault, status="missing", series=0)
 
 
-def _allow_metric(family: MetricFamily) -> str:
+def _families_of_absent_resource(context: CheckContext, family: MetricFamily) -> Sequence[str]:
+    """The needed metrics of the family's kind of object, if none has series: such objects are not collected at all."""
+    others = [other for other in METRIC_FAMILIES if other.resource == family.resource and other != family]
+    metrics = [other.metric for other in others if other.metric not in _ALLOW_LIST]
+    return () if context.facts.has_series_of_any(*metrics) else metrics
+
+
+def _allow_metrics(families: Iterable[MetricFamily]) -> str:
+    metrics, resources = [family.metric for family in families], dict.fromkeys(family.resource for family in families)
     return (
-        f"--resources=…,{family.resource} and --metric-allowlist=…,{family.metric} where these flags are set; "
-        f"and metric_relabel_configs and write_relabel_configs: regex: …|{family.metric} if they keep metrics by name"
+        f"--resources=…,{','.join(resources)} and --metric-allowlist=…,{','.join(metrics)} where these flags are set; "
+        f"and metric_relabel_configs and write_relabel_configs: regex: …|{'|'.join(metrics)} if they keep metrics by "
+        "name"
     )
 
 
@@ -140,10 +179,11 @@ def check_labels_that_settings_need(context: CheckContext) -> Iterable[Check]:
                 continue
             fault = Fault(
                 f"no series of {metric} has the label {key}, which the settings need",
-                f"kube-state-metrics: {context.allow_list}",
+                context.label_change,
+                f"the label {key}, which the settings need, is unknown",
             )
-            has_metric = context.facts.has_series_of_any(metric)  # otherwise the check of the metric has the finding
-            yield context.check(name, metric, "recommended", fault if has_metric else None, status="missing", series=0)
+            has_cause = not context.facts.has_kube_state_metrics  # the check of kube-state-metrics has the finding
+            yield context.check(name, metric, "recommended", None if has_cause else fault, status="missing", series=0)
 
 
 def check_namespaces_of_business_units(context: CheckContext) -> Iterable[Check]:

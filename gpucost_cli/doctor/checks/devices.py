@@ -8,15 +8,16 @@ from gpucost.core.metering.kubernetes_labels import (
     ADMIN_ACCESS_LABEL,
     GPU_SHARING_LABEL,
     INSTANCE_TYPE_LABEL,
+    NAMESPACE_LABELS_METRIC,
     NODE_POOL_LABEL,
 )
 from gpucost.sources.prometheus.resource_claims import CHANGE_FOR_NEURON
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
 from gpucost_cli.doctor.facts import (
-    ADMIN_NAMESPACES,
     CLAIM_INFO,
     GPU,
+    KUBE_STATE_METRICS,
     MIG,
     Facts,
     GpuHolder,
@@ -91,10 +92,16 @@ def check_host_names(context: CheckContext) -> Iterable[Check]:
             f"the labels of {len(_distinct_devices(without_node))} devices name no node of kube-state-metrics "
             f"(Hostname {names})",
             "dcgm-exporter: env NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}",
+            explained_by=() if _reports_nodes(facts) else ["kube_node_info"],
         )
     yield context.check(
         "Hostname", _signal(facts), "recommended", fault, series=len(_distinct_devices(facts.gpu_devices))
     )
+
+
+def _reports_nodes(facts: Facts) -> bool:
+    """Whether nodes are known from kube-state-metrics, and not only from the pods on them."""
+    return any(node.has_info or node.reports_capacity or node.labels for node in facts.nodes.values())
 
 
 def check_targets_in_turn(context: CheckContext) -> Iterable[Check]:
@@ -166,6 +173,7 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
         return
     fault = None
     if fewer:
+        are_sliced = all(sharing.is_sliced(facts, facts.gpu_nodes[name]) for name in fewer)
         fault = Fault(
             f"exporters report fewer GPUs than their nodes have ({first_few(fewer.values())})",
             "dcgm-exporter: version 4.5.3 or later (before, with KUBERNETES_VIRTUAL_GPUS, idle GPUs disappear)"
@@ -173,6 +181,8 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
             else "dcgm-exporter: version 4.4.2-4.7.0 or later (4.3.1-4.4.0 to 4.4.1-4.6.0 hide GPUs without claims)"
             if has_claims
             else "dcgm-exporter: -d f, for all devices; a GPU that nvidia-smi does not list either is broken",
+            # Without the signal that works for slices, GPUs with slices have none.
+            explained_by=["utilization signal"] if are_sliced else (),
         )
     yield context.check(
         "all GPUs of a node", _signal(facts), "optional", fault, series=len(facts.gpu_nodes) - len(fewer)
@@ -246,6 +256,7 @@ def check_resource_names(context: CheckContext) -> Iterable[Check]:
                 "only nvidia.com/gpu and nvidia.com/mig-*",
                 f"{_values_file(SHARED_EXPORTER)}, and in extraEnv: env NVIDIA_RESOURCE_NAMES={name}; an exporter of "
                 f"your own also needs KUBERNETES_VIRTUAL_GPUS=true and {_KUBERNETES_MAPPING}",
+                explained_by=["pods of devices"],
             )
         yield context.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
 
@@ -266,6 +277,7 @@ def check_mig_device_labels(context: CheckContext) -> Iterable[Check]:
         fault = Fault(
             f"{len(holders)} pods hold MIG slices, and no MIG device is labeled with any of them",
             change if others else f"{change}, and env {_KUBERNETES_MAPPING}",
+            explained_by=["pods of devices"],
         )
     yield context.check(
         "pods of MIG devices", devices[0].signal, "recommended", fault, series=len(_distinct_devices(claimed))
@@ -299,6 +311,7 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
             f"{_values_file(DRA_EXPORTER)}, on nodes with the label nvidia.com/dra-kubelet-plugin=true: env "
             "KUBERNETES_ENABLE_DRA=true, without KUBERNETES_VIRTUAL_GPUS, with which it does not report claims; "
             "version 4.6.0-4.8.3 or later for Kubernetes 1.34, else 4.3.1 or later",
+            explained_by=() if facts.gpu_devices else ["utilization signal", "GPU exporter now"],
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
@@ -320,22 +333,38 @@ def check_claims_of_neuron(context: CheckContext) -> Iterable[Check]:
 
 
 def check_several_claims(context: CheckContext) -> Iterable[Check]:
-    """Check whether it is known which of several claims on a device hold it."""
+    """Check whether it is known which of the claims on a device hold it, as in metering."""
     facts = context.facts
-    devices = facts.devices_of_several_claims
-    if not devices:
-        return
-    fault = None
-    if not facts.has_series_of_any(ADMIN_NAMESPACES):
-        nodes = {facts.node_of(device) for device in devices}
-        claims = first_few(f"{device.workload[0]}/{device.claim}" for device in devices)
-        fault = Fault(
-            f"{len(_distinct_devices(devices))} devices of {_in_pools(facts, nodes - {''})} are each allocated to "
-            f"several claims ({claims}), which hold equal parts. No namespace has the label {ADMIN_ACCESS_LABEL}, by "
-            "which claims with admin access, which hold nothing, are known",
-            f"if one of the claims has adminAccess, kube-state-metrics: {context.allow_list}",
+    holding = facts.holding_claims_by_device
+    several = [claims for claims in holding.values() if len(claims) > 1]
+    of_admins = [claims for claims in holding.values() if claims and all(map(facts.may_have_admin_access, claims))]
+    fault, note = None, None
+    if several:
+        sentence = f"{_describe_claims(facts, several, 'each allocated to several claims')}, which hold equal parts"
+        note = f"{sentence}. Claims of namespaces with the label {ADMIN_ACCESS_LABEL} may hold nothing"
+        if not facts.admin_namespaces:
+            fault = Fault(
+                f"{sentence}. No namespace has the label {ADMIN_ACCESS_LABEL}, by which claims with admin access, "
+                "which hold nothing, are known",
+                f"if one of the claims has adminAccess, {context.label_change}",
+                explained_by=[NAMESPACE_LABELS_METRIC, KUBE_STATE_METRICS, "selector"],
+            )
+    elif of_admins:
+        only = f"allocated only to claims of namespaces with the label {ADMIN_ACCESS_LABEL}"
+        note = (
+            f"{_describe_claims(facts, of_admins, only)}. No metric says whether these claims have adminAccess, so "
+            "they count as held"
         )
-    yield context.check("several claims on a device", _signal(facts), "recommended", fault)
+    if facts.has_devices_of_several_claims or of_admins:
+        yield context.check("several claims on a device", _signal(facts), "recommended", fault, note=note)
+
+
+def _describe_claims(facts: Facts, claims_by_device: Sequence[Sequence[ObservedDevice]], state: str) -> str:
+    """A sentence about the state of some devices, with their nodes and claims."""
+    series = [device for claims in claims_by_device for device in claims]
+    nodes = _in_pools(facts, {facts.node_of(device) for device in series} - {""})
+    claims = first_few(f"{device.workload[0]}/{device.claim}" for device in series)
+    return f"{len(claims_by_device)} devices of {nodes or 'unknown nodes'} are {state} ({claims})"
 
 
 def _virtual_gpus_change(facts: Facts, names: Iterable[str]) -> str:
@@ -345,7 +374,7 @@ def _virtual_gpus_change(facts: Facts, names: Iterable[str]) -> str:
     profiles = sorted({profile for node in nodes for profile in shared_mig_profiles(node)})
     if profiles:
         change += f"; parameters: collection: {{shared_mig_profiles: [{', '.join(profiles)}]}}"
-    elif any(node.label(GPU_SHARING_LABEL) in {"", "none"} for node in nodes):
+    elif any(node.labels and node.label(GPU_SHARING_LABEL) in {"", "none"} for node in nodes):
         change += f"; GPU feature discovery, for the label {GPU_SHARING_LABEL.keys[0]} by which it selects nodes"
     return change
 

@@ -1,5 +1,6 @@
 """The input and the result of checks."""
 
+import json
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from gpucost.core.metering.kubernetes_labels import NODE_LABELS, mig_replicas
 from gpucost.core.pricing.prices import Price
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
-from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
+from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag, allow_lists
+from gpucost_cli.doctor.setup import STACK, collectors_of
 from gpucost_cli.doctor.signals import Signal
 from gpucost_devstack.template import REPOSITORY
 
@@ -39,6 +41,10 @@ class Check:
     finding: str | None = None
     change: str | None = None
     """The line of configuration to change."""
+    effect: str | None = None
+    """The finding in a few words, for the list of what follows from another check's finding."""
+    explained_by: Sequence[str] = ()
+    """Names of the checks whose findings are the cause of this one. `run_checks` leaves only those with a change."""
 
 
 class Fault(NamedTuple):
@@ -46,6 +52,10 @@ class Fault(NamedTuple):
 
     finding: str
     change: str
+    effect: str | None = None
+    """The finding in a few words."""
+    explained_by: Sequence[str] = ()
+    """Names of earlier checks that are the cause of this problem if they have one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +74,15 @@ class CheckContext:
     """AWS's prices of nodes that nothing else prices, if AWS could be asked."""
 
     @property
-    def allow_list(self) -> str:
-        """The flag of kube-state-metrics that exports all labels that attribution reads in this cluster."""
+    def label_change(self) -> str:
+        """The flag of kube-state-metrics, or the chart's values, that export all labels that attribution reads."""
         profiles = sorted({profile for node in self.facts.nodes.values() for profile in shared_mig_profiles(node)})
         mig_labels = (mig_replicas(profile) for profile in profiles)
-        return allow_list_flag(self.required_labels, [*NODE_LABELS, *self.required_labels.of_nodes, *mig_labels])
+        node_labels = [*NODE_LABELS, *self.required_labels.of_nodes, *mig_labels]
+        if STACK in collectors_of(self.facts.collector_labels):
+            lists = json.dumps(allow_lists(self.required_labels, node_labels))
+            return f"values of {STACK}: kube-state-metrics: {{metricLabelsAllowlist: {lists}}}"
+        return f"kube-state-metrics: {allow_list_flag(self.required_labels, node_labels)}"
 
     def install_command(self, chart: str, namespace: str) -> str:
         """The command that renders the values of an exporter's chart and installs it.
@@ -126,6 +140,8 @@ class CheckContext:
             scrape_interval_seconds=facts.scrape_interval_seconds(metric),
             finding=fault.finding if fault else note,
             change=fault.change if fault else None,
+            effect=fault.effect if fault else None,
+            explained_by=(*fault.explained_by, *([metric] if metric != name else [])) if fault else (),
         )
 
 

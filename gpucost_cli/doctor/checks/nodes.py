@@ -104,12 +104,18 @@ _CLIQUE_LABEL = _RequiredLabel(GPU_CLIQUE_LABEL, "recommended", _needs_clique, i
 
 def check_node_labels(context: CheckContext) -> Iterable[Check]:
     """Check the labels of GPU nodes."""
-    yield from (_check_label(context, required) for required in _REQUIRED_LABELS)
-    if context.settings.nvlink_domains:
-        yield _check_label(context, _CLIQUE_LABEL)
+    required = [*_REQUIRED_LABELS, *([_CLIQUE_LABEL] if context.settings.nvlink_domains else [])]
     profiles = {profile for node in context.facts.gpu_nodes.values() for profile in shared_mig_profiles(node)}
-    for profile in sorted(profiles):
-        yield _check_label(context, _label_of_shared_slices(profile))
+    required += [_label_of_shared_slices(profile) for profile in sorted(profiles)]
+    change = context.label_change
+    if any(label.is_from_discovery and _nodes_without(context, label) for label in required):
+        change += "; NVIDIA's device plugin creates the labels nvidia.com/…: gfd.enabled=true"
+    return [_check_label(context, label, change) for label in required]
+
+
+def _nodes_without(context: CheckContext, required: _RequiredLabel) -> list[str]:
+    nodes = (node for node in context.facts.gpu_nodes.values() if required.is_needed(context, node))
+    return [node.name for node in nodes if not node.label(required.label)]
 
 
 def _label_of_shared_slices(profile: str) -> _RequiredLabel:
@@ -119,10 +125,10 @@ def _label_of_shared_slices(profile: str) -> _RequiredLabel:
     )  # fmt: skip
 
 
-def _check_label(context: CheckContext, required: _RequiredLabel) -> Check:
+def _check_label(context: CheckContext, required: _RequiredLabel, change: str) -> Check:
     gpu_nodes = context.facts.gpu_nodes.values()
     nodes = [node for node in gpu_nodes if required.is_needed(context, node)]
-    without = [node.name for node in nodes if not node.label(required.label)]
+    without = _nodes_without(context, required)
     name = f"node label {' or '.join(required.label.keys)}"
     if not nodes:
         count = sum(bool(node.label(required.label)) for node in gpu_nodes)
@@ -130,13 +136,11 @@ def _check_label(context: CheckContext, required: _RequiredLabel) -> Check:
         return context.check(name, NODE_LABELS_METRIC, required.severity, status=status, series=count)
     if not without:
         return context.check(name, NODE_LABELS_METRIC, required.severity, series=len(nodes))
-    change = f"kube-state-metrics: {context.allow_list}"
-    if required.is_from_discovery:
-        change += "; NVIDIA's device plugin creates the label: gfd.enabled=true"
+    attribute, effect = required.label.attribute, required.label.effect_if_missing
     fault = Fault(
-        f"{len(without)} of {len(nodes)} GPU nodes have no label for the {required.label.attribute} "
-        f"({first_few(without)}): {required.label.effect_if_missing}",
+        f"{len(without)} of {len(nodes)} GPU nodes have no label for the {attribute} ({first_few(without)}): {effect}",
         change,
+        f"{attribute} of {len(without)} GPU nodes: {effect}",
     )
     series = len(nodes) - len(without)
     return context.check(name, NODE_LABELS_METRIC, required.severity, fault, status="missing", series=series)
@@ -153,10 +157,17 @@ def check_nodes_of_pods(context: CheckContext) -> Iterable[Check]:
         without = {holder.node for holder in facts.holders} - reported
         if not facts.has_series_of_any(metric) or not without:
             continue
-        fault = Fault(
-            f"pods hold GPUs on nodes without {metric} ({first_few(without)}): the nodes' capacity is unknown",
+        change = (
             "kube-state-metrics: --resources=…,nodes in every shard, all of --total-shards=N scraped, and no "
-            "relabeling that drops nodes",
+            "relabeling that drops nodes"
+        )
+        if without <= with_info:  # a node with GPUs that claims hold advertises no GPUs, but always CPUs
+            change = (
+                f"metric_relabel_configs and write_relabel_configs: keep {metric} of all resources; a rule drops "
+                'those with resource="cpu"'
+            )
+        fault = Fault(
+            f"pods hold GPUs on nodes without {metric} ({first_few(without)}): the nodes' capacity is unknown", change
         )
         yield context.check("nodes of pods", metric, "recommended", fault)
 

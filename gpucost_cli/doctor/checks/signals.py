@@ -129,6 +129,7 @@ def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
             f"{usable[0].name} does not work for MIG slices, and {len(sliced)} nodes have some",
             f"settings: utilization: {{signal: {_BEST_SIGNAL}}}; "
             f"dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
+            explained_by=["utilization signal"],
         )
     yield context.check("signal under MIG", usable[0].name, "recommended", fault)
 

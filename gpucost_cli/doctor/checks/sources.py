@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import combinations
 
-from gpucost.core.hours import format_timestamp, to_epoch_ms
+from gpucost.core.hours import format_epoch_ms, format_timestamp, to_epoch_ms
+from gpucost.core.metering.metering import MAX_BRIDGED_GAP_MS
 from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.cluster_labels import values_of_cluster_labels
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
-from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
+from gpucost_cli.doctor.facts import KUBE_STATE_METRICS, REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 from gpucost_cli.documentation import page_path
 
-_KUBE_STATE_METRICS = "kube-state-metrics"
 _MIN_INSTANCES_TO_COMPARE = 2
 _SIMILAR_INTERVALS = Decimal("1.5")
 """Largest ratio of intervals that are considered equal. Jitter and a few missed scrapes do not exceed it."""
@@ -77,18 +77,18 @@ def check_kube_state_metrics(context: CheckContext) -> Iterable[Check]:
     facts = context.facts
     if facts.has_kube_state_metrics:
         series = len({_process_of_target(target) for target in facts.exporters})
-        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", note=_describe_instances(facts), series=series)
+        yield context.check(KUBE_STATE_METRICS, "kube_*", "required", note=_describe_instances(facts), series=series)
         return
     fault = Fault(
         "there are no series of kube-state-metrics: it is unknown which pods hold GPUs",
         f"if it runs already, keep its series: write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…; otherwise install "
         f"it, and scrape it as {page_path('docs/how-to/existing-cluster.md')} says: "
-        f"{context.install_command(_KUBE_STATE_METRICS, 'kube-system')}",
+        f"{context.install_command(KUBE_STATE_METRICS, 'kube-system')}",
     )
     if facts.labels_outside_selector.get(REQUESTS):  # the check of the selector has the finding
-        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", status="missing", series=0)
+        yield context.check(KUBE_STATE_METRICS, "kube_*", "required", status="missing", series=0)
     else:
-        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", fault, status="missing", series=0)
+        yield context.check(KUBE_STATE_METRICS, "kube_*", "required", fault, status="missing", series=0)
 
 
 def check_stale_exporters(context: CheckContext) -> Iterable[Check]:
@@ -108,7 +108,7 @@ def check_stale_exporters(context: CheckContext) -> Iterable[Check]:
             f"{finding}: later hours are incomplete",
             "kube-state-metrics: kubectl rollout status; Prometheus: its target, and the log of remote_write",
         )
-        yield context.check(f"{_KUBE_STATE_METRICS} now", "kube_*", "required", fault, series=0)
+        yield context.check(f"{KUBE_STATE_METRICS} now", "kube_*", "required", fault, series=0)
     signals = [signal.name for rank in context.ranks for signal in rank if facts.has_series_of_any(signal.name)]
     if signals and facts.gpu_nodes and not facts.gpu_devices:
         fault = Fault(
@@ -154,7 +154,7 @@ def _count_servers(targets: Iterable[Target]) -> str | None:
 def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
     """The exporters that have series: name, metric and targets."""
     if facts.exporters:
-        yield _KUBE_STATE_METRICS, "kube_*", set(facts.exporters)
+        yield KUBE_STATE_METRICS, "kube_*", set(facts.exporters)
     if facts.gpu_devices:
         yield "GPU exporter", facts.gpu_devices[0].signal, {device.target for device in facts.gpu_devices}
 
@@ -181,8 +181,10 @@ def check_scrape_intervals(context: CheckContext) -> Iterable[Check]:
         shortest, longest = min(by_target.values()), max(by_target.values())
         fault, note = None, None
         if longest > _LONG_INTERVAL:
-            finding = f"{name} is scraped every {longest:f} s: pods with shorter lifetimes are missed"
-            fault = Fault(finding, f"scrape configuration of {name}: interval: 60s")
+            fault = Fault(
+                f"{name} is scraped every {longest:f} s: pods with shorter lifetimes are missed",
+                "scrape configuration: scrape_interval: 60s; in a PodMonitor or ServiceMonitor, interval: 60s",
+            )
         elif longest > shortest * _SIMILAR_INTERVALS:
             slowest = first_few(target.instance for target, interval in by_target.items() if interval == longest)
             note = (
@@ -191,6 +193,30 @@ def check_scrape_intervals(context: CheckContext) -> Iterable[Check]:
             )
         severity: Severity = "recommended" if fault else "optional"
         yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(by_target))
+
+
+def check_scrape_gaps(context: CheckContext) -> Iterable[Check]:
+    """Check whether exporters were scraped all the time, but for gaps that attribution bridges."""
+    facts = context.facts
+    for name, metric, targets in _scraped_exporters(facts):
+        keys, effect = {(target.job, target.instance) for target in targets}, "use within that time is unmeasured"
+        if name == KUBE_STATE_METRICS:
+            keys, effect = {(name, "")}, "pods that started and ended within that time are unknown"
+        gaps = {key: gap for key, gap in facts.scrape_gaps.items() if key in keys}
+        seconds = max((facts.intervals[target] for target in targets if target in facts.intervals), default=Decimal(0))
+        bridged = MAX_BRIDGED_GAP_MS + 1000 * seconds
+        lasting = {key: gap for key, gap in gaps.items() if gap[1] - gap[0] > bridged}
+        fault = None
+        if lasting:
+            start, end = max(lasting.values(), key=lambda gap: gap[1] - gap[0])
+            instances = first_few(instance for _, instance in lasting if instance)
+            fault = Fault(
+                f"{name} was not scraped from {format_epoch_ms(start)} to {format_epoch_ms(end)}"
+                f"{f' ({instances})' if instances else ''}: {effect}",
+                f"{name}: kubectl describe pod, for restarts at that time; Prometheus: its log at that time, for "
+                "restarts, memory and remote_write",
+            )
+        yield context.check(f"scrapes of {name}", metric, "recommended", fault, series=len(gaps))
 
 
 def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
