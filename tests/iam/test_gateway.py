@@ -130,6 +130,17 @@ def test_queries_of_a_workspace_are_signed_and_denied(front: Front, path: str) -
     assert requests.post(url, data="query=up", headers=dict(request.headers), timeout=10).status_code != 403
 
 
+@pytest.mark.parametrize(("query", "secret"), [("down", SECRET_KEY), ("up", "another")])
+def test_wrongly_signed_queries_of_a_workspace_are_refused(front: Front, query: str, secret: str) -> None:
+    front.allow("aps:QueryMetrics", f"arn:aws:aps:{REGION}:{ACCOUNT}:workspace/ws-1")
+    url = f"{front.aws}/workspaces/ws-1/api/v1/query"
+    request = AWSRequest("POST", url, data="query=up")
+    SigV4Auth(Credentials(KEY, secret), "aps", REGION).add_auth(request)
+    answer = requests.post(url, data=f"query={query}", headers=dict(request.headers), timeout=10)
+    assert answer.status_code == 403
+    assert "The request signature we calculated does not match" in answer.json()["message"]
+
+
 def test_leading_keys_hold_for_every_item_of_a_batch(front: Front) -> None:
     condition = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["C#*#recommendations"]}}
     front.allow("dynamodb:BatchWriteItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{front.table}", condition)

@@ -230,6 +230,24 @@ def test_idle_is_shared_by_cost_within_each_cluster_and_step(
         assert sum(allocation["gpuCostIdle"] for allocation in after.values()) == sum(expected.values())
 
 
+@pytest.mark.parametrize(
+    ("parameters", "has_idle"),
+    [
+        ({"idle": "true"}, True),
+        ({"idle": "true", "includeIdle": "false"}, True),
+        ({"idle": "false", "includeIdle": "true"}, False),
+        ({"includeIdle": "true"}, True),
+        ({}, False),
+    ],
+)
+def test_older_name_of_include_idle_comes_first(
+    records: list[HourRecord], parameters: dict[str, str], *, has_idle: bool
+) -> None:
+    """As in OpenCost (`pkg/costmodel/allocation.go`), whose older clients send `idle`, such as kubectl-cost."""
+    (allocations,) = sets(aggregate="cluster", **parameters)
+    assert ("__idle__" in allocations) == has_idle
+
+
 def test_filter_keeps_its_share_of_idle(records: list[HourRecord]) -> None:
     shared = sets(aggregate="namespace", includeIdle="true", shareIdle="true")[0]
     (part,) = sets(aggregate="namespace", includeIdle="true", filter='namespace:"bu-b"')
