@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 from gpucost_devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
+from tests.faults.planted_clients import CLIENT_FAULTS
 from tests.faults.planted_clusters import CLUSTER_FAULTS
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 from tests.faults.planted_vendors import VENDOR_FAULTS
 
-ALL_FAULTS = (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS)
+ALL_FAULTS = (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS, *CLIENT_FAULTS)
 RECORD = REPOSITORY / "tests" / "faults" / "caught.json"
 NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 FAILED = {1, 2}
