@@ -14,6 +14,33 @@ from gpucost_cli.options import format_option
 
 if TYPE_CHECKING:
     from gpucost.core.pricing.prices import Price
+    from gpucost.settings_document import SettingsDocument
+    from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.doctor import ClusterReport
+
+
+def examine(
+    access: MetricsAccess, settings: "SettingsDocument", now: datetime, aws: "AwsAccess | None"
+) -> "list[ClusterReport]":
+    """Examine all clusters of the settings.
+
+    Args:
+        access: reads the secrets that the settings name.
+        settings: the settings.
+        now: the end of the window that is examined.
+        aws: for AWS's prices of nodes that nothing else prices; None: AWS is not asked.
+
+    Raises:
+        InvalidInputError: the settings contain a placeholder of an example.
+    """
+    from gpucost_cli.doctor import examine_clusters
+    from gpucost_cli.node_price_fetcher import price_fetcher_of
+
+    def fetch_prices(nodes: Iterable[Mapping[str, str]]) -> "Sequence[Price]":
+        fetcher = price_fetcher_of(settings.pricing, now - HOUR, now, aws) if aws else None
+        return fetcher.prices_of(nodes) if fetcher else ()
+
+    return examine_clusters(settings, now, str(access.path or DEFAULT_SETTINGS), access.secret_value, fetch_prices)
 
 
 @click.command()
@@ -32,23 +59,12 @@ def doctor(access: MetricsAccess, output_format: str, *, verbose: bool) -> None:
       gpucost doctor --settings settings.yaml
     """
     from gpucost_cli.aws_lookups import AwsAccess
-    from gpucost_cli.doctor import examine_clusters, render
-    from gpucost_cli.node_price_fetcher import price_fetcher_of
-
-    settings = access.settings()
-    settings_file = str(access.path or DEFAULT_SETTINGS)
-    now = datetime.now(UTC)
+    from gpucost_cli.doctor import render
 
     def warn(sentence: str) -> None:
         click.echo(f"gpucost: {sentence}", err=True)
 
-    aws = AwsAccess(warn=warn)
-
-    def fetch_prices(nodes: Iterable[Mapping[str, str]]) -> "Sequence[Price]":
-        fetcher = price_fetcher_of(settings.pricing, now - HOUR, now, aws)
-        return fetcher.prices_of(nodes) if fetcher else ()
-
-    reports = examine_clusters(settings, now, settings_file, access.secret_value, fetch_prices)
+    reports = examine(access, access.settings(), datetime.now(UTC), AwsAccess(warn=warn))
     if output_format == "json":
         sys.stdout.write(render.as_json(reports) + "\n")
     else:

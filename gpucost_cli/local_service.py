@@ -62,6 +62,7 @@ from gpucost_cli.discovery import oldest_hour
 from gpucost_cli.export_folder import ExportFolder
 from gpucost_cli.fresh_clusters import FreshClusters
 from gpucost_cli.node_price_fetcher import FETCHED_SOURCES
+from gpucost_cli.served_doctor import ServedDoctor
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.lambda_worker import LambdaContext
 from gpucost_devstack.loopback import HOST, listen
@@ -124,6 +125,7 @@ class LocalService:
         secret_value: reads a secret that the settings name.
         exports: where days are exported to; None: they are not.
         aws: for AWS's prices, and for what nodes without labels are; None: nothing asks AWS.
+        doctor: answers the report of `gpucost doctor`; None: nothing does.
 
     Raises:
         SettingsError: the document is invalid.
@@ -139,6 +141,7 @@ class LocalService:
         secret_value: Callable[[str], str],
         exports: ExportFolder | None = None,
         aws: AwsAccess | None = None,
+        doctor: ServedDoctor | None = None,
     ) -> None:
         self._clock = clock
         self._aws = aws
@@ -164,7 +167,9 @@ class LocalService:
         self.activity = ""
         """What is still going on, for the top of the page; "" for nothing."""
         self._fresh_clusters = FreshClusters(self._container, clock)
-        self._documents: Mapping[str, Callable[[], dict[str, Any]]] = {"/serve/so-far": self._fresh_clusters.document}
+        self._documents = {"/serve/so-far": self._fresh_clusters.document}
+        if doctor:
+            self._documents["/serve/doctor"] = doctor.document
         self._app = build_app(self._container.api_services, PAGE_FOLDER)
         self._app_lock = Lock()
         self._priced: datetime | None = None

@@ -88,10 +88,13 @@ def serve(
     from rich.console import Console
 
     from gpucost.runtime.observability import logger
+    from gpucost.settings_document import parse_settings
     from gpucost.storage.sqlite_table import SqliteTable
     from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.doctor_command import examine
     from gpucost_cli.export_folder import ExportFolder
     from gpucost_cli.local_service import LocalService, wait_for_schedule
+    from gpucost_cli.served_doctor import ServedDoctor
 
     logger.setLevel("ERROR")  # the terminal is for people
     console = Console(stderr=True)
@@ -102,10 +105,14 @@ def serve(
             days = days or SIMULATED_DAYS
             fleet = running.enter_context(simulated_fleet(days, console))
             text, folder = fleet.settings_text(), folder or ledgers_folder() / "simulated"
+            settings = parse_settings(text)
+            arguments = f"--prometheus {settings.clusters[0].prometheus.url}"
         else:
-            text, _ = access.text_and_settings()
+            text, settings = access.text_and_settings()
+            arguments = access.arguments
         table = running.enter_context(SqliteTable(folder or default_folder(text)))
         table.delete_expired()
+        aws = None if fleet else AwsAccess(warn=warn_once(console))
         service = LocalService(
             table,
             text,
@@ -113,7 +120,8 @@ def serve(
             clock=lambda: datetime.now(UTC),
             secret_value=access.secret_value,
             exports=export_folder,
-            aws=None if fleet else AwsAccess(warn=warn_once(console)),
+            aws=aws,
+            doctor=ServedDoctor(lambda now: examine(access, settings, now, aws), arguments, lambda: datetime.now(UTC)),
         )
         if fleet:
             fleet.add_spot_prices(table, datetime.now(UTC))

@@ -1,6 +1,7 @@
 """Prints the reports as tables and as JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from textwrap import wrap
 from typing import Any
@@ -32,13 +33,16 @@ _SUMMARIES: Mapping[Attribution, str] = {
 
 
 def reports_document(reports: Iterable[ClusterReport]) -> dict[str, Any]:
-    """The reports as `{"clusters": [{cluster, possible, attribution, setup, checks, utilization}]}`."""
+    """The reports as `{"clusters": [{cluster, possible, attribution, conclusion, summary, findings, setup, …}]}`."""
     return {
         "clusters": [
             {
                 "cluster": report.cluster,
                 "possible": report.possible,
                 "attribution": report.attribution,
+                "conclusion": _SUMMARIES[report.attribution],
+                "summary": _summary_sentences(report),
+                "findings": _finding_texts(report),
                 "setup": report.setup,
                 "checks": list(report.checks),
                 "utilization": list(report.utilization),
@@ -74,8 +78,8 @@ def as_tables(reports: Iterable[ClusterReport], *, verbose: bool = False) -> Ite
         yield from _findings(same_check[0])
     for report in reachable:
         yield printable(f"{report.cluster}: {_SUMMARIES[report.attribution]}")
-        if report.summary:
-            yield from _summary_lines(report.summary, report.attribution)
+        if summary := _summary_sentences(report):
+            yield from _summary_lines(summary)
         if report.setup:
             yield printable(_describe_setup(report.setup))
         if report.utilization:
@@ -88,9 +92,14 @@ def as_tables(reports: Iterable[ClusterReport], *, verbose: bool = False) -> Ite
     yield f"hardware catalog of {CATALOG_DAY}"
 
 
-def _summary_lines(summary: Summary, attribution: Attribution) -> Iterable[str]:
-    holding = "unknown, see below" if attribution == "impossible" else summary.holding
-    for name, sentence in (("GPUs held", holding), ("use", summary.use), ("price", summary.price)):
+def _summary_sentences(report: ClusterReport) -> Summary | None:
+    if report.summary and report.attribution == "impossible":
+        return replace(report.summary, holding="unknown, see below")
+    return report.summary
+
+
+def _summary_lines(summary: Summary) -> Iterable[str]:
+    for name, sentence in (("GPUs held", summary.holding), ("use", summary.use), ("price", summary.price)):
         yield _wrapped(f"  {name + ':':<10} {sentence}", " " * 13)
 
 
@@ -137,19 +146,36 @@ def _utilization_table(report: ClusterReport) -> Table:
 
 def _findings(report: ClusterReport) -> Iterable[str]:
     """The findings, most severe first: each cause with what follows from it, and the line to change."""
-    findings = group_by_cause(report.checks)
-    if not any(finding.cause.change for finding in findings):
+    findings = _finding_texts(report)
+    if not any(finding["change"] for finding in findings):
         yield "nothing to change"
     for finding in findings:
-        mark = finding.severity if finding.cause.status in {"missing", "faulty"} else "note"
-        lines = [_wrapped(f"{mark}: {finding.cause.finding or ''}", "    ")]
-        for title, checks in (("the same change fixes", finding.same_change), ("what follows", finding.consequences)):
-            if checks:
+        lines = [_wrapped(f"{finding['severity']}: {finding['finding']}", "    ")]
+        for title, key in (("the same change fixes", "same_change"), ("what follows", "consequences")):
+            if finding[key]:
                 lines.append(f"    {title}:")
-                lines += [_wrapped(f"      - {check.effect or check.finding or ''}", "        ") for check in checks]
-        if finding.cause.change:
-            lines.append(f"    → {printable(finding.cause.change)}")
+                lines += [_wrapped(f"      - {sentence}", "        ") for sentence in finding[key]]
+        if finding["change"]:
+            lines.append(f"    → {printable(finding['change'])}")
         yield "\n".join(lines)
+
+
+def _finding_texts(report: ClusterReport) -> list[dict[str, Any]]:
+    """The sentences of the findings, for the terminal, for JSON and for the page of `gpucost serve`."""
+    return [
+        {
+            "severity": finding.severity if finding.cause.status in {"missing", "faulty"} else "note",
+            "finding": finding.cause.finding or "",
+            "same_change": [_effect(check) for check in finding.same_change],
+            "consequences": [_effect(check) for check in finding.consequences],
+            "change": finding.cause.change,
+        }
+        for finding in group_by_cause(report.checks)
+    ]
+
+
+def _effect(check: Check) -> str:
+    return check.effect or check.finding or ""
 
 
 def _check_title(check: Check) -> str:

@@ -1,6 +1,8 @@
 """The page of `gpucost serve` on a real Prometheus whose samples began ten minutes ago."""
 
 import json
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +16,11 @@ from gpucost_cli.local_service import LocalService
 from gpucost_devstack.prometheus import running_prometheus
 from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
+from tests.system.test_cli import GPUCOST, gpucost
 from tests.system.timeline import steady_pod
 
 WHOLE = floor_hour(datetime.now(UTC)) - 3 * HOUR
-"""The first whole hour. The samples begin ten minutes before it."""
+"""The first whole hour of the cluster `past`. Its samples begin ten minutes before."""
 FIRST = WHOLE - timedelta(minutes=10)
 GPU_HOURLY_USD = 12
 MINUTES = 85
@@ -25,9 +28,16 @@ MINUTES = 85
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A node with two GPUs, of which a pod holds one and uses a quarter of it."""
+    """Two clusters, each a node with two GPUs, of which a pod holds one and uses a quarter of it.
+
+    The cluster `fresh` has samples of the last ten minutes.
+    """
+    timeline = steady_pod(FIRST, MINUTES, "past")
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    for metric, rows in steady_pod(now - timedelta(minutes=10), 10, "fresh").families.items():
+        timeline.families[metric] += rows
     path = tmp_path_factory.mktemp("metrics") / "metrics.om"
-    path.write_text(steady_pod(FIRST, MINUTES).text())
+    path.write_text(timeline.text())
     with running_prometheus(path) as url:
         yield url
 
@@ -50,7 +60,8 @@ def served(tmp_path: Path, metrics: str) -> Iterator[Served]:
     """After its first ten minutes of samples."""
     clock = [FIRST]
     pricing = {"source": "constant", "gpu_hourly_usd": GPU_HOURLY_USD}
-    text = json.dumps({"clusters": [{"name": "demo", "prometheus": {"url": metrics}}], "pricing": pricing})
+    cluster = {"name": "demo", "prometheus": {"url": metrics}, "selector": {"cluster": "past"}}
+    text = json.dumps({"clusters": [cluster], "pricing": pricing})
     with SqliteTable(tmp_path) as table:
         service = LocalService(table, text, author="me", clock=lambda: clock[0], secret_value=str)
         with service.serving(0) as url:
@@ -135,3 +146,87 @@ def test_prometheus_that_does_not_answer_is_named(visit: Callable[[str], Page], 
     tabs.expected = ("/serve/so-far",)
     page.reload()
     expect(page.get_by_role("alert")).to_contain_text("no answer of Prometheus (502)")
+
+
+@pytest.fixture(scope="module")
+def command(metrics: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the command itself, after it has printed the figures so far."""
+    folder = tmp_path_factory.mktemp("ledger")
+    arguments = [str(GPUCOST), "serve", "--prometheus", metrics, "--port", "0", "--data", str(folder)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        opened = (re.match(r"open (\S+) in a browser", line) for line in process.stdout)
+        found = next(filter(None, opened), None)
+        try:
+            assert found, "it ended before"
+            yield found[1]
+        finally:
+            process.kill()
+
+
+def test_command_shows_minutes_of_the_fresh_cluster(tabs: Tabs, command: str) -> None:
+    tabs.hosts.add(command.removeprefix("http://"))
+    page = tabs.open(f"{command}/#/overview")
+    shown = page.get_by_test_id("so-far")
+    expect(shown).to_have_count(1)  # the other cluster has an hour with figures
+    found = re.fullmatch(r"Cluster fresh: (\d+) minutes so far", shown.get_by_role("heading").inner_text())
+    assert found
+    minutes = int(found[1])
+    assert 10 <= minutes < 20
+    assert 10 / 60 - 0.01 <= float(shown.get_by_test_id("held").inner_text()) <= (minutes + 1) / 60
+    expect(shown.get_by_test_id("node-cost")).to_have_text("–")
+    expect(page.get_by_test_id("notice")).to_contain_text("The first whole hour of fresh ends at")
+
+
+def test_doctor_is_the_report_of_the_command(tabs: Tabs, command: str, metrics: str) -> None:
+    tabs.hosts.add(command.removeprefix("http://"))
+    page = tabs.open(f"{command}/#/overview", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("link", name="Doctor").click()
+    settled(page)
+    printed = gpucost("doctor", "--prometheus", metrics, "--verbose", COLUMNS="100").stdout
+    words = " ".join(printed.split())
+    expect(page.get_by_text(f"gpucost doctor --prometheus {metrics}")).to_be_visible()
+    reports = page.get_by_test_id("report")
+    expect(reports).to_have_count(2)
+    for report in reports.all():
+        assert report.get_by_role("heading").inner_text() in words
+        sentences = report.locator("[data-testid=summary] dd, .item p:not(.note), .item .notes li")
+        for sentence in sentences.all_inner_texts():
+            assert sentence.removesuffix(" Copy").removeprefix("→ ") in words
+        assert report.get_by_test_id("summary").locator("dd").count() == 3
+    changes = page.get_by_test_id("findings").locator("code").all_inner_texts()
+    assert changes == [line.partition("→ ")[2] for line in printed.splitlines() if "→ " in line]
+    assert len(changes) > 1
+    page.get_by_role("button", name=f"Copy {changes[1]}").first.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == changes[1]
+    checks = page.get_by_test_id("checks").first
+    expect(checks.get_by_role("table")).to_be_hidden()
+    checks.locator("summary").click()
+    expect(checks.get_by_role("table")).to_be_visible()
+    titles = checks.locator("tbody td:first-child").all_inner_texts()
+    document = json.loads(gpucost("doctor", "--prometheus", metrics, "--format", "json").stdout)
+    assert [title.partition(" (")[0] for title in titles] == [
+        check["name"].partition(" (")[0] for check in document["clusters"][0]["checks"]
+    ]
+    check_layouts(page)
+    page.goto(f"{command}/#/doctor?cluster=fresh")
+    expect(reports).to_have_count(1)
+
+
+def test_deployment_names_the_command_of_the_doctor(visit: Callable[[str], Page], served: Served) -> None:
+    """A deployment's configuration does not say that `gpucost serve` answers."""
+    page = visit("overview")
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.route("**/config.json", lambda route: route.fulfill(json={"sign_in": None}))
+    page.goto(f"{served.url}/#/doctor")
+    page.reload()
+    settled(page)
+    expect(page.locator("main")).to_contain_text("gpucost doctor --settings FILE")
+    expect(page.get_by_role("link", name="Doctor")).to_have_count(0)
+    check_layouts(page)
+    page.goto(f"{served.url}/#/overview")
+    settled(page)
+    expect(page.get_by_test_id("so-far")).to_have_count(0)
+    assert not [url for url in requested if "/serve/" in url]

@@ -136,9 +136,9 @@ class Timeline:
         return "\n".join([*lines, "# EOF", ""])
 
 
-def steady_pod(base: datetime, minutes: float) -> Timeline:
+def steady_pod(base: datetime, minutes: float, cluster: str = "") -> Timeline:
     """A node with two GPUs, of which a pod holds one and uses a quarter of it, every 30 s."""
-    timeline = Timeline(base=base, step=30)
+    timeline = Timeline(cluster, base=base, step=30)
     timeline.up(0, minutes)
     timeline.up(0, minutes, job="dcgm-exporter", instance="n1:9400")
     timeline.node(start=0, end=minutes, capacity={"nvidia_com_gpu": 2})

@@ -1,7 +1,7 @@
 // Entry point: signs in if the deployment requires it, then renders the view in the URL fragment.
 
 import { type ComponentChildren, render } from "preact";
-import { useEffect, useErrorBoundary, useState } from "preact/hooks";
+import { useContext, useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
 import { COMPARISONS } from "./compare";
@@ -41,6 +41,7 @@ const VIEWS = {
   models: loadedLater(async () => (await import("./views/models")).Models),
   model: loadedLater(async () => (await import("./views/model")).Model),
   consumer: loadedLater(async () => (await import("./views/model")).Model),
+  doctor: loadedLater(async () => (await import("./views/doctor")).Doctor),
   glossary: loadedLater(async () => (await import("./views/glossary")).Glossary),
   missing: Missing,
 };
@@ -52,6 +53,7 @@ const VIEW_NAMES = {
   nodes: "Nodes",
   hour: "Hour",
   health: "Data health",
+  doctor: "Doctor",
   glossary: "Glossary",
 };
 const WINDOWS: Record<string, string> = {
@@ -127,14 +129,15 @@ function App({ config }: { config: Config }) {
   );
 }
 
-/** The views of the navigation: models only if there are inference servers. */
+/** The views of the navigation: models only if there are inference servers, and the doctor only in `gpucost serve`. */
 function ListedViews({ route }: { route: Route }) {
   const hasModels = useHasModels() || route.view === "models" || isOfModels(route.view);
-  const views = ["overview", "explore", "models", "savings", "nodes", "hour", "health", "glossary"] as const;
+  const hasDoctor = useContext(ServeContext);
+  const views = ["overview", "explore", "models", "savings", "nodes", "hour", "health", "doctor", "glossary"] as const;
   return (
     <>
       {views
-        .filter((view) => view !== "models" || hasModels)
+        .filter((view) => (view !== "models" || hasModels) && (view !== "doctor" || hasDoctor))
         .map((view) => (
           <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
             {VIEW_NAMES[view]}
@@ -206,7 +209,7 @@ function Choices({ route }: { route: Route }) {
   const isFixed = start !== undefined && end !== undefined;
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
-  const hasPeriod = !["hour", "savings", "glossary", "missing"].includes(route.view);
+  const hasPeriod = !["hour", "savings", "doctor", "glossary", "missing"].includes(route.view);
   const isCompared =
     ["overview", "unit"].includes(route.view) || (route.view === "explore" && route.query["compare"] === "1");
   const fixed = isFixed ? `${shown(start, zone)} to ${shown(end, zone)}` : "";

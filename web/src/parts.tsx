@@ -1,12 +1,12 @@
 // Components shared by all views.
 
 import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled, type TablePath } from "./api";
 import { OUTLINE } from "./charts/colors";
 import { counted, percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
-import { changed, type FetchState, go, useIsNarrow, useRoute, useWidth } from "./hooks";
+import { changed, type FetchState, go, ServeContext, useIsNarrow, useRoute, useWidth } from "./hooks";
 import { keyOf, orderAfter, orderMark, type Sortable, sorted } from "./order";
 import { clusterOf, linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
@@ -283,6 +283,16 @@ function shownIn<Row>(column: Column<Row>, row: Row): ComponentChildren {
       {column.mark?.(row)}
       {reason === undefined ? column.cell(row) : <span title={`Unknown: ${reason}`}>{UNKNOWN}</span>}
     </>
+  );
+}
+
+/** The command that checks metrics, or its page, which only `gpucost serve` has. */
+export function DoctorCommand() {
+  const route = useRoute();
+  return useContext(ServeContext) ? (
+    <a href={linkTo(route, "doctor")}>gpucost doctor</a>
+  ) : (
+    <code class="command">gpucost doctor --settings FILE</code>
   );
 }
 

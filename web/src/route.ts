@@ -11,6 +11,7 @@ const VIEWS = [
   "models",
   "model",
   "consumer",
+  "doctor",
   "glossary",
 ] as const;
 /** "missing" is an address that no view has. */

@@ -3,7 +3,7 @@
 import { fetchAll, type HourRow, type Line } from "../api";
 import { counted, HOUR, instant, money, moment, roundHours, shortNode } from "../format";
 import { useRoute, useZone } from "../hooks";
-import { Help, Name } from "../parts";
+import { DoctorCommand, Help, Name } from "../parts";
 import { linkTo } from "../route";
 import { type Cause, causesOf, questionOf, type Unmeasured } from "../unmeasured";
 
@@ -43,8 +43,7 @@ export function Causes({ lines, hours, all = lines }: Props) {
       </ul>
       <p class="note">
         These causes follow from the hour's pods and scrapes. <a href={linkTo(route, "health")}>Data health</a> has the
-        other hours; <code class="command">gpucost doctor --settings FILE</code> checks the metrics now{" "}
-        <Help term="doctor" />.
+        other hours; <DoctorCommand /> checks the metrics now <Help term="doctor" />.
       </p>
     </>
   );

@@ -36,6 +36,7 @@ import { amountTitle } from "../identity";
 import { go, useFetch, useRoute, useZone } from "../hooks";
 import {
   Columns,
+  DoctorCommand,
   Empty,
   HatchSwatch,
   Help,
@@ -356,8 +357,7 @@ function Doctor(props: {
         </p>
       )}
       <p>
-        To check the metrics of every cluster now: <code class="command">gpucost doctor --settings FILE</code>{" "}
-        <Help term="doctor" />
+        To check the metrics of every cluster now: <DoctorCommand /> <Help term="doctor" />
       </p>
     </Section>
   );

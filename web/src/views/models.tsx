@@ -19,7 +19,19 @@ import {
 import { useFetch, useRoute } from "../hooks";
 import { amountTitle, UNIT_COSTS } from "../identity";
 import { MODEL_DIMENSIONS, modelFiltersOf } from "../models";
-import { type Column, DownloadButton, Empty, Help, Name, Section, Stat, Table, UnpricedNote, View } from "../parts";
+import {
+  type Column,
+  DoctorCommand,
+  DownloadButton,
+  Empty,
+  Help,
+  Name,
+  Section,
+  Stat,
+  Table,
+  UnpricedNote,
+  View,
+} from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { Filters } from "./filters";
 
@@ -273,8 +285,7 @@ export function ModelStats({ row, currency }: { row: ModelRow; currency: string 
       {unknown > 0 && (
         <p class="note unpriced" data-testid="unknown-tokens">
           Tokens are unknown for {roundMoney(unknown, currency)} of the allocated cost. Costs per token leave this part
-          out. <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" /> says which counters
-          are missing.
+          out. <DoctorCommand /> <Help term="doctor" /> says which counters are missing.
         </p>
       )}
     </>
@@ -322,8 +333,7 @@ function NoServers() {
           <code class="command">gpucost settings push</code>.
         </li>
         <li>
-          Run <code class="command">gpucost doctor --settings FILE</code> <Help term="doctor" />. It says which servers
-          it sees, and which counters are missing.
+          Run <DoctorCommand /> <Help term="doctor" />. It says which servers it sees, and which counters are missing.
         </li>
       </ol>
       <p>
