@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -62,7 +63,9 @@ def push_settings_of(demo: Demo, path: Path) -> None:
     settings["business_units"].append({"name": "pushed-while-loading", "namespaces": ["nothing-*"]})
     path.write_text(json.dumps(settings))
     pushed, _ = gpucost(demo, "settings", "push", str(path), "--stack", "local")
-    assert pushed.endswith(" is in force\n")
+    (version,) = re.findall(r"^version (\d+) is in force$", pushed, re.MULTILINE)
+    stored, _ = gpucost(demo, "settings", "show", "--version", version, "--stack", "local")
+    assert stored.strip() == path.read_text()
 
 
 def gpucost(demo: Demo, *arguments: str) -> tuple[str, str]:
