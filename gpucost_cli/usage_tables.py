@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USAGE_COLUMNS = ("GPU-hours", "used", "wasted", "unmeasured", "waste %", "cost", "wasted cost")
 UNMEASURED = "used and wasted: no metric measured the GPUs of these rows; gpucost doctor says what is missing"
-UNPRICED = "cost: no node of these rows has a price"
+UNPRICED = "cost: no node of these rows has a price; gpucost doctor says what to add"
 _NO_PRICE = re.compile(r"no price for node \S+ \((.+?)\) from (?:[^;]+; )?(.*)")
 _PARTS = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
 _WITHOUT_GPU_HOURS = {"host", "residual"}

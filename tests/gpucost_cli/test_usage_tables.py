@@ -51,7 +51,7 @@ def test_unknown_figures_are_dashes_with_their_reasons() -> None:
     assert next(row[0] for row in rows if row[0] in {"idle", "busy", "blind"}) == "idle", "most waste first"
     texts = [" ".join(row) for row in rows]
     assert "— used and wasted: no metric measured the GPUs of these rows; gpucost doctor says what is missing" in texts
-    assert "— cost: no node of these rows has a price" in texts
+    assert "— cost: no node of these rows has a price; gpucost doctor says what to add" in texts
     assert not [text for text in texts if "$0.00" in text]
 
 
