@@ -18,6 +18,8 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.subjects import Subject
+from gpucost.features.exports.exported_days import ExportedDay
+from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.model import Recommendation, RecommendationKind, RecommendationSubject
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.reports.cost_reader import MAX_CELLS, MAX_LINES
@@ -197,6 +199,31 @@ def test_too_many_silences_are_listed_by_the_command(stored: SqliteTable, capsys
     assert (answer.status, "List them with `gpucost alerts silence list`." in answer.body) == (400, True)
     main(["alerts", "silence", "list", "--stack", "test"], Container(clock=lambda: NOW, table=stored))
     assert len(capsys.readouterr().out.splitlines()) == 4_000
+
+
+class Bucket:
+    """A bucket that signs URLs."""
+
+    def url(self, key: str, *, name: str, seconds: int) -> str:
+        return f"https://exports.internal/{key}?{name}&{seconds}"
+
+
+def test_too_many_exported_days_are_listed_by_each_remedy(sqlite_table: SqliteTable) -> None:
+    hours = InMemoryHours()
+    clusters = [{"name": f"c{number}", "prometheus": {"url": "http://127.0.0.1:9090"}} for number in range(5)]
+    hours.document = json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
+    exports = DynamoExports(sqlite_table, timedelta(days=100_000))
+    for number in range(5):
+        for days in range(81):
+            day = at(0) - timedelta(days=days)
+            exports.put(ExportedDay(f"c{number}", day, 1, "complete", 1, 1, 1, "USD", NOW, "", 1))
+    query = {"start": "2026-08-31", "end": "2026-11-20"}
+    parts = {"exports": exports, "export_bucket": Bucket(), "ledger": hours, "settings_store": hours}
+    with serving(Container(clock=lambda: NOW, **parts)):
+        follow(
+            "/v1/exports", query, "Shorten the period, or select one cluster.", {**query, "start": "2026-10-01"},
+            {**query, "cluster": "c3"},
+        )  # fmt: skip
 
 
 def test_too_long_recommendations_are_listed_by_each_remedy(stored: SqliteTable) -> None:
