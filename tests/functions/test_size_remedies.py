@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -218,7 +219,7 @@ def test_too_many_exported_days_are_listed_by_each_remedy(sqlite_table: SqliteTa
             day = at(0) - timedelta(days=days)
             exports.put(ExportedDay(f"c{number}", day, 1, "complete", 1, 1, 1, "USD", NOW, "", 1))
     query = {"start": "2026-08-31", "end": "2026-11-20"}
-    parts = {"exports": exports, "export_bucket": Bucket(), "ledger": hours, "settings_store": hours}
+    parts: dict[str, Any] = {"exports": exports, "export_bucket": Bucket(), "ledger": hours, "settings_store": hours}
     with serving(Container(clock=lambda: NOW, **parts)):
         follow(
             "/v1/exports", query, "Shorten the period, or select one cluster.", {**query, "start": "2026-10-01"},
