@@ -86,7 +86,7 @@ class FactsCollector:
         )
         device_counts = self._client.query_range(count_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
-        self._queries = replace(self._queries, has_phases=bool(series.get(PHASE)))
+        self._queries = replace(self._queries, has_phases=bool(series.get(PHASE) or not series.get(REQUESTS)))
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
         evaluated_at = _last_time([resources, counts], now)
         names = [signal.name for rank in self._ranks for signal in rank]
@@ -104,7 +104,13 @@ class FactsCollector:
         if nodes_with_vgpus:
             vgpu_counts = self._client.query(self._queries.device_counts(VGPU_METRIC_NAMES), evaluated_at)
             series |= parsing.max_counts(vgpu_counts)
-        holders = parsing.without_gone_pods(requests, parsing.parse_nodes(nodes), devices)
+        unknown = unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster)
+        names_of_unknown = {unexplained.name for unexplained in unknown}
+        holders = [
+            holder
+            for holder in parsing.without_gone_pods(requests, parsing.parse_nodes(nodes), devices)
+            if holder.resource not in names_of_unknown  # `check_unexplained` names them; they may hold no GPU
+        ]
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
         )
@@ -120,7 +126,7 @@ class FactsCollector:
             resources=parsing.max_counts(resources, "resource"),
             holders=holders,
             unexplained=[
-                *unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster),
+                *unknown,
                 *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1],
             ],
             nodes=parsing.parse_nodes(nodes, holders),

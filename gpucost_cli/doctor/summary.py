@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
+from gpucost.core.metering.resource_names import may_name_gpus
 from gpucost_cli.doctor.checks import CheckContext
 from gpucost_cli.doctor.checks.prices import unpriced_nodes
 from gpucost_cli.doctor.facts import CLAIM_INFO
@@ -36,12 +37,15 @@ def summarize(context: CheckContext, utilization: Sequence[HeldGpus]) -> Summary
 def _holding(context: CheckContext, total: Decimal) -> str:
     facts = context.facts
     pods = {(holder.name, holder.uid) for holder in facts.holders}
-    claims = "; ResourceClaims may hold more" if facts.series.get(CLAIM_INFO) else ""
+    more = "; ResourceClaims may hold more" if facts.series.get(CLAIM_INFO) else ""
+    unexplained = [each for each in facts.unexplained if each.may_be_gpus]
+    if any(each.node in facts.gpu_nodes or may_name_gpus(each.name) for each in unexplained):
+        more += "; there may be more that is not understood, see below"
     if not pods:
-        return f"no pod requests GPUs now{claims}"
+        return f"no pod requests GPUs now{more}"
     nodes = {holder.node for holder in facts.holders}
     verb = "holds" if len(pods) == 1 else "hold"
-    return f"{_counted(len(pods), 'pod')} {verb} {_gpus(total)} GPUs on {_counted(len(nodes), 'node')} now{claims}"
+    return f"{_counted(len(pods), 'pod')} {verb} {_gpus(total)} GPUs on {_counted(len(nodes), 'node')} now{more}"
 
 
 def _use(utilization: Sequence[HeldGpus], total: Decimal) -> str:

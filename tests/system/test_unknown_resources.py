@@ -113,6 +113,9 @@ def test_doctor_names_gpus_under_another_name_and_the_setting(examined: Examine,
         f"Settings, cluster demo: units: {{{resource}: 1}}, with the GPUs of a unit; 0 if it is no GPU"
     )
     assert named(report, "GPU requests").finding is None
+    assert faults(report).keys() - {"kube_replicaset_owner"} == {f"unknown {resource}"}
+    assert report.summary is not None
+    assert report.summary.holding == "no pod requests GPUs now; there may be more that is not understood, see below"
 
 
 def test_doctor_finds_no_unknown_resource_in_a_healthy_cluster(examined: Examine) -> None:

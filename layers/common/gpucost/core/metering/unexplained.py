@@ -82,12 +82,18 @@ def _gpu_nodes(lifecycles: Iterable[NodeLifecycle]) -> set[NodeKey]:
 def _silent_nodes(lifecycles: Mapping[str, Sequence[NodeLifecycle]], explained: Container[NodeKey]) -> set[NodeKey]:
     """Return the GPU nodes that advertised nothing, and whose GPUs nothing explains.
 
-    If other nodes of a pool advertised GPUs, those that did not were not ready.
+    If other nodes of a pool advertised GPUs, those that did not were not ready. Nodes without labels are of no known
+    pool, even if other metrics say their type: the one may advertise its GPUs, and a DRA driver offer the other's.
     """
     of_name = [lifecycle for each in lifecycles.values() for lifecycle in each]
-    advertising = {_pool(lifecycle) for lifecycle in of_name if lifecycle.states} - {("", "")}
+    advertising = {_pool(lifecycle) for lifecycle in of_name if lifecycle.states and _has_pool(lifecycle)}
     silent = [lifecycle for lifecycle in of_name if not lifecycle.states and _pool(lifecycle) not in advertising]
     return _gpu_nodes(silent) - {key for key in _gpu_nodes(silent) if key in explained}
+
+
+def _has_pool(lifecycle: NodeLifecycle) -> bool:
+    node = lifecycle.node
+    return bool(node.node_pool or (node.instance_type and not node.instance_type_source))
 
 
 def _pool(lifecycle: NodeLifecycle) -> tuple[str, str]:
