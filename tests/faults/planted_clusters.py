@@ -16,6 +16,7 @@ LABEL_TESTS = ("tests/sources/test_cluster_labels.py", *RESOURCE_TESTS)
 DOCTOR_TESTS = ("tests/system/test_doctor.py", "-k", "cluster")
 PROPERTIES = ("tests/core/test_unexplained.py",)
 FINDING_TESTS = ("tests/gpucost_cli/test_doctor_findings.py",)
+PAIR_TESTS = ("tests/recorded_hour/test_pairs.py", "-m", "not nightly")
 CAUSE_TESTS = ("tests/recorded_hour/test_doctor_causes.py",)
 RANDOM_TESTS = ("tests/system/test_unknown_at_random.py",)
 
@@ -53,6 +54,7 @@ CLUSTER_FAULTS = tuple(
         ("claims that hold no GPU are noted where a driver offers the GPUs", f"{METERING}/unexplained.py", "- {key for key in _gpu_nodes(silent) if key in explained}", "", CLAIM_TESTS),
         ("claims that hold no GPU are noted where nodes advertise all GPUs", f"{METERING}/unexplained.py", "    silent = [lifecycle for lifecycle in of_name if not lifecycle.states and _pool(lifecycle) not in advertising]\n", "    silent = of_name\n", CLAIM_TESTS),
         ("a node that is not ready is unobserved because of claims of others", f"{METERING}/unexplained.py", "if not lifecycle.states and _pool(lifecycle) not in advertising]", "if not lifecycle.states]", CLAIM_TESTS),
+        ("nodes of one inferred type are of one pool", f"{METERING}/unexplained.py", "return bool(node.node_pool or (node.instance_type and not node.instance_type_source))", "return bool(node.node_pool or node.instance_type)", PAIR_TESTS),
         ("interfaces are devices of an unknown driver", f"{METERING}/accelerators.py", '    "(compute-domain[.]nvidia[.]com|dra[.]net|qat[.]intel[.]com|.*(efa|net|nic|rdma|sriov|dranet|cpu|memory).*)"', '    "(compute-domain[.]nvidia[.]com)"', ("tests/sources/test_resource_slices.py", "tests/system/test_lacking_exporters.py")),
         ("what is not understood loses its amount", f"{METERING}/unexplained.py", "amount = sum((unexplained.amount for unexplained in things), Decimal(0))", "amount = Decimal(len(things))", PROPERTIES),
         ("only the first thing that is not understood has a note", f"{METERING}/metering.py", "        notes += unexplained_notes(relevant)\n", "        notes += unexplained_notes(relevant[:1])\n", PROPERTIES),
