@@ -1,8 +1,8 @@
 """Every query that kubectl-cost and OpenCost's UI can send, answered with the figures of `/v1/costs` or refused.
 
 The files name the version of each client. The UI's queries were recorded from its own request code, and kubectl-cost's
-were derived from its source, which builds them from fixed parameters. The clients do not run here: the UI is in no
-package registry, so that its page is not opened in a browser.
+were derived from its source, which builds them from fixed parameters. The clients do not run here, because no package
+registry has them; `python -m tests.browser.opencost_ui CHECKOUT` opens the UI's page.
 """
 
 import json
