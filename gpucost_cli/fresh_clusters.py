@@ -14,6 +14,8 @@ from gpucost.core.hours import HOUR, floor_hour, format_epoch_ms
 from gpucost.pipeline.attribute import SoFar, attribute_so_far
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
+from gpucost_cli.aws_lookups import AwsAccess
+from gpucost_cli.node_price_fetcher import price_fetcher_of
 from gpucost_cli.rendering import hours_document
 from gpucost_cli.usage_tables import joined_notes
 
@@ -32,11 +34,13 @@ class FreshClusters:
     Args:
         container: has settings, ledger and secrets.
         clock: returns the current time.
+        aws: for AWS's prices; None: nothing asks AWS.
     """
 
-    def __init__(self, container: Container, clock: Callable[[], datetime]) -> None:
+    def __init__(self, container: Container, clock: Callable[[], datetime], aws: AwsAccess | None) -> None:
         self._container = container
         self._clock = clock
+        self._aws = aws
         self._lock = Lock()
         self._read_at: datetime | None = None
         self._results: dict[str, SoFar | SourceError] = {}
@@ -77,7 +81,8 @@ class FreshClusters:
         settings = self._container.settings_store.current().settings
         reader = self._container.metrics_reader(cluster, settings, Deadline(QUERIES_SECONDS))
         try:
-            so_far = attribute_so_far(reader, cluster, settings, now=now)
+            prices = price_fetcher_of(settings.pricing, floor_hour(now), now, self._aws) if self._aws else None
+            so_far = attribute_so_far(reader, cluster, settings, now=now, fetch_prices=prices)
         except SourceError as error:
             return error
         if so_far is None:  # the first whole hour has ended and is not attributed yet: the latest figures stay

@@ -166,7 +166,7 @@ class LocalService:
         self.clusters = [cluster.name for cluster in store.current().settings.clusters]
         self.activity = ""
         """What is still going on, for the top of the page; "" for nothing."""
-        self._fresh_clusters = FreshClusters(self._container, clock)
+        self._fresh_clusters = FreshClusters(self._container, clock, aws)
         self._documents = {"/serve/so-far": self._fresh_clusters.document}
         if doctor:
             self._documents["/serve/doctor"] = doctor.document

@@ -168,3 +168,23 @@ def test_serve_fetches_prices_of_the_nodes_in_use_and_rates_the_newest_hour_agai
                 (row,) = requests.get(f"{api}/v1/business-units", params=period, timeout=30).json()["rows"]
                 assert row["allocated_usd"] == 1.006, hour
     assert warnings == []
+
+
+def test_time_so_far_has_prices_of_aws(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+    timeline = Timeline(step=30)
+    timeline.up(0, 10)
+    labels = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-west-2a"}
+    timeline.node(start=0, end=10, capacity={"nvidia_com_gpu": 1}, labels=labels)
+    timeline.pod("pod", 0, 10, namespace="bu-a")
+    url = prometheus(timeline.text())
+    aws = Aws(zone_ids=True)
+    aws.offers.append(Offer("g5.xlarge", REGION, "1.2000000000", since="2024-01-01T00:00:00Z"))
+    now = HOUR + timedelta(minutes=10)
+    with SqliteTable(tmp_path) as table:
+        service = LocalService(
+            table, document(url), author="me", clock=lambda: now, secret_value=str, aws=Access(aws.client, [])
+        )
+        with service.serving(0) as api:
+            (cluster,) = requests.get(f"{api}/serve/so-far", timeout=30).json()["clusters"]
+    (unit,) = cluster["business_units"]
+    assert (unit["business_unit"], float(unit["allocated_usd"])) == ("bu-a", pytest.approx(0.2, abs=0.01))
