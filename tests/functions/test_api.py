@@ -233,7 +233,7 @@ def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask
     period = {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400
-    assert "amounts in EUR and USD, which cannot be added up" in refused.json["detail"]
+    assert "amounts in EUR and USD, which cannot be added up. Select one cluster" in refused.json["detail"]
     assert ask("/v1/costs", {**period, "cluster": "west"}).json["currency"] == "EUR"
     assert ask("/v1/costs", {**period, "cluster": "east"}).json["currency"] == "USD"
 

@@ -150,6 +150,20 @@ def test_trend_in_two_currencies_is_rejected() -> None:
     assert trend(-41).json["currency"] == "JPY", "the day itself has no figures"
 
 
+@pytest.mark.parametrize("more", ["", "/workloads"])
+def test_unit_in_two_currencies_is_answered_before_and_after_the_change(more: str) -> None:
+    path, route = f"/v1/business-units/abroad{more}", "/v1/business-units/{name}" + more
+
+    def of_days(first: int, count: int) -> ApiResponse:
+        start, end = FIRST + first * DAY, FIRST + (first + count) * DAY
+        return ask(path, {"start": f"{start:%Y-%m-%d}", "end": f"{end:%Y-%m-%d}"}, route=route)
+
+    refused = of_days(-40, 2)
+    assert refused.status == 400
+    assert "or a period before or after the change of currency" in refused.json["detail"]
+    assert [of_days(day, 1).json["currency"] for day in (-40, -39)] == ["JPY", "USD"]
+
+
 @pytest.mark.parametrize("more", ["", "/workloads", "/trend"])
 def test_unknown_unit_returns_404_and_unused_unit_is_empty(more: str) -> None:
     route = "/v1/business-units/{name}" + more
