@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -18,9 +18,11 @@ from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost_devstack.prometheus import refusing_url, running_prometheus
-from tests.enforced_permissions import EnforcedAws, enforcing
 from tests.made_once import made_once
-from tests.system.running_demo import Demo, running_demo
+
+if TYPE_CHECKING:
+    from tests.enforced_permissions import EnforcedAws
+    from tests.system.running_demo import Demo
 
 # A property test must not fail on a busy machine because of a deadline or slow generation.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -88,15 +90,19 @@ def dynamodb_url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def enforced(dynamodb_url: str) -> Iterator[EnforcedAws]:
+def enforced(dynamodb_url: str) -> Iterator["EnforcedAws"]:
     """DynamoDB Local behind the template's policies, which treat every table as the ledger."""
+    from tests.enforced_permissions import enforcing
+
     with enforcing(dynamodb_url) as aws:
         yield aws
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Demo"]:
     """The demo, for `FILES_WITH_DEMO`. The last of them stops it, because it takes processor time."""
+    from tests.system.running_demo import running_demo
+
     with running_demo(tmp_path_factory.mktemp("demo")) as running:
         yield running
 

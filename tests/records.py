@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_point
@@ -13,6 +14,7 @@ from gpucost.core.line_use import CompactLine
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
 
+@lru_cache(maxsize=4096)
 def amount(number: str | int | Decimal | Fraction) -> int:
     """A number of USD or GPU-hours as a fixed-point amount."""
     return to_fixed_point(Decimal(number) if isinstance(number, str) else number)

@@ -7,6 +7,7 @@
 import ipaddress
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -26,6 +27,8 @@ UNIT_FOLDERS = (
 """Folders with tests that need only Python packages."""
 FIXTURES_WITH_PROCESSES = {"chromium", "demo", "enforced", "new_build", "prometheus"}
 SELECTED = {"unit": "not nightly and not tools", "test": "not nightly", "nightly": "nightly"}
+MARKED_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.(tools|nightly)\b", re.MULTILINE)
+"""In the text of a file whose tests are all marked."""
 RECORD = TESTS / "starts.json"
 STARTS = pytest.StashKey[Counter[str]]()
 BEGINNING = pytest.StashKey[float]()
@@ -114,9 +117,11 @@ def program_of(command: list[str]) -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import the other folders."""
+    """Do not even import the other folders, and the files that are marked as a whole."""
     if config.getoption("ring") != "unit" or not collection_path.is_relative_to(TESTS):
         return None
+    if collection_path.suffix == ".py" and MARKED_FILE.search(collection_path.read_text("utf-8")):
+        return True
     folder = collection_path.relative_to(TESTS).parts[:1]
     return True if folder and (TESTS / folder[0]).is_dir() and folder[0] not in UNIT_FOLDERS else None
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import moto.ec2
+import moto
 import pytest
 
 from authoring.hardware import Table, described_rows, parse_karpenter_page
@@ -89,7 +89,7 @@ KARPENTER_PAGE = """## g6 Family
 @pytest.fixture(scope="module")
 def recorded() -> Mapping[str, Any]:
     """EC2's responses, as moto's maintainers recorded them."""
-    path = Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz"
+    path = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
     instance_types: Mapping[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return instance_types
 

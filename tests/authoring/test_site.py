@@ -6,12 +6,14 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
 from authoring import site
-from tests.browser.tabs import running_chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.xdist_group("site")
 
@@ -23,7 +25,9 @@ def built() -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator["Browser"]:
+    from tests.browser.tabs import running_chromium
+
     with running_chromium() as browser:
         yield browser
 
@@ -87,7 +91,7 @@ def test_navigation_names_every_page_once(tmp_path: Path) -> None:
     assert "docs/new.md: the navigation" in unnamed
 
 
-def test_search_finds_a_settings_key_without_internet(address: str, chromium: Browser) -> None:
+def test_search_finds_a_settings_key_without_internet(address: str, chromium: "Browser") -> None:
     page = chromium.new_page()
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
-import moto.ec2
+import moto
 import pytest
 
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
@@ -56,7 +56,7 @@ def test_custom_weights() -> None:
 def test_built_in_shapes_match_ec2() -> None:
     """moto has EC2's responses of DescribeInstanceTypes, except for a few old and new types."""
     instance_types = json.loads(
-        gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
+        gzip.decompress((Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz").read_bytes())
     )
     compared = 0
     for name, shape in BUILT_IN_SHAPES.items():
@@ -73,7 +73,7 @@ def test_built_in_shapes_match_ec2() -> None:
 
 def test_catalog_has_all_instance_types_with_gpus() -> None:
     instance_types = json.loads(
-        gzip.decompress((Path(moto.ec2.__file__).parent / "resources/instance_types.json.gz").read_bytes())
+        gzip.decompress((Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz").read_bytes())
     )
     for name, instance_type in instance_types.items():
         gpus = [gpu for gpu in instance_type.get("GpuInfo", {}).get("Gpus", []) if gpu["Manufacturer"] == "NVIDIA"]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 
 import pytest
 
@@ -39,6 +40,7 @@ def node_count(hour: int) -> int:
     return 4 if 8 <= hour % 24 < 20 else 2
 
 
+@cache
 def fleet(**pool: object) -> list[HourRecord]:
     """Four nodes by day, two by night."""
     workload = sim.Load("serve", lambda hour: 0.5 * node_count(hour), node_count, pool=replace(sim.Pool(), **pool))  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ class SimulatedLedger(Ledger):
 
     def __init__(self, records: Sequence[HourRecord]) -> None:
         self._records = {record.hour: record for record in records}
+        self._uses: dict[datetime, list[CompactLine]] = {}
 
     def newest_published_hour(self, cluster: str) -> Manifest | None:
         return self._manifest(cluster, max(self._records))
@@ -53,7 +54,10 @@ class SimulatedLedger(Ledger):
         return [self._manifest(cluster, hour) for hour in sorted(self._records) if start <= hour < end]
 
     def uses_of(self, manifest: Manifest) -> list[CompactLine]:
-        return [use_of(line) for line in self._records[manifest.hour].lines]
+        """Many nights read an hour, so it is converted once."""
+        if manifest.hour not in self._uses:
+            self._uses[manifest.hour] = [use_of(line) for line in self._records[manifest.hour].lines]
+        return self._uses[manifest.hour]
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[Any, Any]:
         return self._records[manifest.hour].nodes, ()
@@ -86,6 +90,7 @@ def nightly(
 ) -> list[dict[str, Recommendation]]:
     """The stored recommendations after the run at the end of each day."""
     store, nights = InMemoryRecommendations(), []
+    ledger = SimulatedLedger(records)
     for day in days:
         now = sim.START + timedelta(days=day)
 
@@ -98,7 +103,7 @@ def nightly(
         prices = book or FakePriceBook([])
         service = ReviewService(
             stored,
-            SimulatedLedger(records),
+            ledger,
             store,
             prices,
             memory,
