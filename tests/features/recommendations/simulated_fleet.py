@@ -82,6 +82,10 @@ class _Node:
     name: str
     pool: Pool
     pods: dict[tuple[str, int], Decimal] = field(default_factory=dict)
+    lines: dict[tuple[str, int, Decimal, Decimal], Line] = field(default_factory=dict)
+    """Lines by pod, GPUs and utilization. Most hours repeat them."""
+    rows: dict[Decimal, NodeHour] = field(default_factory=dict)
+    """The node by the GPUs that its pods hold."""
 
     @property
     def free(self) -> Decimal:
@@ -142,19 +146,15 @@ def _record(
         pool = node.pool
         rate = pool.price / pool.gpus
         for (name, number), held in node.pods.items():
-            lines.append(
-                _line(loads[name], number, held, node, rate, min(1.0, loads[name].utilization(hour) * error()))
-            )
+            utilization = Decimal(f"{min(1.0, loads[name].utilization(hour) * error()):.9f}")
+            key = name, number, held, utilization
+            if key not in node.lines:
+                node.lines[key] = _line(loads[name], number, held, node, rate, utilization)
+            lines.append(node.lines[key])
         held = sum(node.pods.values(), Decimal(0))
-        capacity = CapacityCosts(
-            capacity_gpu_hours=amount(pool.gpus), unallocated_gpu_hours=amount(pool.gpus - held),
-            node_cost_usd=amount(pool.price),
-            unallocated_usd=amount((pool.gpus - held) * rate),
-        )  # fmt: skip
-        rows.append(
-            NodeHour(node.name, f"aws:///a/i-{node.name}", pool.name, pool.instance_type, pool.capacity_type, "a",
-                     pool.model, pool.price_source, "gpu-bears-all", None, amount(held * rate), capacity)
-        )  # fmt: skip
+        if held not in node.rows:
+            node.rows[held] = _row(node, held, rate)
+        rows.append(node.rows[held])
     totals = None
     if sums:
         totals = Totals(Costs.total(line.costs() for line in lines), CapacityCosts.total(row.capacity for row in rows))
@@ -164,9 +164,21 @@ def _record(
     )  # fmt: skip
 
 
-def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, measured: float) -> Line:
+def _row(node: _Node, held: Decimal, rate: Decimal) -> NodeHour:
+    pool = node.pool
+    capacity = CapacityCosts(
+        capacity_gpu_hours=amount(pool.gpus), unallocated_gpu_hours=amount(pool.gpus - held),
+        node_cost_usd=amount(pool.price),
+        unallocated_usd=amount((pool.gpus - held) * rate),
+    )  # fmt: skip
+    return NodeHour(
+        node.name, f"aws:///a/i-{node.name}", pool.name, pool.instance_type, pool.capacity_type, "a", pool.model,
+        pool.price_source, "gpu-bears-all", None, amount(held * rate), capacity,
+    )  # fmt: skip
+
+
+def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, utilization: Decimal) -> Line:
     observed_share = Decimal(str(load.observed_share))
-    utilization = Decimal(f"{measured:.9f}")
     is_observed = load.source != "none" and observed_share > 0
     effective_gpu_hours = held * observed_share * utilization if is_observed else None
     unmeasured_gpu_hours = held * (1 - observed_share) if is_observed else held

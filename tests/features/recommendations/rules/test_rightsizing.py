@@ -60,6 +60,7 @@ def test_recall_and_precision_are_095_at_least(fleets: Fleets, kind: str) -> Non
     assert hits / len(reported) >= 0.95, reported - expected
 
 
+@pytest.mark.tools  # seconds
 def test_insufficient_data_gives_no_recommendation(fleets: Fleets) -> None:
     for loads, _, review in fleets:
         recommended = {recommendation.subject.workload for recommendation in review.recommendations}
@@ -74,6 +75,7 @@ def test_insufficient_data_gives_no_recommendation(fleets: Fleets) -> None:
             assert "a recommendation needs" in assessments[name].reason
 
 
+@pytest.mark.tools  # seconds
 def test_healthy_workloads_are_assessed_as_healthy(fleets: Fleets) -> None:
     for loads, _, review in fleets:
         healthy = {assessment.subject.workload for assessment in review.assessments if assessment.finding == "healthy"}
@@ -120,6 +122,7 @@ def test_estimated_savings_match_a_fleet_simulated_with_the_change(fleets: Fleet
                 )
 
 
+@pytest.mark.tools  # seconds
 def test_busiest_hour_after_the_change_is_70_percent_at_most(fleets: Fleets) -> None:
     for loads, _, review in fleets:
         by_name = {load.name: load for load in loads}

@@ -87,6 +87,7 @@ def test_savings_match_the_fleet_simulated_with_the_schedule(
         assert float(recommendation.saving.usd) == pytest.approx(before - after, rel=0.1)
 
 
+@pytest.mark.tools  # seconds
 def test_schedule_runs_in_the_needed_hours_only(
     reviewed: tuple[list[sim.Load], dict[str, RecommendationContent]],
 ) -> None:
