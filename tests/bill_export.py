@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,26 @@ def run(sql: str, export: Path) -> list[tuple[str | None, ...]]:
     Raises:
         AssertionError: it is not one statement, or its columns are not what it promises.
     """
-    (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
-    with duckdb.connect() as connection:
+    with _database().cursor() as connection:
         connection.execute(
-            f"CREATE VIEW bill AS SELECT * FROM read_parquet('{export}/*/*.parquet', "
+            f"CREATE TEMPORARY VIEW bill AS SELECT * FROM read_parquet('{export}/*/*.parquet', "
             "hive_partitioning = true, hive_types_autocast = false)"
         )
-        answer = connection.execute(translated)
+        answer = connection.execute(_translated(sql))
         assert tuple(column[0] for column in answer.description) == COLUMNS
         return [tuple(None if cell is None else str(cell) for cell in row) for row in answer.fetchall()]
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Shared by all statements: starting DuckDB takes longer than most of them. Each has its own temporary view."""
+    return duckdb.connect(config={"threads": 1})
+
+
+@lru_cache(maxsize=256)
+def _translated(sql: str) -> str:
+    (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
+    return translated
 
 
 class DuckDbBill(AthenaBill):
