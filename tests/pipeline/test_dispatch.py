@@ -24,7 +24,7 @@ from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
-from gpucost_devstack.aws import client_environment, local_client, running_aws
+from gpucost_devstack.aws import client_environment, running_aws
 from tests.records import line, record
 
 LATER = datetime(2027, 1, 1, tzinfo=UTC)
@@ -41,11 +41,11 @@ SETTINGS = json.dumps(
 class Fleet:
     """A dispatch service with real stores and queues."""
 
-    def __init__(self, endpoint: str, table: Table) -> None:
+    def __init__(self, clients: AwsClients, table: Table) -> None:
         self.ledger = Ledger(table)
         self.store = SettingsDocumentStore(table, clock=lambda: datetime.now(UTC))
         number = uuid4()
-        self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
+        self._sqs, sns = clients("sqs"), clients("sns")
         self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{number}")["QueueUrl"]
                         for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
         topic = sns.create_topic(Name=f"events-{number}")["TopicArn"]
@@ -56,7 +56,7 @@ class Fleet:
             backfill_queue_url=self._queues["backfill"],
             dead_letter_queue_url=self._queues["dead"],
             events_topic_arn=topic,
-            client=AwsClients(),
+            client=clients,
         )
         self.service = DispatchService(self.store, self.ledger, self.ledger.versions, bus)
         self.bus = bus
@@ -64,9 +64,9 @@ class Fleet:
     def taken(self, queue: str) -> list[str]:
         bodies: list[str] = []
         while answer := self._sqs.receive_message(QueueUrl=self._queues[queue], MaxNumberOfMessages=10).get("Messages"):
-            for message in answer:
-                bodies.append(message["Body"])
-                self._sqs.delete_message(QueueUrl=self._queues[queue], ReceiptHandle=message["ReceiptHandle"])
+            bodies += [message["Body"] for message in answer]
+            entries = [{"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]} for n, message in enumerate(answer)]
+            self._sqs.delete_message_batch(QueueUrl=self._queues[queue], Entries=entries)
         return bodies
 
     def work(self, queue: str = "hours") -> list[tuple[str, datetime, int]]:
@@ -82,16 +82,16 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with running_aws() as address:
-        yield address
+def clients() -> Iterator[AwsClients]:
+    with running_aws() as endpoint, pytest.MonkeyPatch.context() as patch:
+        for name, value in client_environment(endpoint).items():
+            patch.setenv(name, value)
+        yield AwsClients()
 
 
 @pytest.fixture
-def fleet(endpoint: str, ledger_table: Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    for name, value in client_environment(endpoint).items():
-        monkeypatch.setenv(name, value)
-    yield Fleet(endpoint, ledger_table)
+def fleet(clients: AwsClients, ledger_table: Table) -> Fleet:
+    return Fleet(clients, ledger_table)
 
 
 def test_nothing_is_sent_before_the_first_push(fleet: Fleet) -> None:

@@ -1,6 +1,12 @@
 """Differences between AWS partitions: the Price List's region and the currency of prices."""
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from gpucost.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from botocore.session import Session
 
 CURRENCIES_BY_PARTITION = {"aws-cn": "CNY", "aws-eusc": "EUR"}
 """Currencies of partitions whose prices are not in USD."""
@@ -13,10 +19,8 @@ def price_list_region(region: str) -> str:
         SourceError: the partition has no Price List, such as AWS GovCloud (US).
         botocore.exceptions.UnknownRegionError: the region does not exist.
     """
-    import botocore.session
-
     partition = partition_of(region)
-    regions = sorted(botocore.session.get_session().get_available_regions("pricing", partition_name=partition))
+    regions = sorted(_session().get_available_regions("pricing", partition_name=partition))
     if not regions:
         raise SourceError(
             f"AWS Price List has no endpoint in the partition {partition} of {region}; "
@@ -40,7 +44,13 @@ def partition_of(region: str) -> str:
     Raises:
         botocore.exceptions.UnknownRegionError: the region does not exist.
     """
+    partition: str = _session().get_partition_for_region(region)
+    return partition
+
+
+@cache
+def _session() -> "Session":
+    """Each session reads the file of all endpoints again."""
     import botocore.session
 
-    partition: str = botocore.session.get_session().get_partition_for_region(region)
-    return partition
+    return botocore.session.get_session()
