@@ -47,7 +47,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 @lru_cache(maxsize=256)
 def _translated(sql: str) -> str:
     (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
-    return translated
+    return str(translated)
 
 
 class DuckDbBill(AthenaBill):

@@ -24,11 +24,13 @@ def rendered() -> dict[str, str]:
     return reference.files()
 
 
+@pytest.mark.tools  # seconds
 def test_committed_pages_are_current() -> None:
     for name, text in rendered().items():
         assert (reference.FOLDER / name).read_text(encoding="utf-8") == text, f"{name}: run: make reference"
 
 
+@pytest.mark.tools  # seconds
 def test_check_names_outdated_and_missing_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert reference.main([], tmp_path) == 0
     assert reference.main(["--check"], tmp_path) == 0

@@ -87,7 +87,13 @@ def events() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("day")
-@pytest.mark.parametrize("kind", events())
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.tools) if kind in {"costs", "token"} else kind  # seconds
+        for kind in events()
+    ],
+)
 def test_malformed_event_gets_a_problem_document(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUCOST_TABLE", "unused")
     event = events()[kind]

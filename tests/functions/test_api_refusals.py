@@ -98,6 +98,7 @@ def test_missing_resource_is_a_problem_document(ask: Ask, method: str, path: str
     assert says in json.loads(answer.body)["detail"]
 
 
+@pytest.mark.tools  # seconds
 def test_too_long_response_error_says_how_to_narrow_it(ask: Ask, prepared: InMemoryHours) -> None:
     groups = {(f"unit-{unit}", "n"): usd("1") for unit in range(MAX_CELLS // 4 + 1)}
     for hour in range(4):
@@ -119,6 +120,7 @@ def test_too_many_hours_error_says_how_to_narrow_it(ask: Ask, prepared: InMemory
     assert "more than 10,000 rows. Shorten the period, or select" in answer.json["detail"]
 
 
+@pytest.mark.tools  # seconds
 def test_query_of_too_many_pods_says_how_to_narrow_it() -> None:
     class Crowded(InMemoryHours):
         def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
@@ -133,6 +135,7 @@ def test_query_of_too_many_pods_says_how_to_narrow_it() -> None:
     assert "more than 500,000 pod-hours" in answer.json["detail"]
 
 
+@pytest.mark.tools  # seconds
 def test_long_names_do_not_break_lambdas_limit(ask: Ask, prepared: InMemoryHours) -> None:
     groups = {(f"{unit:05}" + "研" * 195, "n"): usd("1") for unit in range(4_900)}
     prepared.put("east", at(0), groups)

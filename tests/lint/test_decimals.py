@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 from gpucost_devstack.template import REPOSITORY
@@ -25,6 +26,7 @@ def numbers(text: str, count: int, either: int | str, ratio: Decimal, document: 
 """
 
 
+@pytest.mark.tools  # seconds
 def test_text_is_refused_and_numbers_are_not(tmp_path: Path) -> None:
     file, settings = tmp_path / "numbers_of_text.py", tmp_path / "mypy.ini"
     file.write_text(CODE)

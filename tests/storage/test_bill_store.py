@@ -344,6 +344,7 @@ def test_read_months_are_stored(table: DynamoTable) -> None:
     assert store.months() == {october: True, november: False}
 
 
+@pytest.mark.tools  # the engine counts the units
 def test_reading_prices_stays_within_its_budget(table: DynamoTable) -> None:
     """50 instances all month, half of them spot with another price each hour: a month is read for few units."""
     chance = random.Random(3)

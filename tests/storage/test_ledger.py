@@ -16,6 +16,7 @@ from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt
 from gpucost.storage.dynamodb_table import MAX_ATTEMPTS, DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 from tests.records import HOUR, amount, line, record
@@ -71,8 +72,8 @@ def read_totals(ledger: Ledger) -> Totals | None:
     return summary.totals
 
 
-def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_only_hours_within_the_range_are_read(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     for hours in (0, 1, 2, 3):
         publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
     publish(ledger, record(FIGURES, cluster="demo-2"))
@@ -81,8 +82,8 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
 
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
-def test_business_unit_may_have_any_name(table: DynamoTable, name: str) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_business_unit_may_have_any_name(ledger_table: Table, name: str) -> None:
+    ledger = Ledger(ledger_table)
     publish(ledger, record([line(name, "n"), line("other", "n")]))
     assert [read_line.business_unit for read_line in ledger.lines("demo", HOUR, name)] == [name]
 
@@ -132,8 +133,8 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: D
     assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
 
 
-def test_items_shared_by_two_writers_survive_the_loser(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_items_shared_by_two_writers_survive_the_loser(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
         ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
@@ -170,8 +171,8 @@ def test_item_with_a_newer_schema_version_is_refused(table: DynamoTable) -> None
         ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
 
 
-def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_incomplete_attempts_are_counted_and_wait_longer_each_time(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     waits = []
     for _ in range(4):
         publish(ledger, record(status="incomplete"))
@@ -186,9 +187,9 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
 
 
 @pytest.mark.tools
-def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
+def test_number_of_failed_attempts_is_unlimited(ledger_table: Table) -> None:
     """A backfill is run again and again while a cluster's Prometheus is away."""
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+    ledger = Ledger(ledger_table)
     end = HOUR + timedelta(days=30)
     for at in range(70):
         hour_record = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
@@ -210,8 +211,8 @@ def test_time_between_attempts_is_limited_but_exceeds_the_longest_look_back(atte
     assert alone > NOW + longest
 
 
-def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_incomplete_attempt_never_replaces_figures(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     publish(ledger, record(FIGURES))
     before = read_all(ledger)
     with pytest.raises(ConflictError):
@@ -234,6 +235,7 @@ def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
     assert watched.units["query"] <= 10
 
 
+@pytest.mark.tools  # the engine counts the units
 def test_large_hour_stays_within_its_write_budget(table: DynamoTable) -> None:
     lines = [line(f"unit-{i % 200}", f"team-{i % 200}", f"workload-{i // 7}-{i:05d}") for i in range(10_000)]
     watched = MeteredClient(table.client)
@@ -259,8 +261,8 @@ def test_thousands_of_pods_in_one_unit_are_stored_in_chunks(table: DynamoTable) 
     assert len(sizes) > 3
 
 
-def test_restatement_names_the_currencies_before_and_after(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_restatement_names_the_currencies_before_and_after(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     publish(ledger, record(FIGURES))
     ledger.publish(
         replace(record(FIGURES), currency="EUR"), replacing=ledger.manifest("demo", HOUR), settings_version=2, now=NOW,
@@ -270,6 +272,7 @@ def test_restatement_names_the_currencies_before_and_after(table: DynamoTable) -
     assert (restatement.currency_before, restatement.currency) == ("USD", "EUR")
 
 
+@pytest.mark.tools  # seconds
 def test_restatement_of_more_units_than_an_item_holds_is_complete(table: DynamoTable) -> None:
     """Every namespace may be a business unit of its own; here names are long, so that few are enough."""
     chance = random.Random(1)
@@ -292,6 +295,7 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(table: DynamoT
     assert len(chunks) > 2
 
 
+@pytest.mark.tools  # seconds
 def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: DynamoTable) -> None:
     """200 units share a namespace, 1,000 pods in it each, by names that nothing compresses; here five of the units."""
     chance = random.Random(1)
@@ -359,8 +363,8 @@ def test_lasting_throttling_raises_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["allocated_gpu_hours", "allocated_usd"])
-def test_lines_are_not_read_if_an_amount_is_implausibly_large(table: DynamoTable, name: str) -> None:
-    ledger = Ledger(DynamoDBTable(*table))
+def test_lines_are_not_read_if_an_amount_is_implausibly_large(ledger_table: Table, name: str) -> None:
+    ledger = Ledger(ledger_table)
 
     def with_amount(figure: int) -> HourRecord:
         amounts: Any = {name: figure * SCALE}
@@ -372,8 +376,8 @@ def test_lines_are_not_read_if_an_amount_is_implausibly_large(table: DynamoTable
     assert [len(read(manifest)) for read in (ledger.lines_of, ledger.uses_of, ledger.holders_of)] == [2, 2, 2]
 
 
-def test_amounts_keep_all_digits(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_amounts_keep_all_digits(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     usd = "987654321098.123456789012"
     publish(ledger, record([line(usd=usd)]))
     (read_line,) = ledger.lines("demo", HOUR)

@@ -15,6 +15,7 @@ from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable
 from tests.core.single_node_cluster import HOUR, device, observation
 from tests.metered_client import MeteredClient
@@ -65,8 +66,8 @@ def test_models_are_restated_from_stored_usage_and_replaced_rows_expire(table: D
     assert ends[manifest.run_id] < ends[newer.run_id]
 
 
-def test_lines_models_and_summary_have_equal_sums(table: DynamoTable) -> None:
-    ledger = Ledger(DynamoDBTable(table.client, table.name))
+def test_lines_models_and_summary_have_equal_sums(ledger_table: Table) -> None:
+    ledger = Ledger(ledger_table)
     lines = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
     served = [
         ServedTokens("bu-a", "p1", "vllm", model, prompt, 1, 0, 1) for model, prompt in (("x", 1), ("y", 1), ("z", 5))

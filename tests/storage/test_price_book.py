@@ -14,6 +14,7 @@ from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
 from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
@@ -52,8 +53,8 @@ def history(moves: str = "0.30 0.35 0.40", start: datetime = NOON - 40 * HOUR, k
 
 
 @pytest.fixture
-def book(table: DynamoTable) -> PriceStore:
-    return PriceStore(DynamoDBTable(table.client, table.name))
+def book(ledger_table: Table) -> PriceStore:
+    return PriceStore(ledger_table)
 
 
 def amounts(book: PriceStore, start: datetime, hours: int = 1) -> set[tuple[str, str]]:
@@ -344,8 +345,8 @@ def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: i
 PAST = NOON - DAY
 
 
-def test_last_override_wins_even_if_set_before(table: DynamoTable) -> None:
-    book = PriceStore(DynamoDBTable(table.client, table.name))
+def test_last_override_wins_even_if_set_before(ledger_table: Table) -> None:
+    book = PriceStore(ledger_table)
     for number, amount in enumerate(("40", "50", "40")):
         book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
     assert [str(override.price.amount) for override in book.overrides()] == ["40", "50", "40"]
@@ -353,8 +354,8 @@ def test_last_override_wins_even_if_set_before(table: DynamoTable) -> None:
     assert len(book.pending_changes()) == 3
 
 
-def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
-    book = PriceStore(DynamoDBTable(table.client, table.name))
+def test_ended_override_can_still_be_dropped(ledger_table: Table) -> None:
+    book = PriceStore(ledger_table)
     wrong = book.set_override(replace(by_hand("40", PAST), valid_to=PAST + HOUR), now=NOW)
     book.drop_override(wrong.id, at=NOW, author="me", reason="too late to matter", now=NOW)
     assert book.in_force(PAST, PAST + HOUR).prices

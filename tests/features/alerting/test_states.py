@@ -18,6 +18,7 @@ from gpucost.features.alerting.model import (
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.alerting.subjects import Subject
 from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
 
@@ -31,8 +32,8 @@ GROUP = AlertGroup(
 )
 
 
-def test_saved_group_and_cursor_are_loaded(table: DynamoTable) -> None:
-    states = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
+def test_saved_group_and_cursor_are_loaded(ledger_table: Table) -> None:
+    states = DynamoAlertStateStore(ledger_table)
     saved = states.save_group(GROUP)
     cursor = states.save_cursor(EvaluationCursor("demo", NOON, ((NOON, 2),)))
     loaded = states.load("demo")
@@ -40,8 +41,8 @@ def test_saved_group_and_cursor_are_loaded(table: DynamoTable) -> None:
     assert states.load("other").groups == ()
 
 
-def test_second_writer_of_a_version_fails(table: DynamoTable) -> None:
-    states = DynamoAlertStateStore(DynamoDBTable(table.client, table.name))
+def test_second_writer_of_a_version_fails(ledger_table: Table) -> None:
+    states = DynamoAlertStateStore(ledger_table)
     first = states.save_group(GROUP)
     with pytest.raises(ConflictError):
         states.save_group(GROUP)

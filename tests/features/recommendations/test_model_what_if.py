@@ -19,10 +19,9 @@ from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.recommendations.model_what_if import ApiPrice, CostPair, ModelOutcome, compare_models
 from gpucost.settings_document import SettingsDocumentStore
-from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost_cli.main import main
-from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, pod
 from tests.records import record
 
@@ -153,9 +152,9 @@ inference: {enabled: true}
 
 
 @pytest.fixture
-def command(table: DynamoTable, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def command(ledger_table: Table, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The command on a ledger in which `demo` serves on A100, and `far` on H100."""
-    ledger, store = Ledger(DynamoDBTable(*table)), SettingsDocumentStore(DynamoDBTable(*table), clock=lambda: START)
+    ledger, store = Ledger(ledger_table), SettingsDocumentStore(ledger_table, clock=lambda: START)
     store.push(SETTINGS, author="test", now=START)
     day = floor_day(START)
 

@@ -13,10 +13,9 @@ from gpucost.features.recommendations.price_lists import node_list_prices, node_
 from gpucost.features.recommendations.service import ReviewService
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
-from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
-from tests.conftest import DynamoTable
 from tests.features.recommendations.stubs import (
     DAY,
     NOW,
@@ -45,9 +44,9 @@ def test_list_price_that_differs_between_regions_is_left_out() -> None:
     assert node_list_prices(book) == {"p5.4xlarge": 7.0}
 
 
-def test_spot_price_is_the_mean_of_the_most_expensive_zone(table: DynamoTable) -> None:
+def test_spot_price_is_the_mean_of_the_most_expensive_zone(ledger_table: Table) -> None:
     """Zone a: $1.20 for the last of ten days, $0.50 before. Zone b: $0.60 all along."""
-    book = PriceStore(DynamoDBTable(table.client, table.name))
+    book = PriceStore(ledger_table)
     applies = {"instance_type": "g5.xlarge", "region": "r", "product": "Linux/UNIX"}
     prices = [
         Price("spot", "node-hour", Decimal(usd), {**applies, "zone": zone}, "USD", NOW - DAY * since)
@@ -156,10 +155,10 @@ def test_next_run_starts_with_clusters_left_for_lack_of_time() -> None:
     assert ledger.read == ["a", "b"]
 
 
-def test_older_review_does_not_replace_a_newer_review(table: DynamoTable) -> None:
+def test_older_review_does_not_replace_a_newer_review(ledger_table: Table) -> None:
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 
-    store = DynamoRecommendations(DynamoDBTable(table.client, table.name))
+    store = DynamoRecommendations(ledger_table)
     newer = Review("a", NOW - DAY, NOW, NOW, 24, (), ())
     store.put_review(newer)
     store.put_review(Review("a", NOW - DAY, NOW, NOW - DAY, 1, (), ()))
@@ -168,7 +167,7 @@ def test_older_review_does_not_replace_a_newer_review(table: DynamoTable) -> Non
 
 
 @pytest.mark.parametrize("size", [10, 6000])
-def test_smaller_review_replaces_all_chunks_of_a_larger_review(table: DynamoTable, size: int) -> None:
+def test_smaller_review_replaces_all_chunks_of_a_larger_review(ledger_table: Table, size: int) -> None:
     import random
 
     from gpucost.features.recommendations.model import RecommendationSubject, WorkloadAssessment
@@ -180,7 +179,7 @@ def test_smaller_review_replaces_all_chunks_of_a_larger_review(table: DynamoTabl
         WorkloadAssessment(RecommendationSubject("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why")
         for name in names
     )
-    store = DynamoRecommendations(DynamoDBTable(table.client, table.name))
+    store = DynamoRecommendations(ledger_table)
     for days, stored_assessments in ((0, assessments), (1, assessments[:3])):
         review = Review("a", NOW - DAY, NOW, NOW + DAY * days, 24, (), stored_assessments)
         store.put_review(review)

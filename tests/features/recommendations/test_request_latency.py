@@ -22,10 +22,8 @@ from gpucost.features.recommendations.storage.request_latency import DynamoReque
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
-from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.ports import StoredSettings
+from gpucost.storage.ports import StoredSettings, Table
 from gpucost_devstack.prometheus import running_prometheus
-from tests.conftest import DynamoTable
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
 from tests.features.recommendations.stubs import (
@@ -165,8 +163,8 @@ def test_histograms_of_configured_servers_are_read_too() -> None:
 SERVER = "{name: s, requests: my_requests_total, request_latency: my_latency_seconds}"
 
 
-def test_stored_days_are_read_back(table: DynamoTable) -> None:
-    store = DynamoRequestLatency(DynamoDBTable(*table))
+def test_stored_days_are_read_back(ledger_table: Table) -> None:
+    store = DynamoRequestLatency(ledger_table)
     pods = [PodLatency("serving", f"chat-{number}", ((0, 5.0, 1.25), (23, 7.0, 0.5))) for number in range(3)]
     store.put_latencies("demo", DAY, pods, DAY + timedelta(days=400))
     store.put_latencies("other", DAY, pods[:1], DAY + timedelta(days=400))
