@@ -22,6 +22,7 @@ from gpucost_cli.local_service import LocalService
 from tests.sources.aws_prices import Aws, Offer
 from tests.system.timeline import HOUR, Timeline
 
+pytestmark = pytest.mark.tools  # EC2 of moto takes seconds to import
 REGION = "us-west-2"
 
 
