@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucost.core.hour_record import HourRecord
     from gpucost.pipeline.attribute import SoFar
     from gpucost.settings import ClusterSettings, CoreSettings
-    from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.aws_access import AwsAccess
     from gpucost_cli.node_price_fetcher import NodePriceFetcher
 
 DIMENSIONS = (
@@ -71,7 +71,7 @@ def attribute(
     """
     from gpucost.pipeline.attribute import check_hour
     from gpucost_cli import rendering, usage_tables
-    from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.aws_access import AwsAccess
     from gpucost_cli.node_price_fetcher import price_fetcher_of
 
     dimensions = _dimensions(group_by)

@@ -15,7 +15,7 @@ from gpucost_cli.options import format_option
 if TYPE_CHECKING:
     from gpucost.core.pricing.prices import Price
     from gpucost.settings_document import SettingsDocument
-    from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.aws_access import AwsAccess
     from gpucost_cli.doctor import ClusterReport
 
 
@@ -58,7 +58,7 @@ def doctor(access: MetricsAccess, output_format: str, *, verbose: bool) -> None:
       gpucost doctor --prometheus http://127.0.0.1:9090
       gpucost doctor --settings settings.yaml
     """
-    from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.aws_access import AwsAccess
     from gpucost_cli.doctor import render
 
     def warn(sentence: str) -> None:

@@ -14,7 +14,7 @@ from gpucost.core.hours import HOUR, floor_hour, format_epoch_ms
 from gpucost.pipeline.attribute import SoFar, attribute_so_far
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
-from gpucost_cli.aws_lookups import AwsAccess
+from gpucost_cli.aws_access import AwsAccess
 from gpucost_cli.node_price_fetcher import price_fetcher_of
 from gpucost_cli.rendering import hours_document
 from gpucost_cli.usage_tables import joined_notes

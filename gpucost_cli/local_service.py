@@ -57,7 +57,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.sqlite_table import SqliteTable
-from gpucost_cli.aws_lookups import AwsAccess
+from gpucost_cli.aws_access import AwsAccess
 from gpucost_cli.discovery import oldest_hour
 from gpucost_cli.export_folder import ExportFolder
 from gpucost_cli.fresh_clusters import FreshClusters

@@ -10,7 +10,7 @@ from gpucost.core.pricing.prices import Price, attributes_of_node
 from gpucost.settings.pricing import PricingSettings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost_cli.aws_lookups import AwsAccess
+from gpucost_cli.aws_access import AwsAccess
 
 FETCHED_SOURCES = frozenset({"spot", "on-demand"})
 

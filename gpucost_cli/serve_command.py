@@ -90,7 +90,7 @@ def serve(
     from gpucost.runtime.observability import logger
     from gpucost.settings_document import parse_settings
     from gpucost.storage.sqlite_table import SqliteTable
-    from gpucost_cli.aws_lookups import AwsAccess
+    from gpucost_cli.aws_access import AwsAccess
     from gpucost_cli.doctor_command import examine
     from gpucost_cli.export_folder import ExportFolder
     from gpucost_cli.local_service import LocalService, wait_for_schedule

@@ -8,6 +8,7 @@ from typing import Any
 import boto3
 import pytest
 import requests
+from botocore.stub import Stubber
 from moto import mock_aws
 
 from gpucost.core.hours import format_timestamp
@@ -17,7 +18,7 @@ from gpucost.pipeline.attribute import AttributedHour, meter_and_attribute
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.sqlite_table import SqliteTable
-from gpucost_cli.aws_lookups import AwsAccess
+from gpucost_cli.aws_access import AwsAccess
 from gpucost_cli.local_service import LocalService
 from tests.sources.aws_prices import Aws, Offer
 from tests.system.timeline import HOUR, Timeline
@@ -80,6 +81,25 @@ def test_instances_are_requested_once_with_type_zone_and_capacity_type(ec2: Ec2)
             spot: ReportedNode("ec2", "p4d.24xlarge", zone="us-west-2b", capacity_type="spot"),
         }
     assert (ec2.regions, warnings) == ([REGION], [])
+
+
+@pytest.mark.parametrize(
+    ("more", "capacity_type"),
+    [
+        ({"CapacityReservationId": "cr-1"}, "reserved"),
+        ({"CapacityReservationId": "cr-1", "InstanceLifecycle": "capacity-block"}, "capacity-block"),
+        ({"InstanceLifecycle": "scheduled"}, ""),
+    ],
+)
+def test_lifecycle_and_reservation_say_the_capacity_type(more: dict[str, str], capacity_type: str) -> None:
+    """moto has no reservations. Stubber checks the answer against EC2's model."""
+    client = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+    instance = {"InstanceId": "i-1", "InstanceType": "p5.48xlarge", **more}
+    with Stubber(client) as stubber:
+        stubber.add_response("describe_instances", {"Reservations": [{"Instances": [instance]}]})
+        access = Access(lambda *_: client, [])
+        (reported,) = access.instances([provider_id("i-1")]).values()
+    assert reported.capacity_type == capacity_type
 
 
 def test_refusal_is_reported_once() -> None:

@@ -125,6 +125,6 @@ def test_command_without_credentials_uses_list_prices_and_names_their_day(url: s
 def test_unusable_credentials_are_reported_and_list_prices_are_used(url: str, tmp_path: Path) -> None:
     done = attribute_command(url, tmp_path, AWS_PROFILE="missing")
     assert done.returncode == 0
-    assert done.stderr == "gpucost: AWS's prices are not used: The config profile (missing) could not be found\n"
+    assert done.stderr == "gpucost: AWS is not used: The config profile (missing) could not be found\n"
     (hour,) = json.loads(done.stdout)["hours"]
     assert {line["price_source"] for line in hour["lines"]} == {"list-price"}

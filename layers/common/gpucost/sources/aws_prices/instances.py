@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from gpucost.core.metering.nodes import CAPACITY_TYPES
 from gpucost.core.metering.unlabeled_nodes import ReportedNode
 from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 
@@ -35,11 +36,12 @@ class Ec2Instances:
 
 
 def _reported(instance: Mapping[str, Any]) -> ReportedNode:
-    """Parse an instance. `InstanceLifecycle` is absent for on-demand instances."""
-    lifecycle = instance.get("InstanceLifecycle", "on-demand")
+    """Parse an instance. On-demand instances have no lifecycle, also in a capacity reservation."""
+    without_lifecycle = "reserved" if instance.get("CapacityReservationId") else "on-demand"
+    capacity_type = instance.get("InstanceLifecycle", without_lifecycle)
     return ReportedNode(
         "ec2",
         instance["InstanceType"],
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
-        capacity_type=lifecycle if lifecycle in {"on-demand", "spot", "capacity-block"} else "",
+        capacity_type=capacity_type if capacity_type in CAPACITY_TYPES else "",
     )

@@ -35,7 +35,7 @@ class AwsAccess:
         try:
             credentials = aws.new_session().get_credentials()
         except BotoCoreError as error:
-            self.warn(f"AWS's prices are not used: {error}")
+            self.warn(f"AWS is not used: {error}")
             return None
         return None if credentials is None else aws.AwsClients()
 
