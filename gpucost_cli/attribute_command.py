@@ -103,7 +103,7 @@ def attribute(
             problems.append(problem)
     records.sort(key=lambda record: (record.hour, record.cluster))
     if output_format == "table":
-        _print_tables(records, of_fresh_clusters, dimensions, each_hour=each_hour)
+        _print_tables(records, of_fresh_clusters, dimensions, access.doctor_command, each_hour=each_hour)
     elif records or not problems:
         sys.stdout.write(
             rendering.hours_json(records) + "\n" if output_format == "json" else rendering.hours_csv(records)
@@ -114,7 +114,7 @@ def attribute(
     records += [so_far.record for so_far in of_fresh_clusters]
     _warn_of_absences(settings, records, access)
     if problems:
-        message = f"{'; '.join(problems)}. To see what is missing, run: gpucost doctor {access.arguments}"
+        message = f"{'; '.join(problems)}. To see what is missing, run: {access.doctor_command}"
         if not all_clusters_read or all(record.totals is None for record in records):
             raise GpuCostError(message)
         click.echo(f"gpucost: {message}", err=True)
@@ -124,22 +124,23 @@ def _print_tables(
     records: Sequence["HourRecord"],
     of_fresh_clusters: Sequence["SoFar"],
     dimensions: Sequence[str],
+    doctor: str,
     *,
     each_hour: bool,
 ) -> None:
     from gpucost_cli import rendering, usage_tables
 
-    for part in usage_tables.hours_tables(records, dimensions, each_hour=each_hour):
+    for part in usage_tables.hours_tables(records, dimensions, doctor=doctor, each_hour=each_hour):
         rendering.print_table(part)
     for so_far in of_fresh_clusters:
-        for part in usage_tables.so_far_tables(so_far, dimensions):
+        for part in usage_tables.so_far_tables(so_far, dimensions, doctor=doctor):
             rendering.print_table(part)
 
 
 def _warn_of_absences(settings: "CoreSettings", records: Sequence["HourRecord"], access: MetricsAccess) -> None:
     """Name labels and namespaces of the settings that no pod with GPUs has."""
     if absences := list(_absent_labels(settings, records)):
-        _warn(f"{' and '.join(absences)}. If pods have the labels, run: gpucost doctor {access.arguments}")
+        _warn(f"{' and '.join(absences)}. If pods have the labels, run: {access.doctor_command}")
     if absent_units := _absent_units(settings, records):
         _warn(
             f"no pod with GPUs is in the namespaces of the business units {', '.join(absent_units)}. If there are such "

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from gpucost.core.hours import format_timestamp
 from gpucost_cli import report
-from gpucost_cli.rendering import cost_cells, money, percent, print_table, printable
+from gpucost_cli.rendering import COST_COLUMNS, cost_cells, money, print_table, printable, waste_percent
 
 UNITS_SHOWN = 7
 WASTERS_SHOWN = 3
@@ -68,14 +67,14 @@ def units_table(response: Mapping[str, Any]) -> Table:
     heading = Text(title, no_wrap=True, overflow="ignore")  # it may be wider than the table
     table = Table(title=heading, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("business unit", overflow="fold")
-    for name in ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %"):
+    for name in COST_COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     rows = sorted(response["rows"], key=lambda row: -(row["waste_usd"] or 0))
     for row in rows[:UNITS_SHOWN]:
         table.add_row(printable(row["business_unit"]), *cost_cells(row, currency))
     if len(rows) > UNITS_SHOWN:
         table.add_row(f"… {len(rows) - UNITS_SHOWN} more")
-    table.add_row("all", *cost_cells(response["totals"], currency), style="bold")
+    table.add_row("all units", *cost_cells(response["totals"], currency), style="bold")
     return table
 
 
@@ -93,7 +92,7 @@ def _waster_lines(response: Mapping[str, Any]) -> Iterator[str]:
     for row in response["rows"][:WASTERS_SHOWN]:
         workload = f"{row['namespace']}/{row['workload']} ({row['business_unit']}, {row['cluster']})"
         amount = money(row["waste_usd"], response["currency"])
-        yield f"  {amount:>11} {percent(row['waste_usd'], row['allocated_usd']):>6}  {printable(workload)}"
+        yield f"  {amount:>11} {waste_percent(row):>7}  {printable(workload)}"
 
 
 def _savings_line(response: Mapping[str, Any]) -> str:
@@ -107,11 +106,10 @@ def _savings_line(response: Mapping[str, Any]) -> str:
 
 def _links(summary: Summary, api: str) -> Iterator[str]:
     wasters: Sequence[Mapping[str, Any]] = summary.waste["rows"]
-    period = urlencode({"start": summary.units["start"], "end": summary.units["end"]}, safe=":")
     yield f"open {api} in a browser"
     if wasters:
         unit = wasters[0]["business_unit"]
-        yield f"  why {printable(unit)} wastes most: {api}/#/unit/{quote(unit, safe='')}?{period}"
+        yield f"  why {printable(unit)} wastes most: {report.unit_page(api, unit, summary.units)}"
     yield f"  every GPU by hour: {api}/#/nodes?window=24h"
 
 

@@ -40,11 +40,19 @@ class MetricsAccess:
     token: str = field(default="", repr=False)
     user: str = ""
     """The user of basic authentication, whose password is the token; "" for a bearer token."""
+    options: tuple[str, ...] = ()
+    """The options of authentication as they were passed, with files and without secrets."""
 
     @property
     def arguments(self) -> str:
         """The options that name the same metrics, for messages."""
-        return f"--settings {quote(str(self.path))}" if self.path else f"--prometheus {quote(self.prometheus['url'])}"
+        words = ("--settings", str(self.path)) if self.path else ("--prometheus", self.prometheus["url"])
+        return " ".join(map(quote, (*words, *self.options)))
+
+    @property
+    def doctor_command(self) -> str:
+        """The command that examines the same metrics."""
+        return f"gpucost doctor {self.arguments}"
 
     def settings_text(self) -> str:
         """Return the settings file, or a document of the clusters that are found in the metrics.
@@ -206,7 +214,15 @@ def _access(
         prometheus["headers"] = dict(_pair(header) for header in headers)
     if ca:
         prometheus["ca_certificates"] = _read(ca, "--ca-file")
-    return MetricsAccess(None, prometheus, token, credentials.user or "")
+    options = (
+        ("--token-file", credentials.token_file),
+        ("--user", credentials.user),
+        ("--password-file", credentials.password_file),
+        *(("--header", header) for header in headers),  # the settings refuse headers with secrets
+        ("--ca-file", ca),
+    )
+    passed = tuple(str(word) for option in options if option[1] for word in option)
+    return MetricsAccess(None, prometheus, token, credentials.user or "", passed)
 
 
 def _pair(header: str) -> tuple[str, str]:

@@ -18,10 +18,14 @@ from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.hour_record import LINE_AMOUNTS, HourRecord, Line
 from gpucost.runtime.json_text import csv_text, dumps, fixed_point_text, row_writer, value_writer
 
-COST_COLUMNS = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %")
+COST_COLUMNS = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %\nof cost")
 ENERGY_COLUMNS = ("kWh", "kg CO2e")
 UNKNOWN = "—"
 """What stands for a figure that is not known."""
+AT_LEAST = "≥"
+"""What stands before a share of waste if a part of the cost is unmeasured: it may be waste, too."""
+MIN_MEASURED_SHARE = Decimal("0.1")
+"""Least measured share of GPU-hours for a share of waste, as on the page. Less says nothing about the others."""
 _NAME_WIDTH = 24
 """Longer names wrap where the terminal is narrow."""
 
@@ -35,7 +39,8 @@ def print_table(part: Table | str, console: Console | None = None) -> None:
     console = console or Console()
     if isinstance(part, Table):
         for column in part.columns:
-            longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+            cells = (*str(column.header).splitlines(), *map(str, column.cells))
+            longest = max(map(cell_len, cells), default=0)
             column.min_width = longest if column.no_wrap else min(longest, _NAME_WIDTH)
         needed = Measurement.get(console, console.options.update(width=10_000), part)
         is_pipe = not console.is_terminal and "COLUMNS" not in os.environ
@@ -109,25 +114,9 @@ def costs_table(
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
         table.add_row(printable(unit), *cost_cells(costs, currency), *energy_cells(costs, has_energy=has_energy))
     table.add_section()
-    table.add_row("all", *cost_cells(totals, currency), *energy_cells(totals, has_energy=has_energy), style="bold")
-    return table
-
-
-def identity_table(totals: Mapping[str, Any], currency: str = "USD") -> Table:
-    """Build the table of the parts of the nodes' cost, and check that they sum to it exactly."""
-    table = Table(title="where the nodes' cost went", box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("part")
-    table.add_column(currency, justify="right")
-    table.add_column("share", justify="right")
-    cost = totals["node_cost_usd"]
-    total = Decimal(0)
-    for part in ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual"):
-        amount = totals[f"{part}_usd"]
-        total += amount or 0  # unknown only where nothing of it has a price: it is in no sum
-        table.add_row(part, money(amount, currency), percent(amount, cost))
-    table.add_section()
-    check = "exact" if total == cost else f"off by {total - cost}"
-    table.add_row("node cost", money(cost, currency), f"identity {check}", style="bold")
+    table.add_row(
+        "all units", *cost_cells(totals, currency), *energy_cells(totals, has_energy=has_energy), style="bold"
+    )
     return table
 
 
@@ -155,9 +144,54 @@ def money(amount: Decimal | None, currency: str = "USD") -> str:
     return f"${amount:,.2f}" if currency == "USD" else f"{amount:,.2f} {currency}"
 
 
+def whole_money(amount: Decimal | None, currency: str = "USD") -> str:
+    """Format an amount without digits after the point; a small amount is not rounded to zero."""
+    if amount is None:
+        return UNKNOWN
+    is_small = 0 < amount < Decimal("0.5")
+    digits = "1" if is_small else f"{amount:,.0f}"
+    return ("<" if is_small else "") + (f"${digits}" if currency == "USD" else f"{digits} {currency}")
+
+
+def digits_of(total: Decimal) -> int:
+    """Return how many digits after the point GPU-hours or kWh have that add up to a total."""
+    return 1 if total >= 10 else 3
+
+
+def quantity(amount: Decimal | None, digits: int) -> str:
+    """Format GPU-hours or kWh; a small amount is not rounded to zero."""
+    if amount is None:
+        return UNKNOWN
+    least = Decimal(1).scaleb(-digits)
+    return f"<{least}" if 0 < amount < least / 2 else f"{amount:,.{digits}f}"
+
+
 def percent(part: Decimal | None, whole: Decimal | None) -> str:
     """Format a share of a whole as a percentage."""
     return UNKNOWN if part is None or not whole else f"{part / whole:.1%}"
+
+
+def wasted_gpu_hours(costs: Mapping[str, Any]) -> Decimal | None:
+    """Return the GPU-hours that were held and not used while use was measured; None if none of them was measured."""
+    held, used, unmeasured = (costs[f"{part}_gpu_hours"] for part in ("allocated", "effective", "unmeasured"))
+    if held is None or used is None or (held and (unmeasured or 0) >= held):
+        return None
+    wasted: Decimal = held - used - (unmeasured or 0)
+    return wasted
+
+
+def waste_percent(costs: Mapping[str, Any], *, of: str = "allocated_usd") -> str:
+    """Format the wasted share of the allocated cost, or of the GPU-hours; nothing if there are none.
+
+    What is unmeasured may be waste, too: the share is then the least, and unknown if hardly anything is measured.
+    """
+    held, unmeasured = costs["allocated_gpu_hours"], costs["unmeasured_gpu_hours"] or 0
+    wasted = costs["waste_usd"] if of == "allocated_usd" else wasted_gpu_hours(costs)
+    if not costs[of] and costs[of] is not None:
+        return ""
+    if wasted is None or costs[of] is None or held - unmeasured < MIN_MEASURED_SHARE * held:
+        return UNKNOWN
+    return f"{AT_LEAST if unmeasured else ''}{percent(wasted, costs[of])}"
 
 
 def printable(name: str) -> str:
@@ -176,7 +210,7 @@ def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
         money(effective, currency),
         money(waste, currency),
         money(costs["unmeasured_usd"], currency),
-        percent(waste, costs["allocated_usd"]),
+        waste_percent(costs),
     )
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import requests
 import simplejson
@@ -21,6 +22,7 @@ from gpucost_cli import deployment
 from gpucost_cli import rendering as render
 from gpucost_cli.aws_session import aws_credentials, aws_session
 from gpucost_cli.signing_proxy import region_of
+from gpucost_cli.usage_tables import parts_table
 from gpucost_devstack.demo_records import is_demo
 
 
@@ -144,6 +146,12 @@ def complete_hours(document: Mapping[str, Any]) -> str:
     return f"{coverage['hours_complete']} of {coverage['hours_expected']} {unit} complete"
 
 
+def unit_page(api: str, unit: str, period: Mapping[str, str]) -> str:
+    """Return the address of a business unit's view of the page, for the period of a response."""
+    times = urlencode({"start": period["start"], "end": period["end"]}, safe=":")
+    return f"{api}/#/unit/{quote(unit, safe='')}?{times}"
+
+
 def _incomplete_note(document: Mapping[str, Any]) -> list[str]:
     """Return a note on where the reasons are if some hours are not complete."""
     coverage = document["coverage"]
@@ -169,7 +177,7 @@ def business_unit_tables(document: dict[str, Any]) -> list[Any]:
     if (note := render.energy_note(totals)) is not None:
         parts.append(note)
     if totals.get("node_cost_usd") is not None:
-        parts.append(render.identity_table(totals, document["currency"]))
+        parts.append(parts_table(totals, document["currency"]))
     return parts + _incomplete_note(document)
 
 

@@ -1,23 +1,24 @@
 """`gpucost serve`: the page and the API of a Prometheus, on this machine, without AWS."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost_cli.metrics_options import MetricsAccess, metrics_options
 from gpucost_cli.options import current_user
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from gpucost.storage.sqlite_table import SqliteTable
     from gpucost_cli.local_service import LocalService
     from gpucost_cli.simulated_fleet import SimulatedFleet
 
@@ -93,8 +94,9 @@ def serve(
     from gpucost_cli.aws_access import AwsAccess
     from gpucost_cli.doctor_command import examine
     from gpucost_cli.export_folder import ExportFolder
-    from gpucost_cli.local_service import LocalService, wait_for_schedule
+    from gpucost_cli.local_service import LocalService
     from gpucost_cli.served_doctor import ServedDoctor
+    from gpucost_cli.served_summary import print_period, print_so_far
 
     logger.setLevel("ERROR")  # the terminal is for people
     console = Console(stderr=True)
@@ -129,22 +131,15 @@ def serve(
         console.print(f"serving {', '.join(service.clusters)} at {url} until Ctrl-C", soft_wrap=True)
         service.activity = "The last 24 hours are being attributed."
         report_hours(service, "the last 24 hours", service.attribute_newest(), console)
-        print_period(url)
-        print_so_far(service, console)
+        doctor = f"gpucost doctor {arguments}"
+        print_period(url, doctor)
+        print_so_far(service, doctor, console)
         service.activity = ""
         click.echo(f"open {url} in a browser")
         limit = floor_hour(datetime.now(UTC)) - timedelta(days=days or MAX_DAYS)
         earlier = service.attribute_earlier(service.oldest_hours(limit))
         report_hours(service, "the days before", earlier, console)
-        while True:
-            try:
-                service.run_schedule()
-            except SourceError as error:  # the next hour tries again
-                console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
-            wait_for_schedule(lambda: datetime.now(UTC))
-            if fleet:
-                fleet.simulate(datetime.now(UTC))
-                fleet.add_spot_prices(table, datetime.now(UTC))
+        run_schedule(service, url, console, lambda: simulate_ended_hours(fleet, table) if fleet else None)
 
 
 @contextmanager
@@ -163,6 +158,33 @@ def simulated_fleet(days: int, console: "Console") -> "Iterator[SimulatedFleet]"
                 running_fleet(datetime.now(UTC), period, lambda part: progress.update(task, completed=part))
             )
         yield fleet
+
+
+def simulate_ended_hours(fleet: "SimulatedFleet", table: "SqliteTable") -> None:
+    """Simulate the hours that have ended, with their spot prices."""
+    now = datetime.now(UTC)
+    fleet.simulate(now)
+    fleet.add_spot_prices(table, now)
+
+
+def run_schedule(service: "LocalService", url: str, console: "Console", simulate: Callable[[], None]) -> NoReturn:
+    """Attribute each hour that ends, until Ctrl-C, and print the recommendations of the first review that has some."""
+    from gpucost_cli.local_service import wait_for_schedule
+    from gpucost_cli.rendering import print_table
+    from gpucost_cli.served_summary import recommendation_lines
+
+    printed: list[str] = []
+    while True:
+        try:
+            service.run_schedule()
+        except SourceError as error:  # the next hour tries again
+            console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
+        if not printed:
+            printed = list(recommendation_lines(url))
+            for sentence in printed:
+                print_table(sentence)
+        wait_for_schedule(lambda: datetime.now(UTC))
+        simulate()
 
 
 def warn_once(console: "Console") -> Callable[[str], None]:
@@ -184,66 +206,25 @@ def report_hours(
     from rich.progress import Progress, TextColumn
 
     incomplete: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     with Progress(TextColumn("{task.description}"), console=console, transient=True) as progress:
-        task, count = progress.add_task(f"attributing {period}"), 0
+        task = progress.add_task(f"attributing {period}")
         for cluster, hour in hours:
-            count += 1
-            progress.update(task, description=f"attributing {period}: {count} hours, now {format_timestamp(hour)}")
+            counts[cluster] += 1
+            progress.update(task, description=f"attributing {period}: {cluster}, {format_timestamp(hour)}")
             manifest = service.manifest(cluster, hour)
             if manifest is not None and manifest.status == "incomplete":
                 incomplete[cluster] = "; ".join(manifest.notes)
-    console.print(
-        f"attributed {period}: {count} hours of {len(service.clusters)} clusters" if count else f"{period}: done"
-    )
+    console.print(f"attributed {period}: {hours_of_clusters(counts)}" if counts else f"{period}: done", markup=False)
     for cluster, notes in incomplete.items():
         console.print(f"some hours of {cluster} have no figures: {notes}", soft_wrap=True, markup=False)
 
 
-def print_period(url: str) -> None:
-    """Print who held and used the GPUs in the last 24 hours, and what that cost where the nodes have prices.
-
-    Without any figures, nothing.
-    """
-    from rich.console import Console
-
-    from gpucost_cli import report
-    from gpucost_cli.rendering import UNKNOWN, print_table
-    from gpucost_cli.usage_tables import unknown_reasons
-
-    end = floor_hour(datetime.now(UTC))
-    period = {"start": format_timestamp(end - 24 * HOUR), "end": format_timestamp(end)}
-    answer = report.get_from_api(url, "/v1/business-units", period, signed=False)
-    console = Console()
-    response = report.parse_json_exactly(answer.text)
-    if response["rows"]:
-        print_table(units_table(response), console)
-    for reason in unknown_reasons(response["rows"]):
-        print_table(f"{UNKNOWN} {reason}", console)
-
-
-def print_so_far(service: "LocalService", console: "Console") -> None:
-    """Print the figures of clusters that have no whole hour yet, and when they are on the page."""
-    from gpucost_cli.rendering import print_table
-    from gpucost_cli.usage_tables import first_whole_hour_sentence, so_far_tables
-
-    for result in service.so_far().values():
-        if isinstance(result, SourceError):
-            console.print(f"gpucost: {result}", soft_wrap=True, markup=False)
-            continue
-        for part in so_far_tables(result, ["business_unit"]):
-            print_table(part)
-        sentence = first_whole_hour_sentence(result)
-        console.print(f"{sentence}, and is on the page five minutes later", soft_wrap=True, markup=False)
-
-
-def units_table(response: Mapping[str, Any]) -> "Table":
-    """Build a table of business units, the one that wastes most first. GPU-hours need no price."""
-    from gpucost_cli import report
-    from gpucost_cli.usage_tables import usage_table
-
-    title = f"{response['start']} to {response['end']}, {report.complete_hours(response)}"
-    rows: dict[tuple[str, ...], Mapping[str, Any]] = {(row["business_unit"],): row for row in response["rows"]}
-    return usage_table(title, ["business_unit"], rows, response["totals"], response["currency"])
+def hours_of_clusters(counts: Mapping[str, int]) -> str:
+    """Say how many hours each cluster has."""
+    if len(counts) > 1 and len(set(counts.values())) == 1:
+        return f"{next(iter(counts.values()))} hours of each of {len(counts)} clusters"
+    return ", ".join(f"{count} {'hour' if count == 1 else 'hours'} of {cluster}" for cluster, count in counts.items())
 
 
 def default_folder(settings_text: str) -> Path:

@@ -5,7 +5,7 @@ why. GPU-hours need no price.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -17,35 +17,62 @@ from gpucost.core.amounts import Totals
 from gpucost.core.costs_by_key import sum_by_key
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, format_epoch_ms, format_timestamp
-from gpucost_cli.rendering import UNKNOWN, energy_note, money, percent, printable, unpriced_note
+from gpucost_cli.rendering import (
+    AT_LEAST,
+    UNKNOWN,
+    digits_of,
+    energy_note,
+    money,
+    percent,
+    printable,
+    quantity,
+    unpriced_note,
+    waste_percent,
+    wasted_gpu_hours,
+    whole_money,
+)
 
 if TYPE_CHECKING:
     from gpucost.pipeline.attribute import SoFar
 
-USAGE_COLUMNS = ("GPU-hours", "used", "wasted", "unmeasured", "waste %", "cost", "wasted cost")
-UNMEASURED = "used and wasted: no metric measured the GPUs of these rows; gpucost doctor says what is missing"
-UNPRICED = "cost: no node of these rows has a price; gpucost doctor says what to add"
 _NO_PRICE = re.compile(r"no price for node \S+ \((.+?)\) from (?:[^;]+; )?(.*)")
-_PARTS = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
+_PARTS = {
+    "effective": "held by pods and used",
+    "waste": "held by pods and not used",
+    "unmeasured": "held by pods; no metric measured the use",
+    "unallocated": "offered, and no pod held it",
+    "stranded": "no pod could hold it",
+    "unobserved": "no metric says who held it",
+    "host": "CPU and memory of the nodes",
+    "residual": "metrics that contradict each other",
+}
+"""The parts of the nodes' cost, as the glossary defines them. Pods held the first three."""
+_OF_PODS = ("effective", "waste", "unmeasured")
 _WITHOUT_GPU_HOURS = {"host", "residual"}
+WORKLOAD = ("workload_kind", "workload", "namespace")
 
 
 def hours_tables(
-    records: Sequence[HourRecord], group_by: Sequence[str] = ("business_unit",), *, each_hour: bool = False
+    records: Sequence[HourRecord],
+    group_by: Sequence[str] = ("business_unit",),
+    *,
+    doctor: str,
+    each_hour: bool = False,
 ) -> Iterator[Table | str]:
     """Yield the sum of each cluster's hours, with notes; then each hour if requested.
 
     Args:
         records: the hours of all clusters.
         group_by: names of lines' fields.
+        doctor: the command that says why figures are unknown.
         each_hour: whether each hour has tables, too.
     """
     for cluster in sorted({record.cluster for record in records}):
         of_cluster = [record for record in records if record.cluster == cluster]
-        yield from _sum_tables(_title(of_cluster), of_cluster, group_by)
+        yield from _sum_tables(_title(of_cluster), of_cluster, group_by, doctor)
         if each_hour and len(of_cluster) > 1:
             for record in of_cluster:
-                yield from _sum_tables(_title([record]), [record], group_by)
+                yield from _sum_tables(_title([record]), [record], group_by, doctor)
 
 
 def _title(records: Sequence[HourRecord]) -> str:
@@ -53,24 +80,36 @@ def _title(records: Sequence[HourRecord]) -> str:
     return f"{records[0].cluster}  {start} to {end}  {_status(records)}"
 
 
-def _sum_tables(title: str, records: Sequence[HourRecord], group_by: Sequence[str]) -> Iterator[Table | str]:
+def _sum_tables(
+    title: str, records: Sequence[HourRecord], group_by: Sequence[str], doctor: str
+) -> Iterator[Table | str]:
     rated = [record for record in records if record.totals is not None]
     totals = Totals.total(record.totals for record in rated if record.totals is not None)
     if totals is None:
         yield escape(title)
     else:
-        sums = sum_by_key((_group(line, group_by), line.costs()) for record in rated for line in record.lines)
-        rows = {group: costs.figures() for group, costs in sums.items()}
-        yield from figures_tables(title, group_by, rows, totals, rated[0].currency)
+        lines = [line for record in rated for line in record.lines]
+        rows, currency = _figures_by(lines, group_by), rated[0].currency
+        figures = totals.costs.figures() | ({} if totals.capacity is None else totals.capacity.figures())
+        yield from figures_tables(title, group_by, rows, figures, currency, doctor)
+        top = first_by_waste(rows)
+        if top and "workload" not in group_by and "pod" not in group_by:
+            of_top = [line for line in lines if _group(line, group_by) == top]
+            yield from top_waster_sentence(top, rows[top], _figures_by(of_top, WORKLOAD), currency)
     for note in joined_notes(records):
         yield escape(f"note: {note}")
 
 
-def so_far_tables(so_far: "SoFar", group_by: Sequence[str]) -> Iterator[Table | str]:
+def _figures_by(lines: Iterable[Line], names: Sequence[str]) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    sums = sum_by_key((_group(line, names), line.costs()) for line in lines)
+    return {group: costs.figures() for group, costs in sums.items()}
+
+
+def so_far_tables(so_far: "SoFar", group_by: Sequence[str], *, doctor: str) -> Iterator[Table | str]:
     """Yield the tables of a time that is no whole hour."""
     record, time = so_far.record, so_far.time
     title = f"{record.cluster}  {format_epoch_ms(time.start)} to {format_epoch_ms(time.end)}  so far"
-    yield from _sum_tables(title, [record], group_by)
+    yield from _sum_tables(title, [record], group_by, doctor)
 
 
 def first_whole_hour_sentence(so_far: "SoFar") -> str:
@@ -98,22 +137,22 @@ def figures_tables(
     title: str,
     group_by: Sequence[str],
     rows: Mapping[tuple[str, ...], Mapping[str, Any]],
-    totals: Totals,
+    totals: Mapping[str, Any],
     currency: str,
+    doctor: str,
 ) -> Iterator[Table | str]:
-    """Yield the table of rows with the reasons of its dashes, and where the nodes' GPU-hours and cost went."""
-    figures = totals.costs.figures() | ({} if totals.capacity is None else totals.capacity.figures())
-    yield usage_table(title, group_by, rows, figures, currency)
-    for reason in unknown_reasons(rows.values()):
-        yield f"{UNKNOWN} {reason}"
-    if figures["allocated_usd"] is not None and (unpriced := unpriced_note(figures)) is not None:
+    """Yield the table of rows, where the nodes' GPU-hours and cost went, and the reasons of both tables' dashes."""
+    yield usage_table(title, group_by, rows, totals, currency)
+    has_capacity = totals.get("capacity_gpu_hours") is not None
+    yield ""
+    if has_capacity:
+        yield parts_table(totals, currency)
+    for reason in unknown_reasons([*rows.values(), totals], has_capacity=has_capacity):
+        yield escape(f"{UNKNOWN} {reason}. To see what is missing, run: {doctor}")
+    if totals["allocated_usd"] is not None and (unpriced := unpriced_note(totals)) is not None:
         yield unpriced
-    if (energy := energy_note(figures)) is not None:
+    if (energy := energy_note(totals)) is not None:
         yield energy
-    if totals.capacity is None:
-        yield "note: the nodes' cost is unknown, so unallocated, stranded and host cost are unknown too"
-    else:
-        yield parts_table(figures, currency)
 
 
 def usage_table(
@@ -124,46 +163,101 @@ def usage_table(
     currency: str,
 ) -> Table:
     """Build a table of `Costs` by group, the group that wastes most first."""
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    has_cost = totals["allocated_usd"] is not None
+    caption = f"sorted by wasted {'cost' if has_cost else 'GPU-hours'}"
+    if any(costs["unmeasured_gpu_hours"] for costs in rows.values()):
+        caption += f"; {AT_LEAST}: at least, because a part is unmeasured"
+    table = Table(
+        title=escape(title), title_justify="left", caption=caption, caption_justify="left", box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )  # fmt: skip
     for name in group_by:
         table.add_column(name.replace("_", " "), overflow="fold", min_width=13)
-    for name in USAGE_COLUMNS:
+    share = "waste %\nof cost" if has_cost else "waste % of\nGPU-hours"
+    for name in ("GPU-hours", "used", "wasted", "unmeasured", share, "cost", "wasted cost"):
         table.add_column(name, justify="right", no_wrap=True)
-    for group, costs in sorted(rows.items(), key=lambda row: (*_by_waste(row[1]), row[0])):
-        table.add_row(*(printable(name) or UNKNOWN for name in group), *usage_cells(costs, currency))
+    for group in sorted(rows, key=lambda group: (*_by_waste(rows[group]), group)):
+        table.add_row(*(printable(name) or UNKNOWN for name in group), *_usage_cells(rows[group], totals, currency))
     table.add_section()
-    table.add_row("all", *[""] * (len(group_by) - 1), *usage_cells(totals, currency), style="bold")
+    name = "all units" if list(group_by) == ["business_unit"] else "all pods"
+    table.add_row(name, *[""] * (len(group_by) - 1), *_usage_cells(totals, totals, currency), style="bold")
     return table
 
 
-def usage_cells(costs: Mapping[str, Any], currency: str) -> Iterator[str]:
-    """Format `USAGE_COLUMNS` of `Costs`; a dash is unknown."""
-    held, unmeasured = costs["allocated_gpu_hours"], costs["unmeasured_gpu_hours"]
+def _usage_cells(costs: Mapping[str, Any], totals: Mapping[str, Any], currency: str) -> Iterator[str]:
+    """Format the figures of a row with the decimals of the sum; a dash is unknown."""
     wasted = wasted_gpu_hours(costs)
     used = None if wasted is None else costs["effective_gpu_hours"]
-    for amount in (held, used, wasted, unmeasured):
-        yield UNKNOWN if amount is None else f"{amount:,.1f}" if amount >= 1_000 else f"{amount:,.3f}"
-    yield percent(wasted, held)
-    yield money(costs["allocated_usd"], currency)
-    yield money(None if wasted is None else costs["waste_usd"], currency)
+    digits = digits_of(totals["allocated_gpu_hours"])
+    for amount in (costs["allocated_gpu_hours"], used, wasted, costs["unmeasured_gpu_hours"]):
+        yield quantity(amount, digits)
+    yield waste_percent(costs, of="allocated_gpu_hours" if totals["allocated_usd"] is None else "allocated_usd")
+    show = _money_format(totals["allocated_usd"])
+    yield show(costs["allocated_usd"], currency)
+    yield show(None if wasted is None else costs["waste_usd"], currency)
 
 
-def wasted_gpu_hours(costs: Mapping[str, Any]) -> Decimal | None:
-    """Return the GPU-hours that were held and not used while use was measured; None if none of them was measured."""
-    held, used, unmeasured = (costs[f"{part}_gpu_hours"] for part in ("allocated", "effective", "unmeasured"))
-    if held is None or used is None or (held and (unmeasured or 0) >= held):
-        return None
-    wasted: Decimal = held - used - (unmeasured or 0)
-    return wasted
-
-
-def unknown_reasons(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return why some cells of rows are dashes."""
-    has_unmeasured = has_unpriced = False
+def unknown_reasons(rows: Iterable[Mapping[str, Any]], *, has_capacity: bool) -> list[str]:
+    """Return why some cells of the rows, or of the table of parts, are dashes."""
+    reasons: dict[str, None] = {}
     for costs in rows:
-        has_unmeasured = has_unmeasured or wasted_gpu_hours(costs) is None
-        has_unpriced = has_unpriced or costs["allocated_usd"] is None
-    return [*([UNMEASURED] if has_unmeasured else []), *([UNPRICED] if has_unpriced else [])]
+        if wasted_gpu_hours(costs) is None:
+            reasons["used, wasted, waste %: no metric measured the GPUs of these rows"] = None
+        elif waste_percent(costs, of="allocated_gpu_hours") == UNKNOWN:
+            reasons["waste %: less than 10% of the GPU-hours of these rows is measured"] = None
+        if costs["allocated_usd"] is None or any(costs.get(f"{part}_usd", 0) is None for part in _PARTS):
+            reasons["cost: no node of these rows has a price"] = None
+    if not has_capacity:
+        reasons["node cost, unallocated, stranded and host cost: no metric says what the nodes have"] = None
+    return list(reasons)
+
+
+def first_by_waste(rows: Mapping[tuple[str, ...], Mapping[str, Any]]) -> tuple[str, ...] | None:
+    """Return the group that wastes most; None if no waste is known."""
+    first = min(rows, key=lambda group: (*_by_waste(rows[group]), group), default=None)
+    return first if first is not None and any(_by_waste(rows[first])) else None
+
+
+def top_waster_sentence(
+    group: Sequence[str],
+    costs: Mapping[str, Any],
+    workloads: Mapping[tuple[str, ...], Mapping[str, Any]],
+    currency: str,
+) -> Iterator[str]:
+    """Yield which row wastes most, and the workload with the largest part of it.
+
+    Args:
+        group: the names of the row that wastes most.
+        costs: its figures.
+        workloads: `Costs` of its workloads by kind, name and namespace.
+        currency: of all amounts.
+    """
+    if (top := first_by_waste(workloads)) is None:
+        return
+    kind, name, namespace = map(printable, top)
+    unit = printable(", ".join(filter(None, group)))
+    yield (
+        f"most waste: {unit}, {_waste(costs, currency)}; its top waster: {kind} {name} in namespace {namespace}, "
+        f"{_waste(workloads[top], currency)}"
+    )
+
+
+def _waste(costs: Mapping[str, Any], currency: str) -> str:
+    if (usd := costs["waste_usd"]) is None:
+        wasted = wasted_gpu_hours(costs) or Decimal(0)
+        amount, share = (
+            f"{quantity(wasted, digits_of(wasted))} GPU-hours",
+            waste_percent(costs, of="allocated_gpu_hours"),
+        )
+        of = "GPU-hours"
+    else:
+        amount, share, of = _money_format(usd)(usd, currency), waste_percent(costs), "cost"
+    return amount if share == UNKNOWN else f"{amount}, {share} of its {of}"
+
+
+def _money_format(largest: Decimal | None) -> Callable[[Decimal | None, str], str]:
+    """Return how amounts are written of which the largest is given: from 100 on, without digits after the point."""
+    return whole_money if (largest or 0) >= 100 else money
 
 
 def _by_waste(costs: Mapping[str, Any]) -> tuple[Decimal, Decimal]:
@@ -175,23 +269,26 @@ def parts_table(totals: Mapping[str, Any], currency: str) -> Table:
     table = Table(title="where the nodes' GPU-hours and cost went", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("part")
     for name in ("GPU-hours", currency, "share"):
-        table.add_column(name, justify="right")
-    cost, total = totals["node_cost_usd"], Decimal(0)
-    wasted = wasted_gpu_hours(totals)
-    for part in _PARTS:
-        amount = totals[f"{part}_usd"]
-        total += amount or 0  # unknown only where nothing of it has a price: it is in no sum
-        gpu_hours = wasted if part == "waste" else totals.get(f"{part}_gpu_hours")
-        if part == "effective" and wasted is None:
-            gpu_hours = None
-        has_gpu_hours = part not in _WITHOUT_GPU_HOURS
-        hours_text = (UNKNOWN if gpu_hours is None else f"{gpu_hours:,.3f}") if has_gpu_hours else ""
-        share = percent(amount, cost) if cost else percent(gpu_hours, totals["capacity_gpu_hours"])
-        table.add_row(part, hours_text, money(amount, currency), share)
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    cost, capacity, wasted = totals["node_cost_usd"], totals["capacity_gpu_hours"], wasted_gpu_hours(totals)
+    of_parts = {part: (totals.get(f"{part}_gpu_hours"), totals[f"{part}_usd"]) for part in _PARTS}
+    of_parts["waste"] = wasted, of_parts["waste"][1]
+    if wasted is None:
+        of_parts["effective"] = of_parts["waste"] = None, None
+
+    def add(name: str, gpu_hours: Decimal | None, amount: Decimal | None, text: str, style: str = "") -> None:
+        hours_text = "" if name in _WITHOUT_GPU_HOURS else quantity(gpu_hours, digits_of(totals["allocated_gpu_hours"]))
+        share = percent(amount, cost) if cost else percent(gpu_hours, capacity)
+        table.add_row(name, hours_text, money(amount, currency), share, text, style=style)
+
+    add("allocated", totals["allocated_gpu_hours"], totals["allocated_usd"], "effective + waste + unmeasured")
+    for part, meaning in _PARTS.items():
+        add(f"  {part}" if part in _OF_PODS else part, *of_parts[part], meaning)
     table.add_section()
-    check = "" if cost is None else "identity exact" if total == cost else f"identity off by {total - cost}"
-    capacity = totals["capacity_gpu_hours"]
-    table.add_row("node cost", f"{capacity:,.3f}", money(cost, currency), check, style="bold")
+    total = sum((totals[f"{part}_usd"] or 0 for part in _PARTS), Decimal(0))  # unknown: nothing of it has a price
+    check = "the parts add up exactly" if total == cost else f"the parts differ by {total - (cost or 0)}"
+    add("node cost", capacity, cost, "" if cost is None else check, "bold")
     return table
 
 

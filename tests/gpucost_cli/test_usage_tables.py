@@ -9,9 +9,10 @@ from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost_cli.rendering import print_table
 from gpucost_cli.usage_tables import hours_tables, joined_notes
-from tests.records import line
+from tests.records import amount, line
 
 HOUR = datetime(2026, 11, 28, 13, tzinfo=UTC)
+DOCTOR = "gpucost doctor --prometheus http://127.0.0.1:9090 --header 'X-Scope-OrgID=[a]'"
 
 
 def record(*lines: Line, hour: datetime = HOUR, notes: tuple[str, ...] = (), capacity: int = 10) -> HourRecord:
@@ -36,7 +37,7 @@ def unpriced(unit: str, held: int, used: int | None) -> Line:
 
 def printed(*records: HourRecord, each_hour: bool = False) -> list[list[str]]:
     file = io.StringIO()
-    for part in hours_tables(records, each_hour=each_hour):
+    for part in hours_tables(records, doctor=DOCTOR, each_hour=each_hour):
         print_table(part, Console(width=100, file=file))
     return [cells for text in file.getvalue().splitlines() if (cells := text.split())]
 
@@ -47,12 +48,45 @@ def test_unknown_figures_are_dashes_with_their_reasons() -> None:
     assert by_name["idle"] == ["4.000", "1.000", "3.000", "0.000", "75.0%", "—", "—"]
     assert by_name["busy"] == ["2.000", "2.000", "0.000", "0.000", "0.0%", "—", "—"]
     assert by_name["blind"] == ["3.000", "—", "—", "3.000", "—", "—", "—"]
-    assert by_name["unallocated"] == ["1.000", "—", "10.0%"], "GPU-hours and shares need no price"
+    assert by_name["unallocated"][:3] == ["1.000", "—", "10.0%"], "GPU-hours and shares need no price"
     assert next(row[0] for row in rows if row[0] in {"idle", "busy", "blind"}) == "idle", "most waste first"
     texts = [" ".join(row) for row in rows]
-    assert "— used and wasted: no metric measured the GPUs of these rows; gpucost doctor says what is missing" in texts
-    assert "— cost: no node of these rows has a price; gpucost doctor says what to add" in texts
+    run = f"To see what is missing, run: {DOCTOR}"
+    assert f"— used, wasted, waste %: no metric measured the GPUs of these rows. {run}" in texts
+    assert f"— cost: no node of these rows has a price. {run}" in texts
     assert not [text for text in texts if "$0.00" in text]
+    assert "sorted by wasted GPU-hours; ≥: at least, because a part is unmeasured" in texts
+    assert "most waste: idle, 3.000 GPU-hours, 75.0% of its GPU-hours; its top waster: " in " ".join(texts)
+
+
+def priced(unit: str, held: int, used: int, unmeasured: int, usd_per_gpu_hour: str) -> Line:
+    hourly = amount(usd_per_gpu_hour)
+    return unpriced(unit, held, used)._replace(
+        unmeasured_gpu_hours=unmeasured * SCALE, allocated_usd=held * hourly, effective_usd=used * hourly,
+        waste_usd=(held - used - unmeasured) * hourly, unmeasured_usd=unmeasured * hourly,
+    )  # fmt: skip
+
+
+def test_waste_percent_is_of_cost_and_at_least_where_a_part_is_unmeasured() -> None:
+    """Two lines of a unit at $1 and $9 a GPU-hour: 2 of 8 GPU-hours are wasted (25%), and $18 of $40 (45%)."""
+    mixed = [priced("mixed", 4, 4, 0, "1"), priced("mixed", 4, 2, 0, "9")]
+    half = [priced("half", 10, 2, 5, "1")]  # $3 of $10 are wasted, and $5 may be
+    hardly = [priced("hardly", 100, 4, 91, "0.01")]  # 9% is measured
+    by_name = {row[0]: row[1:] for row in reversed(printed(record(*mixed, *half, *hardly, capacity=200)))}
+    assert by_name["mixed"] == ["8.0", "6.0", "2.0", "0.0", "45.0%", "$40.00", "$18.00"]
+    assert by_name["half"] == ["10.0", "2.0", "3.0", "5.0", "≥30.0%", "$10.00", "$3.00"]
+    assert by_name["hardly"] == ["100.0", "4.0", "5.0", "91.0", "—", "$1.00", "$0.05"]
+    assert by_name["all"] == ["units", "118.0", "12.0", "10.0", "96.0", "≥41.3%", "$51.00", "$21.05"]
+
+
+def test_decimals_are_the_same_in_a_column() -> None:
+    """From 10 GPU-hours on, one decimal; from $100 on, none. A little is not shown as nothing."""
+    lines = [priced("large", 100, 99, 0, "2"), priced("small", 1, 0, 0, "0.4"), priced("least", 1, 1, 0, "0")]
+    least = lines[2]._replace(allocated_gpu_hours=SCALE // 1000, effective_gpu_hours=SCALE // 1000)
+    by_name = {row[0]: row[1:] for row in reversed(printed(record(*lines[:2], least, capacity=200)))}
+    assert by_name["large"] == ["100.0", "99.0", "1.0", "0.0", "1.0%", "$200", "$2"]
+    assert by_name["small"] == ["1.0", "0.0", "1.0", "0.0", "100.0%", "<$1", "<$1"]
+    assert by_name["least"] == ["<0.1", "<0.1", "0.0", "0.0", "$0", "$0"], "a share of nothing is blank"
 
 
 def test_sum_is_before_the_hours() -> None:

@@ -80,9 +80,10 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     for part in costs_tables(document):
         console.print(part)
     lines = [" ".join(line.split()) for line in console.export_text().splitlines() if line.strip()]
-    assert lines[1] == "from cluster workload GPU-hours allocated effective waste unmeasured waste % idle cost"
-    assert lines[3] == "2026-11-19T00:00:00Z a [b]x� 9.000 2.00 EUR 0.00 EUR 0.00 EUR 0.00 EUR 0.0% 3.00 EUR 5.00 EUR"
-    assert lines[4].startswith("2026-11-19T00:00:00Z a (idle) 0.000")
+    assert lines[1] == "waste %"
+    assert lines[2] == "from cluster workload GPU-hours allocated effective waste unmeasured of cost idle cost"
+    assert lines[4] == "2026-11-19T00:00:00Z a [b]x� 9.000 2.00 EUR 0.00 EUR 0.00 EUR 0.00 EUR 0.0% 3.00 EUR 5.00 EUR"
+    assert lines[5].startswith("2026-11-19T00:00:00Z a (idle) 0.000")
     assert lines[-3].startswith("filtered out 0.000")
     assert lines[-2].startswith("all 9.000 2.00 EUR")
     assert lines[-2].endswith("3.00 EUR 5.00 EUR")

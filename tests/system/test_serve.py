@@ -1,20 +1,28 @@
 """`gpucost serve`: the service in one process, on a real Prometheus and a folder."""
 
+import io
 import json
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import click
 import duckdb
 import pytest
 import requests
+from rich.console import Console
+from rich.table import Table
 
 from gpucost.core.errors import ConflictError, GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import format_timestamp
+from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.connection import connect
@@ -22,9 +30,12 @@ from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.discovery import ONLY_CLUSTER, find_clusters, oldest_hour
 from gpucost_cli.export_folder import ExportFolder
 from gpucost_cli.local_service import LocalService
-from gpucost_cli.metrics_options import TOKEN_SECRET, MetricsAccess
-from gpucost_cli.serve_command import units_table
+from gpucost_cli.metrics_options import TOKEN_SECRET, MetricsAccess, metrics_options
+from gpucost_cli.rendering import print_table
+from gpucost_cli.serve_command import hours_of_clusters
+from gpucost_cli.served_summary import period_tables, recommendation_lines
 from gpucost_devstack.slack import running_slack
+from tests.storage.test_lost_answers import PROPOSED
 from tests.system.test_cli import in_this_process
 from tests.system.timeline import HOUR, Timeline
 
@@ -309,21 +320,88 @@ def test_user_and_password_are_sent_by_basic_authentication(tmp_path: Path, monk
     )
 
 
-def test_units_without_prices_show_gpu_hours() -> None:
-    unknown = {
-        "allocated_usd": None,
-        "waste_usd": None,
-        "effective_gpu_hours": None,
-        "unmeasured_gpu_hours": Decimal(2),
-    }
-    rows = [
-        {"business_unit": "a", **unknown, "allocated_gpu_hours": Decimal(2)},
-        {"business_unit": "b", **unknown, "allocated_gpu_hours": Decimal(4), "effective_gpu_hours": Decimal(1)},
+def printed(parts: Iterable[Table | str]) -> list[str]:
+    file = io.StringIO()
+    for part in parts:
+        print_table(part, Console(width=100, file=file))
+    return [text for line in file.getvalue().splitlines() if (text := " ".join(line.split()))]
+
+
+def test_printed_parts_add_up_to_the_node_cost(tmp_path: Path, metrics: str) -> None:
+    """Two GPUs at $12 an hour, of which a pod holds one and uses a quarter of it."""
+    with service(tmp_path, document(metrics)) as local, local.serving(0) as url:
+        assert list(local.attribute_newest(1)) == [("demo", HOUR)]
+        lines = printed(period_tables(url, HOUR, HOUR + ONE_HOUR, "gpucost doctor"))
+    assert "bu-a 1.000 0.250 0.750 0.000 75.0% $12.00 $9.00" in lines
+    assert "all units 1.000 0.250 0.750 0.000 75.0% $12.00 $9.00" in lines
+    parts = {line.split()[0]: line for line in lines}
+    assert parts["allocated"].startswith("allocated 1.000 $12.00 50.0%")
+    assert parts["effective"].startswith("effective 0.250 $3.00 12.5%")
+    assert parts["waste"].startswith("waste 0.750 $9.00 37.5%")
+    assert parts["unallocated"].startswith("unallocated 1.000 $12.00 50.0%")
+    assert parts["node"] == "node cost 2.000 $24.00 100.0% the parts add up exactly"
+    sentence, address = lines[-2:]
+    assert sentence == (
+        "most waste: bu-a, $9.00, 75.0% of its cost; its top waster: Pod a-0 in namespace bu-a, $9.00, 75.0% of its "
+        "cost"
+    )
+    assert address == (f"why: {url}/#/unit/bu-a?start={format_timestamp(HOUR)}&end={format_timestamp(HOUR + ONE_HOUR)}")
+
+
+def test_ledger_without_figures_prints_nothing(tmp_path: Path, metrics: str) -> None:
+    with service(tmp_path, document(metrics)) as local, local.serving(0) as url:
+        assert printed(period_tables(url, HOUR, HOUR + ONE_HOUR, "gpucost doctor")) == []
+        assert list(recommendation_lines(url)) == []
+
+
+def test_recommendations_that_save_most_are_printed_with_their_page(tmp_path: Path, metrics: str) -> None:
+    """Neither a commitment, nor what costs money, nor what another one already counts."""
+    savings = {"a": "5.5", "b": "1234.5", "c": "70", "d": "12", "costs": "-900", "counted": "9000", "bought": "8000"}
+    contents = [
+        replace(
+            PROPOSED,
+            subject=RecommendationSubject("demo", "bu-a", "bu-a", "Deployment", name),
+            summary=f"Remove {name}",
+            saving=replace(PROPOSED.saving, usd=Decimal(usd)),
+            part_of="idle-0" if name == "counted" else "",
+            kind="commitment" if name == "bought" else "idle",
+        )
+        for name, usd in savings.items()
     ]
-    coverage = {"hours_expected": 1, "hours_complete": 1, "allocation": 1, "utilization": 1}
-    period = {"start": "2026-11-28T00:00:00Z", "end": "2026-11-28T01:00:00Z"}
-    response = {**period, "currency": "USD", "rows": rows, "totals": rows[1], "coverage": coverage}
-    columns = [list(column.cells) for column in units_table(response).columns]
-    assert columns[0] == ["b", "a", "all"], "most waste first"
-    assert [cells[0] for cells in columns] == ["b", "4.000", "1.000", "1.000", "2.000", "25.0%", "—", "—"]
-    assert [cells[1] for cells in columns] == ["a", "2.000", "—", "—", "2.000", "—", "—", "—"]
+    with SqliteTable(tmp_path) as table:
+        local = LocalService(table, document(metrics), author="me", clock=lambda: AFTER, secret_value=str)
+        for content in contents:
+            DynamoRecommendations(table).put(Recommendation(content, "open", HOUR, HOUR, HOUR))
+        with local.serving(0) as url:
+            lines = list(recommendation_lines(url))
+    assert lines == [
+        "what to change, and what it saves per month:",
+        "  $1,234.50  Remove b",
+        "  $70.00  Remove c",
+        "  $12.00  Remove d",
+        f"all 4, with evidence and risk: {url}/#/savings",
+    ]
+
+
+def test_hours_of_clusters_are_counted_by_cluster() -> None:
+    assert hours_of_clusters({"a": 24, "b": 24, "c": 24}) == "24 hours of each of 3 clusters"
+    assert hours_of_clusters({"a": 24, "b": 1}) == "24 hours of a, 1 hour of b"
+    assert hours_of_clusters({"a": 24}) == "24 hours of a"
+
+
+def test_command_in_messages_has_the_options_and_no_secret(tmp_path: Path, refused_url: str) -> None:
+    """The token of a file, and options that a shell would split."""
+    token = tmp_path / "a token"
+    token.write_text("swordfish")
+    commands: list[str] = []
+
+    @click.command()
+    @metrics_options
+    def command(access: MetricsAccess) -> None:
+        commands.append(access.doctor_command)
+
+    options = ["--prometheus", refused_url, "--header", "X-Scope-OrgID=gpu team"]
+    for more in (["--token-file", str(token)], ["--user", "me", "--password-file", str(token)]):
+        command.main([*options, *more], standalone_mode=False)
+        assert shlex.split(commands[-1]) == ["gpucost", "doctor", *options[:2], *more, *options[2:]]
+        assert "swordfish" not in commands[-1]
