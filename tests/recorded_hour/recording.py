@@ -4,8 +4,10 @@ import json
 import subprocess
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,11 @@ from gpucost.core.metering.usage import NodeUsage
 from gpucost.pipeline.attribute import AttributedHour, meter_and_attribute
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
+from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.installation import find_program
+from gpucost_devstack.prometheus import running_prometheus
+from tests.system import remote_write
+from tests.system.remote_write import BLOCK_FLAGS
 
 FOLDER = Path(__file__).parent
 CLUSTER = "alpha"
@@ -109,25 +115,30 @@ def read_series(storage: Path, jobs: Iterable[str]) -> list[RecordedSeries]:
 Transform = Callable[[RecordedSeries], Iterable[RecordedSeries]]
 
 
-def write_variants(recorded: Iterable[RecordedSeries], variants: Mapping[str, Transform], path: Path) -> None:
-    """Write variants of the hour as OpenMetrics, each with its name as the label `cluster`.
+@contextmanager
+def running_variants(recorded: Iterable[RecordedSeries], variants: Mapping[str, Transform]) -> Iterator[str]:
+    """Run a Prometheus with variants of the hour, each with its name as the label `cluster`. Yields its URL."""
+    with running_prometheus(None, *BLOCK_FLAGS, "--web.enable-remote-write-receiver") as url:
+        remote_write.send_whole_series(url, _variants(tuple(recorded), variants), base_ms=0)
+        yield url
 
-    Series that a removed label distinguished become one.
-    """
-    families: dict[str, dict[str, dict[int, str]]] = {}
-    for original in recorded:
-        for name, transform in variants.items():
+
+def _variants(
+    recorded: Sequence[RecordedSeries], variants: Mapping[str, Transform]
+) -> Iterator[tuple[str, SimulatedSeries]]:
+    """The series of variants. Those that a removed label distinguished become one."""
+    for name, transform in variants.items():
+        alike: dict[frozenset[tuple[str, str]], list[RecordedSeries]] = {}
+        for original in recorded:
             for series in transform(original):
                 labels = {**series.labels, "cluster": name}
-                metric = labels.pop("__name__")
-                text = ",".join(f'{label}="{value}"' for label, value in labels.items())
-                families.setdefault(metric, {}).setdefault(text, {}).update(series.samples)
-    with path.open("w") as file:
-        for metric, of_family in families.items():
-            file.write(f"# TYPE {metric} gauge\n")
-            for text, samples in of_family.items():
-                file.writelines(f"{metric}{{{text}}} {samples[at]} {at / 1000:.3f}\n" for at in sorted(samples))
-        file.write("# EOF\n")
+                alike.setdefault(frozenset(labels.items()), []).append(series)
+        for labels_of_series, members in alike.items():
+            labels = dict(labels_of_series)
+            samples = members[0].samples
+            if len(members) > 1:
+                samples = tuple(sorted(dict(chain.from_iterable(series.samples for series in members)).items()))
+            yield name, SimulatedSeries(labels.pop("__name__"), labels, samples)
 
 
 def _parse(labels: str) -> dict[str, str]:

@@ -11,16 +11,15 @@ import pytest
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import ClusterReport, examine_cluster
 from gpucost_cli.doctor.findings import Finding, group_by_cause
-from gpucost_devstack.prometheus import running_prometheus
 from tests.recorded_hour import test_incomplete_collection, test_stock_labels
 from tests.recorded_hour.recording import (
     HOUR_END,
     RecordedSeries,
     Transform,
     read_series,
+    running_variants,
     settings,
     unpack,
-    write_variants,
 )
 from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON, without_families
 
@@ -145,11 +144,9 @@ CAUSES: Mapping[str, Cause | None] = {
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ClusterReport]]:
-    folder = tmp_path_factory.mktemp("causes")
-    recorded = read_series(unpack(folder), (KSM, DCGM, NEURON))
+    recorded = read_series(unpack(tmp_path_factory.mktemp("causes")), (KSM, DCGM, NEURON))
     read = (*test_incomplete_collection.READ, DEVICE_USE, "DCGM_FI_DEV_TOTAL_ENERGY")
-    write_variants((series for series in recorded if series.name.startswith(read)), TAKEN_AWAY, folder / "causes.om")
-    with running_prometheus(folder / "causes.om") as url:
+    with running_variants((series for series in recorded if series.name.startswith(read)), TAKEN_AWAY) as url:
         examined = {}
         for variant in TAKEN_AWAY:
             document = parse_settings(settings(url, variant))

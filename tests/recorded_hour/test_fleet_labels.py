@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from gpucost_devstack.fleet import openmetrics
-from gpucost_devstack.fleet.scenarios import all_scenarios
+import requests
+
 from tests.recorded_hour.recording import read_series, unpack
+from tests.system.fleet_blocks import SCENARIOS, running_fleet
 
 OF_CLAIMS = {f"dra_{name}" for name in ("claim_name", "claim_namespace", "device_name", "driver_name", "pool_name")}
 MISSING = {
@@ -24,13 +25,14 @@ def test_fleet_lacks_only_the_listed_labels_of_the_recorded_cluster(tmp_path: Pa
     for series in read_series(unpack(tmp_path), JOBS):
         recorded.setdefault(series.name, set()).update(series.labels)
     simulated: dict[str, set[str]] = {}
-    for scenario in all_scenarios():
-        for each in openmetrics.series(scenario):
-            simulated.setdefault(each.metric, set()).update(name for name, text in each.labels.items() if text)
-    always = {"__name__", "cluster"}
+    with running_fleet() as url:
+        answer = requests.get(f"{url}/api/v1/series", params={"match[]": '{cluster!=""}', "start": 0}, timeout=120)
+    for labels in answer.json()["data"]:
+        if labels["cluster"] in SCENARIOS:
+            simulated.setdefault(labels["__name__"], set()).update(labels)
     assert {
-        metric: labels - simulated[metric] - always
+        metric: labels - simulated[metric]
         for metric, labels in recorded.items()
-        if metric in simulated and labels - simulated[metric] - always
+        if metric in simulated and labels - simulated[metric]
     } == MISSING
     assert recorded.keys() <= simulated.keys()

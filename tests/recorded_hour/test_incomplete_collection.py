@@ -10,7 +10,6 @@ import pytest
 from gpucost.core.amounts import SCALE, CapacityCosts
 from gpucost.core.hours import HOUR_MS
 from gpucost.pipeline.attribute import AttributedHour
-from gpucost_devstack.prometheus import running_prometheus
 from tests.recorded_hour.recording import (
     SCRAPE,
     RecordedSeries,
@@ -19,9 +18,9 @@ from tests.recorded_hour.recording import (
     gpu_hours,
     nodes_of,
     read_series,
+    running_variants,
     true_pods,
     unpack,
-    write_variants,
     wrong_pods,
 )
 from tests.system.metered_hours import assert_identity
@@ -139,10 +138,8 @@ VARIANTS = {**RIGHT, **CHANGED}
 
 @pytest.fixture(scope="module")
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AttributedHour]]:
-    folder = tmp_path_factory.mktemp("variants")
-    recorded = read_series(unpack(folder), (KSM, DCGM, NEURON))
-    write_variants((series for series in recorded if series.name.startswith(READ)), VARIANTS, folder / "variants.om")
-    with running_prometheus(folder / "variants.om") as url:
+    recorded = read_series(unpack(tmp_path_factory.mktemp("variants")), (KSM, DCGM, NEURON))
+    with running_variants((series for series in recorded if series.name.startswith(READ)), VARIANTS) as url:
         yield {variant: attribute(url, variant) for variant in VARIANTS}
 
 

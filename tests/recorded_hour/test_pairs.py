@@ -1,7 +1,7 @@
 """Two things taken away from the recorded hour at once: what one makes unknown, the other one leaves unknown."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR_MS
 from gpucost.pipeline.attribute import AttributedHour
-from gpucost_devstack.prometheus import running_prometheus
 from tests.recorded_hour import test_stock_labels
 from tests.recorded_hour.recording import (
     RecordedSeries,
@@ -17,8 +16,8 @@ from tests.recorded_hour.recording import (
     attribute,
     nodes_of,
     read_series,
+    running_variants,
     unpack,
-    write_variants,
 )
 from tests.recorded_hour.test_incomplete_collection import CHANGED, DCGM, KSM, NEURON, READ, RIGHT
 from tests.system.metered_hours import assert_identity
@@ -75,23 +74,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Sequence[RecordedSerie
     return [each for each in series if each.name.startswith(READ)]
 
 
-def attribute_pairs(
-    recorded: Sequence[RecordedSeries], pairs: Iterable[tuple[str, str]], factory: pytest.TempPathFactory
-) -> dict[str, AttributedHour]:
+def attribute_pairs(recorded: Sequence[RecordedSeries], pairs: Iterable[tuple[str, str]]) -> dict[str, AttributedHour]:
     """The hours of some pairs, and of each of their parts."""
-    path = factory.mktemp("pairs") / "pairs.om"
     variants = {name: SINGLE[name] for pair in pairs for name in pair}
     variants |= {f"{first}.{second}": both(SINGLE[second], SINGLE[first]) for first, second in pairs}
-    write_variants(recorded, variants, path)
-    with running_prometheus(path) as url:
+    with running_variants(recorded, variants) as url:
         return {variant: attribute(url, variant) for variant in variants}
 
 
 @pytest.fixture(scope="module")
-def hours(
-    recorded: Sequence[RecordedSeries], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, AttributedHour]]:
-    yield attribute_pairs(recorded, REPRESENTATIVE, tmp_path_factory)
+def hours(recorded: Sequence[RecordedSeries]) -> dict[str, AttributedHour]:
+    return attribute_pairs(recorded, REPRESENTATIVE)
 
 
 def gpu_hours_by_node(hour: AttributedHour, part: str) -> dict[str, float]:
@@ -143,12 +136,10 @@ def test_pair_leaves_unknown_what_each_of_its_parts_leaves_unknown(
 
 
 @pytest.mark.nightly
-def test_all_pairs_leave_unknown_what_each_of_their_parts_leaves_unknown(
-    recorded: Sequence[RecordedSeries], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_all_pairs_leave_unknown_what_each_of_their_parts_leaves_unknown(recorded: Sequence[RecordedSeries]) -> None:
     compared = [pair for pair in PAIRS if pair not in UNSEEN]
     for start in range(0, len(compared), 20):
         pairs = compared[start : start + 20]
-        hours = attribute_pairs(recorded, pairs, tmp_path_factory)
+        hours = attribute_pairs(recorded, pairs)
         for first, second in pairs:
             assert_unknown_stays_unknown(hours, first, second)

@@ -9,17 +9,16 @@ from fractions import Fraction
 import pytest
 
 from gpucost.pipeline.attribute import AttributedHour
-from gpucost_devstack.prometheus import running_prometheus
 from tests.recorded_hour.recording import (
     RecordedSeries,
     Transform,
     attribute,
     nodes_of,
     read_series,
+    running_variants,
     true_nodes,
     true_pods,
     unpack,
-    write_variants,
     wrong_pods,
 )
 from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON, READ
@@ -97,11 +96,8 @@ VARIANTS: Mapping[str, Transform] = {
 
 @pytest.fixture(scope="module")
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AttributedHour]]:
-    folder = tmp_path_factory.mktemp("stock")
-    recorded = read_series(unpack(folder), (KSM, DCGM, NEURON))
-    series = (each for each in recorded if each.name.startswith(READ))
-    write_variants(series, VARIANTS, folder / "stock.om")
-    with running_prometheus(folder / "stock.om") as url:
+    recorded = read_series(unpack(tmp_path_factory.mktemp("stock")), (KSM, DCGM, NEURON))
+    with running_variants((each for each in recorded if each.name.startswith(READ)), VARIANTS) as url:
         yield {variant: attribute(url, variant) for variant in VARIANTS}
 
 

@@ -20,10 +20,9 @@ import pytest
 import requests
 
 from gpucost.core.hours import floor_hour, format_timestamp
-from gpucost_devstack.prometheus import running_prometheus
 from gpucost_devstack.template import REPOSITORY
 from tests.recorded_hour import recording
-from tests.recorded_hour.recording import read_series, unpack, write_variants
+from tests.recorded_hour.recording import read_series, running_variants, unpack
 from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON
 from tests.recorded_hour.test_stock_labels import GPU_NODES, stock
 from tests.system.test_so_far import ten_minutes
@@ -174,12 +173,8 @@ def test_installed_command_serves_the_recorded_cluster_within_two_minutes(
     # An hour is attributed some minutes after its end.
     shift = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - recording.HOUR_END
     transform = stock if labels == "stock" else lambda series: [series]
-    write_variants(
-        (series.later(shift) for series in read_series(unpack(tmp_path), (KSM, DCGM, NEURON))),
-        {recording.CLUSTER: transform},
-        tmp_path / "recorded.om",
-    )
-    with running_prometheus(tmp_path / "recorded.om") as url:
+    recorded = (series.later(shift) for series in read_series(unpack(tmp_path), (KSM, DCGM, NEURON)))
+    with running_variants(recorded, {recording.CLUSTER: transform}) as url:
         served = serve(url)
         assert served.seconds < 120
         held, tolerance = defaultdict[str, float](float), defaultdict[str, float](float)

@@ -26,11 +26,10 @@ from gpucost_devstack.metrics_segment import link_blocks
 from gpucost_devstack.prometheus import VICTORIA_METRICS_VARIABLE, running_prometheus
 from gpucost_devstack.template import REPOSITORY
 from tests.system import remote_write
+from tests.system.remote_write import BLOCK_FLAGS
 
 BASE = datetime(2026, 6, 2, 12, tzinfo=UTC)
 """The hour from which the minutes of the clusters count."""
-BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=24h", "--storage.tsdb.max-block-duration=24h")
-"""Prometheus accepts samples that are older than the newest ones by at most half of this."""
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
 """The scenarios with true figures of every line."""
 SHARED_UNITS = {shared.scenario.name: shared for shared in clusters_with_shared_units()}

@@ -16,9 +16,12 @@ from gpucost_devstack.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """The NaN that marks the end of a series (Prometheus, `model/value`)."""
+BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=24h", "--storage.tsdb.max-block-duration=24h")
+"""Prometheus accepts samples that are older than the newest ones by at most half of this."""
 SERIES_PER_REQUEST = 2000
 REQUEST_BYTES = 4_000_000
-_LITERAL = 60
+_LITERAL = 1 << 16
+"""Bytes of a literal, the most whose length takes two bytes."""
 
 
 def send(url: str, series: Sequence[SimulatedSeries], base_ms: int, scrapes: Mapping[str, Sequence[int]]) -> None:
@@ -53,7 +56,7 @@ def send(url: str, series: Sequence[SimulatedSeries], base_ms: int, scrapes: Map
 def send_whole_series(url: str, labelled_series: Iterable[tuple[str, SimulatedSeries]], base_ms: int) -> None:
     """Write series, each with the name of its cluster, series by series and without staleness markers.
 
-    promtool loads the same samples from a file in twice the processor time.
+    promtool loads the same samples from a file in several times the processor time.
 
     Args:
         url: a Prometheus with the remote-write receiver, which accepts samples of the whole period.
@@ -61,16 +64,19 @@ def send_whole_series(url: str, labelled_series: Iterable[tuple[str, SimulatedSe
         base_ms: the base, milliseconds since the epoch.
     """
     encoded_samples: dict[tuple[int, str], bytes] = {}  # most series have the same samples at the same times
+    encoded_series: dict[tuple[tuple[int, str], ...], bytes] = {}
     parts: list[bytes] = []
     size = 0
     for cluster, single_series in labelled_series:
-        for sample in single_series.samples:
-            if sample not in encoded_samples:
-                at, value = sample
-                encoded_samples[sample] = _sample(struct.pack("<d", float(_value(value, base_ms))), base_ms + at)
-        samples = b"".join([encoded_samples[sample] for sample in single_series.samples])
+        samples = tuple(single_series.samples)
+        if samples not in encoded_series:
+            for sample in samples:
+                if sample not in encoded_samples:
+                    at, value = sample
+                    encoded_samples[sample] = _sample(struct.pack("<d", float(_value(value, base_ms))), base_ms + at)
+            encoded_series[samples] = b"".join([encoded_samples[sample] for sample in samples])
         labels = _labels({"__name__": single_series.metric, "cluster": cluster, **single_series.labels})
-        parts.append(_field(1, labels + samples))
+        parts.append(_field(1, labels + encoded_series[samples]))
         size += len(parts[-1])
         if size > REQUEST_BYTES:
             _post(url, b"".join(parts))
@@ -125,4 +131,4 @@ def _varint(value: int) -> bytes:
 
 def _snappy(body: bytes) -> bytes:
     chunks = (body[at : at + _LITERAL] for at in range(0, len(body), _LITERAL))
-    return _varint(len(body)) + b"".join(bytes([(len(chunk) - 1) << 2]) + chunk for chunk in chunks)
+    return _varint(len(body)) + b"".join(b"\xf4" + struct.pack("<H", len(chunk) - 1) + chunk for chunk in chunks)
