@@ -1,4 +1,4 @@
-# `gpucost serve` in a container, from the wheel that `make dist` writes to dist/. docs/how-to/serve.md has the commands.
+# `gpucost serve` in a container, from the wheel that `make dist` writes to dist/. docs/how-to/in-cluster.md has the commands.
 FROM docker.io/library/python:3.13-slim-trixie AS build
 COPY dist/gpucost-*.whl /wheel/
 RUN python -m venv /opt/gpucost && /opt/gpucost/bin/python -m pip install --no-cache-dir /wheel/*.whl

@@ -42,7 +42,7 @@ def render(settings_path: Path, parameters_path: Path | None, target: str | None
 
     Without --for, they are those of a new cluster: eksctl, Karpenter, Helm, collectors and workloads. With --for, they
     are those that an existing cluster needs, which docs/how-to/existing-cluster.md of the repository describes. With
-    --for serve, they run gpucost serve in a cluster (docs/how-to/serve.md).
+    --for serve, they run gpucost serve in a cluster (docs/how-to/in-cluster.md).
 
     \b
     Example:

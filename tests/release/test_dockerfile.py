@@ -94,7 +94,7 @@ def test_default_command_parses() -> None:
 
 def test_documented_command_parses() -> None:
     """The page's `docker run` names this version, and what follows it is a command of gpucost."""
-    page = (REPOSITORY / "docs/how-to/serve.md").read_text()
+    page = (REPOSITORY / "docs/how-to/in-cluster.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("docker run ")]
     options, image, rest = line.rpartition(" gpucost:")
     version, name, *arguments = shlex.split(rest)
