@@ -82,8 +82,9 @@ def report(
 
     if (stack is None) == (api is None):
         raise InvalidInputError(
-            "pass --stack NAME of a deployment, --stack local for the running demo, or --api URL, such as "
-            "http://127.0.0.1:8080 of gpucost serve"
+            "pass --stack NAME of a deployment, or --stack local for the running demo. Without a deployment, run "
+            "gpucost attribute --prometheus URL, or gpucost serve --prometheus URL and then gpucost report --api "
+            "http://127.0.0.1:8080"
             if stack is None
             else "--stack and --api are both set. Pass one of them"
         )

@@ -154,9 +154,10 @@ def examine_cluster(
 
 
 def explain_failure(error: GpuCostError, cluster: ClusterSettings) -> str:
-    """Say in a sentence why a Prometheus did not answer, and in another one what to change."""
+    """Say in a sentence why the Prometheus of `--prometheus` did not answer, and in another one what to change."""
     finding, change = _finding_and_change(error, cluster)
-    change = change.removeprefix("settings, prometheus.url: ")
+    for setting, option in _AS_OPTIONS.items():
+        change = change.replace(setting, option)
     return f"{finding}. {change[0].upper()}{change[1:]}"
 
 
@@ -169,6 +170,20 @@ _NAME_TENANT = (
     "settings, prometheus: headers: {X-Scope-OrgID: …}, with the tenant that has the cluster's metrics "
     f"({page_path('docs/how-to/clusters/other-servers.md')})"
 )
+_PORT_FORWARD = "kubectl port-forward -n monitoring svc/prometheus-operated 9090"
+"""The service of kube-prometheus-stack."""
+_AS_OPTIONS = {
+    "settings, prometheus.url: check host and port": "check host and port of --prometheus",
+    "settings, prometheus.url: correct the host name": "correct the host name in --prometheus",
+    "settings, prometheus.url: ": "",
+    "settings, prometheus: headers: {X-Scope-OrgID: …}, with": "pass --header X-Scope-OrgID=TENANT, with",
+    "settings, prometheus: use the host name of the server's certificate as url": (
+        "use the host name of the server's certificate in --prometheus"
+    ),
+    "add that authority's certificate as ca_certificates": "pass that authority's certificate with --ca-file",
+    "the url in the settings": "the address in --prometheus",
+}
+"""What the options of `--prometheus` are called in the settings."""
 _GIVE_CREDENTIALS = (
     "provide AWS credentials and a region as for the AWS CLI: AWS_PROFILE and AWS_REGION, aws configure or "
     "aws sso login; aws sts get-caller-identity shows the identity in use"
@@ -187,10 +202,15 @@ def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
             "settings, prometheus.url: the server did not answer in TLS. If it has none, write http://; otherwise "
             "check the port"
         )
+    if "connection refused" in finding:
+        return (
+            "settings, prometheus.url: check host and port. To reach the service of kube-prometheus-stack, run "
+            f"{_PORT_FORWARD}, and use http://127.0.0.1:9090"
+        )
     if "cannot be resolved" in finding:
         return (
             "settings, prometheus.url: correct the host name. Names of Services resolve only in the cluster: "
-            "elsewhere, use kubectl port-forward and http://127.0.0.1:PORT"
+            f"elsewhere, run for example {_PORT_FORWARD}, and use http://127.0.0.1:9090"
         )
     if "certificate is not trusted" in finding:
         return (

@@ -292,7 +292,7 @@ OK = "2026-11-19T10:00:00Z"
         ([*ATTRIBUTE, OK, "--format", "xml"], "'table', 'json', 'csv'"),
         (["attribute", "--settings", "/nowhere", "--hour", OK], "cannot be read: No such file"),
         (["nonsense"], "No such command 'nonsense'"),
-        (["report"], "pass --stack NAME of a deployment, --stack local for the running demo, or --api URL"),
+        (["report"], "Without a deployment, run gpucost attribute --prometheus URL, or gpucost serve --prometheus URL"),
         (["report", "--stack", "x", "--days", "7", "--window", "7d"], "Pass --start and --end, or --window, or --days"),
         (["report", "--stack", "x", "--filter", "team=a"], "is not DIMENSION=VALUES. Dimensions: business_unit, "),
         (["report", "--stack", "x", "--filter", "zone=a", "--filter", "zone=b"], "--filter zone is passed twice"),

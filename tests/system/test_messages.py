@@ -13,6 +13,8 @@ from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
 from gpucost_cli.main import main
 from gpucost_cli.report_command import FILTERS
+from gpucost_devstack.template import REPOSITORY
+from tests.recording_server import recording_server
 from tests.system.test_cli import in_this_process
 from tests.system.timeline import HOUR, Timeline
 
@@ -93,6 +95,25 @@ def test_https_where_the_server_has_none(url: str) -> None:
         f"gpucost: Prometheus at {address} could not be reached: TLS failed, 4 times. The server did not answer in "
         "TLS. If it has none, write http://; otherwise check the port\n"
     )
+
+
+@pytest.mark.parametrize("command", ["attribute", "doctor", "serve"])
+def test_refused_connection_names_the_option_and_the_port_forward(refused_url: str, command: str) -> None:
+    """README.md has the same service."""
+    forward = "kubectl port-forward -n monitoring svc/prometheus-operated 9090"
+    assert forward in (REPOSITORY / "README.md").read_text()
+    assert said(command, "--prometheus", refused_url, status=1) == (
+        f"gpucost: Prometheus at {refused_url} could not be reached: connection refused, 4 times. Check host and port "
+        f"of --prometheus. To reach the service of kube-prometheus-stack, run {forward}, and use http://127.0.0.1:9090\n"
+    )
+
+
+def test_missing_tenant_names_the_option() -> None:
+    """Mimir's answer to a query without a tenant."""
+    with recording_server(401, b"no org id\n") as (url, _):
+        assert "Pass --header X-Scope-OrgID=TENANT, with the tenant that has the cluster's metrics" in said(
+            "attribute", "--prometheus", url, status=1
+        )
 
 
 def test_typographic_quotes_are_echoed() -> None:
@@ -217,8 +238,9 @@ def test_unit_that_matches_nothing_is_named(tmp_path: Path, url: str) -> None:
 
 def test_report_without_a_deployment_says_which_there_are() -> None:
     assert said("report") == (
-        "gpucost: pass --stack NAME of a deployment, --stack local for the running demo, or --api URL, such as "
-        "http://127.0.0.1:8080 of gpucost serve\n"
+        "gpucost: pass --stack NAME of a deployment, or --stack local for the running demo. Without a deployment, run "
+        "gpucost attribute --prometheus URL, or gpucost serve --prometheus URL and then gpucost report --api "
+        "http://127.0.0.1:8080\n"
     )
 
 
