@@ -14,43 +14,54 @@ if TYPE_CHECKING:
     from gpucost.container import Container
 
 FAILURE, BAD_INPUT = 1, 2
-COMMANDS = {
-    "alerts": ("alert_commands", "List, acknowledge and silence alerts, and try rules and receivers."),
-    "attribute": (
-        "attribute_command",
-        "Compute and print the cost of hours from any Prometheus, without a deployment.",
-    ),
-    "backfill": ("backfill_command", "Attribute past hours through the deployment's queue. No alerts are sent."),
-    "completion": ("completion_command", "Print the completion script of a shell."),
-    "dashboard": (
-        "dashboard_command",
-        "Serve a deployment's page and API on this machine, and sign each request with your credentials.",
-    ),
-    "demo": ("demo_command", "Run the whole system on this machine, on simulated clusters."),
-    "doctor": (
-        "doctor_command",
-        "Check each cluster's Prometheus for the metrics and labels that attribution needs.",
-    ),
-    "export": (
-        "export_command",
-        "Export days as FOCUS rows to the deployment's bucket, whether or not they are due.",
-    ),
-    "hours": ("hours_commands", "Restate past hours, compare split policies, and redrive dead letters."),
-    "init": ("init_command", "Ask what a deployment needs, and write settings.yaml and samconfig.toml."),
-    "ledger": ("ledger_command", "Copy the ledger of gpucost serve into a deployment."),
-    "manifests": ("manifests.command", "Write the manifests and the Prometheus rules that a cluster needs."),
-    "months": ("month_commands", "Close months for chargeback, and reopen them."),
-    "prices": ("price_commands", "List, set and refresh the prices of a deployment."),
-    "recommendations": (
-        "recommendation_commands",
-        "List, show and dismiss recommendations, and analyze moves to MIG slices, APIs or other GPUs.",
-    ),
-    "report": ("report_command", "Report costs by business unit, or by other dimensions."),
-    "serve": ("serve_command", "Serve the page and the API of a Prometheus on this machine, without AWS."),
-    "settings": ("settings_commands", "Check, push, show and roll back the settings document of a deployment."),
+COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start here": {
+        "serve": ("serve_command", "Serve the page and the API of a Prometheus on this machine, without AWS."),
+        "attribute": (
+            "attribute_command",
+            "Compute and print the cost of hours from any Prometheus, without a deployment.",
+        ),
+        "doctor": (
+            "doctor_command",
+            "Check each cluster's Prometheus for the metrics and labels that attribution needs.",
+        ),
+        "init": ("init_command", "Ask what a deployment needs, and write settings.yaml and samconfig.toml."),
+        "demo": ("demo_command", "Run the whole system on this machine, on simulated clusters."),
+    },
+    "Reports and alerts": {
+        "report": ("report_command", "Report costs by business unit, or by other dimensions."),
+        "dashboard": (
+            "dashboard_command",
+            "Serve a deployment's page and API on this machine, and sign each request with your credentials.",
+        ),
+        "recommendations": (
+            "recommendation_commands",
+            "List, show and dismiss recommendations, and analyze moves to MIG slices, APIs or other GPUs.",
+        ),
+        "alerts": ("alert_commands", "List, acknowledge and silence alerts, and try rules and receivers."),
+        "export": (
+            "export_command",
+            "Export days as FOCUS rows to the deployment's bucket, whether or not they are due.",
+        ),
+    },
+    "Settings, prices and manifests": {
+        "settings": ("settings_commands", "Check, push, show and roll back the settings document of a deployment."),
+        "prices": ("price_commands", "List, set and refresh the prices of a deployment."),
+        "manifests": ("manifests.command", "Write the manifests and the Prometheus rules that a cluster needs."),
+    },
+    "Ledger": {
+        "hours": ("hours_commands", "Restate past hours, compare split policies, and redrive dead letters."),
+        "backfill": ("backfill_command", "Attribute past hours through the deployment's queue. No alerts are sent."),
+        "months": ("month_commands", "Close months for chargeback, and reopen them."),
+        "ledger": ("ledger_command", "Copy the ledger of gpucost serve into a deployment."),
+    },
+    "Shell": {
+        "completion": ("completion_command", "Print the completion script of a shell."),
+    },
 }
 """The module and the summary of every command. A module is imported when its command is used, because imports are most
 of a short command's time."""
+COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
 
 
 class LazyGroup(click.Group):
@@ -81,9 +92,11 @@ class LazyGroup(click.Group):
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(COMMANDS.items())])
+        """Write the groups of commands without importing them."""
+        width = max(map(len, COMMANDS))
+        for title, group in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in group.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

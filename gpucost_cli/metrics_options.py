@@ -140,8 +140,11 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(access=MetricsAccess(None), **more)
         return command(access=_access(path, url, credentials, headers, ca), **more)
 
-    for option in (
-        click.option("--prometheus", "url", help="Base URL of the Prometheus; no settings file is needed."),
+    wrapped = aws_options(wrapped)
+    options = (
+        click.option(
+            "--prometheus", "url", metavar="URL", help="Base URL of the Prometheus; no settings file is needed."
+        ),
         click.option(
             "--settings", "path", type=click.Path(path_type=Path),
             help="Settings file, YAML or JSON.  [default: settings.yaml, if it is there and there is no --prometheus]",
@@ -155,11 +158,15 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--password-file", type=click.Path(path_type=Path),
             help=f"File with the password of --user; or set {PASSWORD_VARIABLE}.",
         ),
-        click.option("--header", "headers", multiple=True, help="Header of each query, such as X-Scope-OrgID=gpu."),
+        click.option(
+            "--header", "headers", multiple=True, metavar="NAME=VALUE",
+            help="Header of each query, such as X-Scope-OrgID=gpu.",
+        ),
         click.option("--ca-file", "ca", type=click.Path(path_type=Path), help="Certificates of authorities."),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for option in reversed(options):  # the help lists the outermost decorator first
         wrapped = option(wrapped)
-    return aws_options(wrapped)
+    return wrapped
 
 
 class _Credentials(NamedTuple):

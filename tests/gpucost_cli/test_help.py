@@ -1,5 +1,6 @@
 """The help of every command: whole sentences, an example, and formats for scripts."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,25 @@ COMMANDS = dict(commands(cli))
 def test_lists_of_commands_are_not_truncated(names: tuple[str, ...], width: int) -> None:
     result = CliRunner().invoke(cli, [*names, "--help"], terminal_width=width)
     assert result.exit_code == 0
-    assert "..." not in result.output.partition("Commands:")[2]
+    assert "..." not in result.output.partition("Commands:" if names else "Start here:")[2]
+
+
+def test_commands_are_grouped_and_those_to_start_with_are_first() -> None:
+    lines = in_this_process("--help").stdout.splitlines()
+    groups = [line for line in lines if line.endswith(":") and not line.startswith((" ", "Usage"))]
+    assert groups[:2] == ["Options:", "Start here:"]
+    start = lines[lines.index("Start here:") + 1 : lines.index(groups[2])]
+    names = [line.split()[0] for line in start if re.match(r"  \S", line)]
+    assert names == ["serve", "attribute", "doctor", "init", "demo"]
+    assert {line.split()[0] for line in lines if re.match(r"  [a-z]+  ", line)} == {*COMMAND_MODULES}
+
+
+@pytest.mark.parametrize("name", ["serve", "attribute", "doctor"])
+def test_address_of_prometheus_is_the_first_option(name: str) -> None:
+    options = [
+        line.split()[0] for line in in_this_process(name, "--help").stdout.splitlines() if line.startswith("  --")
+    ]
+    assert options[:3] == ["--prometheus", "--settings", "--token-file"]
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
