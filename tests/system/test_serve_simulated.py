@@ -1,6 +1,7 @@
 """`gpucost serve --simulated`: the demo's clusters, through a real Prometheus and a folder, without AWS."""
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,7 @@ from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
 from gpucost_cli.simulated_fleet import running_fleet
 from gpucost_devstack.fleet import demo, truth
+from gpucost_devstack.installation import find_program
 from tests.system.test_cli import in_this_process
 
 NOW = floor_hour(datetime.now(UTC)) + timedelta(minutes=10)
@@ -69,12 +71,19 @@ def test_simulated_excludes_a_prometheus() -> None:
     )
 
 
-def test_missing_prometheus_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.mark.parametrize(("installed", "missing"), [((), "prometheus"), (("prometheus",), "promtool")])
+def test_missing_program_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: Sequence[str], missing: str
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in installed:
+        (programs / name).symlink_to(find_program(name))
+    monkeypatch.setenv("PATH", str(programs))
     result = in_this_process("serve", "--simulated", "--data", str(tmp_path / "ledger"))
     assert (result.returncode, result.stderr) == (
         1,
-        "gpucost: prometheus is not on the PATH. Install it. Debian and Ubuntu: apt-get install prometheus; "
+        f"gpucost: {missing} is not on the PATH. Install it. Debian and Ubuntu: apt-get install prometheus; "
         "macOS: brew install prometheus; Fedora: download it from https://prometheus.io/download/\n",
     )
-    assert os.listdir(tmp_path) == []  # noqa: PTH208
+    assert os.listdir(tmp_path) == ["programs"]  # noqa: PTH208
