@@ -217,11 +217,12 @@ def test_doctor_is_the_report_of_the_command(tabs: Tabs, command: str, metrics: 
 def test_deployment_names_the_command_of_the_doctor(visit: Callable[[str], Page], served: Served) -> None:
     """A deployment's configuration does not say that `gpucost serve` answers."""
     page = visit("overview")
-    requested: list[str] = []
-    page.on("request", lambda request: requested.append(request.url))
     page.route("**/config.json", lambda route: route.fulfill(json={"sign_in": None}))
-    page.goto(f"{served.url}/#/doctor")
     page.reload()
+    settled(page)
+    requested: list[str] = []  # by the page that has read the configuration of a deployment
+    page.on("request", lambda request: requested.append(request.url))
+    page.goto(f"{served.url}/#/doctor")
     settled(page)
     expect(page.locator("main")).to_contain_text("gpucost doctor --settings FILE")
     expect(page.get_by_role("link", name="Doctor")).to_have_count(0)
