@@ -20,6 +20,7 @@ import {
   roundHours,
   shortNode,
   utilization,
+  wastePercent,
 } from "./format";
 import { type AmountKey, amountTitle } from "./identity";
 import { type Column, Name } from "./parts";
@@ -163,6 +164,12 @@ export function ratioColumn<Row extends GpuHours>(
     ...figureColumn<Row>(key, title, (row) => (isRepresentative(row) ? ratioOf(row) : null), percent),
     unknown: unknownRatio,
   };
+}
+
+/** The column *Waste %*. */
+export function wasteColumn<Row extends GpuHours>(shareOf: (row: Row) => Figure, title = "Waste %"): Column<Row> {
+  const column = ratioColumn<Row>("share", title, shareOf);
+  return { ...column, cell: (row) => wastePercent(row, column.by?.(row) as Figure) };
 }
 
 /** Why a ratio of measured figures is unknown; undefined if it is known, or if nothing was allocated. */

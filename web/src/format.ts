@@ -172,10 +172,17 @@ export function utilizationText(row: GpuHours & { effective_gpu_hours: Figure })
   return isRepresentative(row) || share <= 1e-9 ? percent(utilization(row)) : `${UNKNOWN} (${percent(share)} measured)`;
 }
 
+/** A share of waste. What is unmeasured may be waste, too: then the share is the least. */
+export function wastePercent(row: GpuHours, share: Figure): string {
+  const text = percent(share);
+  if (share === null || share === undefined || (row.unmeasured_gpu_hours ?? 0) <= 1e-9) return text;
+  return text.startsWith(">") ? text : `≥${text.replace("<0.1%", "0%")}`;
+}
+
 /** Wasted share of the allocated cost, or which share of GPU-hours was measured if that is too little. */
 export function wasteText(row: GpuHours & { waste_usd: Figure; allocated_usd: Figure }): string {
   const share = measuredShare(row);
-  if (isRepresentative(row)) return percent(ratio(row.waste_usd, row.allocated_usd));
+  if (isRepresentative(row)) return wastePercent(row, ratio(row.waste_usd, row.allocated_usd));
   return share > 1e-9 ? `${UNKNOWN} (${percent(share)} measured)` : UNKNOWN;
 }
 

@@ -50,9 +50,10 @@ export function clustersOf({ clusters }: SoFarResponse, selected = "") {
   return clusters.filter(({ cluster }) => selected === "" || cluster === selected);
 }
 
-/** Wasted ÷ allocated GPU-hours, which needs no price; null if too few were measured. */
-export function wastedShare(row: SoFarFigures): number | null {
+/** Wasted share of the allocated cost, or of the GPU-hours, which needs no price; null if too few were measured. */
+export function wastedShare(row: SoFarFigures, ofCost: boolean): number | null {
   if (!isRepresentative(row)) return null;
+  if (ofCost) return ratio(row.waste_usd, row.allocated_usd);
   const wasted = (row.allocated_gpu_hours ?? 0) - (row.unmeasured_gpu_hours ?? 0) - (row.effective_gpu_hours ?? 0);
   return ratio(wasted, row.allocated_gpu_hours);
 }

@@ -128,6 +128,12 @@ test("the wasted share of a hardly measured cost is a dash with what was measure
   expect(row(0, 23)).toBe("50%");
 });
 
+test("the wasted share of a partly measured cost is the least", () => {
+  const row = (unmeasured_gpu_hours: number, waste_usd: number) =>
+    wasteText({ allocated_gpu_hours: 48, unmeasured_gpu_hours, allocated_usd: 48, waste_usd });
+  expect([row(24, 12), row(24, 0), row(24, 0.01), row(0.01, 47.99)]).toEqual(["≥25%", "≥0%", "≥0%", ">99.9%"]);
+});
+
 test("what follows from utilization is unknown if nothing was measured", () => {
   const hours = { allocated_gpu_hours: 48, unmeasured_gpu_hours: 48, effective_gpu_hours: 0 };
   const row = { ...hours, allocated_usd: 46, effective_usd: 0, waste_usd: 0, unmeasured_usd: 46 };

@@ -2,8 +2,8 @@
 
 import { useEffect } from "preact/hooks";
 import { fetchServed } from "../api";
-import { figureColumn, knownColumn, moneyColumn, nameColumn, ratioColumn } from "../columns";
-import { counted, isMeasured, knownFigure, moment, money, NOT_MEASURED, percent, roundHours } from "../format";
+import { figureColumn, knownColumn, moneyColumn, nameColumn, wasteColumn } from "../columns";
+import { counted, isMeasured, knownFigure, moment, money, NOT_MEASURED, roundHours, wastePercent } from "../format";
 import { useFetch, useRoute, useZone } from "../hooks";
 import { amountTitle } from "../identity";
 import { Empty, ErrorMessage, Name, Section, Stat, Table, UnpricedNote } from "../parts";
@@ -45,6 +45,7 @@ function Figures(answer: ClusterSoFar) {
   const { cluster, minutes, totals, business_units: units, currency, notes } = answer;
   const zone = useZone();
   const inMinutes = `in ${counted(minutes, "minute")}`;
+  const ofCost = totals.allocated_usd !== null;
   const ofUse = isMeasured(totals) ? inMinutes : NOT_MEASURED;
   return (
     <>
@@ -60,7 +61,12 @@ function Figures(answer: ClusterSoFar) {
           note={`${roundHours(totals.unallocated_gpu_hours)} of them without a pod`}
           testId="capacity"
         />
-        <Stat name="Waste %" value={percent(wastedShare(totals))} note="of the GPU-hours of pods" testId="wasted" />
+        <Stat
+          name="Waste %"
+          value={wastePercent(totals, wastedShare(totals, ofCost))}
+          note={ofCost ? "of the allocated cost" : "of the GPU-hours of pods"}
+          testId="wasted"
+        />
         <Stat
           name={amountTitle("node_cost_usd")}
           value={money(totals.node_cost_usd, currency)}
@@ -87,7 +93,7 @@ function Figures(answer: ClusterSoFar) {
           columns={[
             nameColumn("business_unit", "Business unit", (row: UnitSoFar) => row.business_unit),
             moneyColumn("waste_usd", currency),
-            ratioColumn("share", "Waste %", wastedShare),
+            wasteColumn((row: UnitSoFar) => wastedShare(row, ofCost), ofCost ? "Waste %" : "Waste % of GPU-hours"),
             moneyColumn("allocated_usd", currency),
             figureColumn("allocated_gpu_hours", "GPU-hours", (row: UnitSoFar) => row.allocated_gpu_hours, roundHours),
             knownColumn("effective_gpu_hours", "Effective GPU-hours", roundHours),

@@ -1,7 +1,7 @@
 // Business units by waste, compared with an earlier period.
 
 import type { CostRow, CostsResponse, FleetResponse, HoursResponse } from "../api";
-import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn, ratioColumn } from "../columns";
+import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn, wasteColumn } from "../columns";
 import { type Compared, comparisonOf, earlierText, relativeChange } from "../compare";
 import { change, type Figure, isMeasured, isRepresentative, knownFigure, ratio, UNKNOWN } from "../format";
 import { useRoute, useZone } from "../hooks";
@@ -57,7 +57,7 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
         moneyColumn("waste_usd", currency),
-        ratioColumn("share", "Waste %", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd)),
+        wasteColumn((row: CostRow) => ratio(row.waste_usd, row.allocated_usd)),
         { ...figureColumn("change", "Waste change", against, change), isChange: true },
         moneyColumn("allocated_usd", currency),
         moneyColumn("effective_usd", currency),
