@@ -1,8 +1,9 @@
-"""29 hours of two clusters in the real database engine, behind the api function's real handler."""
+"""29 hours of two clusters, behind the api function's real handler."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,8 @@ from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import StoredSettings
+from gpucost.storage.ports import StoredSettings, Table
+from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table
 from tests.enforced_permissions import EnforcedAws
@@ -78,6 +80,37 @@ def fleet() -> list[HourRecord]:
     return records
 
 
+STORED = StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", datetime(2026, 11, 17, tzinfo=UTC))
+
+
+class Store:
+    """Settings in force."""
+
+    def current(self) -> StoredSettings:
+        return STORED
+
+
+def published_fleet(
+    table: Table, *, until: datetime | None = None, currencies: Mapping[str, str] = MappingProxyType({})
+) -> list[HourRecord]:
+    """Publish the fleet's hours, and one whose lines are no longer kept. Returns the former.
+
+    Args:
+        table: where to.
+        until: hours that end later are not published; None publishes all.
+        currencies: of each cluster's amounts, if they are not USD.
+    """
+    hour_records = [
+        replace(hour_record, currency=currencies.get(hour_record.cluster, "USD"))
+        for hour_record in fleet()
+        if until is None or hour_record.hour + HOUR <= until
+    ]
+    expired = hour_of("east", EXPIRED, [*hour_records[0].lines], "1")
+    for hour_record in (*hour_records, expired):
+        Ledger(table).publish(hour_record, replacing=None, settings_version=1, now=hour_record.hour + HOUR)
+    return hour_records
+
+
 @contextmanager
 def serving_fleet(
     dynamodb_url: str,
@@ -87,33 +120,28 @@ def serving_fleet(
     until: datetime | None = None,
     currencies: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[list[HourRecord]]:
-    """Publish the fleet's hours, answer requests at a time, and yield the hours.
+    """Publish the fleet's hours in the real database engine, answer requests at a time, and yield the hours.
 
     Args:
         dynamodb_url: address of the database engine.
         enforced: the api function's permissions.
         now: the time of the requests.
-        until: hours that end later are not published; None publishes all.
-        currencies: of each cluster's amounts, if they are not USD.
+        until: as of `published_fleet`.
+        currencies: as of `published_fleet`.
     """
     client, table = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}"
-    hour_records = [
-        replace(hour_record, currency=currencies.get(hour_record.cluster, "USD"))
-        for hour_record in fleet()
-        if until is None or hour_record.hour + HOUR <= until
-    ]
     create_table(client, table)
-    expired = hour_of("east", EXPIRED, [*hour_records[0].lines], "1")
-    for hour_record in (*hour_records, expired):
-        Ledger(DynamoDBTable(client, table)).publish(
-            hour_record, replacing=None, settings_version=1, now=hour_record.hour + HOUR
-        )
-
-    class Store:
-        def current(self) -> StoredSettings:
-            return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", now)
-
+    hour_records = published_fleet(DynamoDBTable(client, table), until=until, currencies=currencies)
     api = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table)
     with serving(Container(environment, clock=lambda: now, client=lambda _service: api, settings_store=Store())):
         yield hour_records
+
+
+@contextmanager
+def serving_fleet_from_file(folder: Path, now: datetime) -> Iterator[list[HourRecord]]:
+    """Answer requests from a table in SQLite, for those that take many reads. Yields the hours."""
+    with SqliteTable(folder) as table:
+        hour_records = published_fleet(table)
+        with serving(Container(table=table, clock=lambda: now, settings_store=Store())):
+            yield hour_records

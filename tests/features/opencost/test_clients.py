@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 
 from gpucost.core.hour_record import HourRecord
-from tests.enforced_permissions import EnforcedAws
-from tests.features.opencost.served_fleet import serving_fleet
+from tests.features.opencost.served_fleet import serving_fleet_from_file
 from tests.functions.api_requests import ApiResponse, request_as, role_caller
 
 NOW = datetime(2026, 11, 19, 3, 20, tzinfo=UTC)
@@ -47,8 +46,9 @@ REFUSALS = (
 
 
 @pytest.fixture(scope="module")
-def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecord]]:
-    with serving_fleet(dynamodb_url, enforced, NOW) as hour_records:
+def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[HourRecord]]:
+    """`test_routes.py` asks each route for the same hours in the real database engine."""
+    with serving_fleet_from_file(tmp_path_factory.mktemp("ledger"), NOW) as hour_records:
         yield hour_records
 
 
