@@ -88,10 +88,12 @@ def energy_note(totals: Mapping[str, Any]) -> str | None:
     emissions = totals["device_co2e_kg"]
     measured, capacity = totals["device_energy_gpu_hours"], totals["capacity_gpu_hours"]
     gpus = "all GPUs" if measured == capacity else f"{measured:,.1f} of {capacity:,.1f} GPU-hours, the others unmetered"
-    return (
-        f"energy of {gpus}: {energy:,.3f} kWh, of which {totals['idle_energy_kwh']:,.3f} kWh idle and "
-        f"{totals['unattributed_energy_kwh']:,.3f} kWh not attributed; "
-        + ("emissions unknown" if emissions is None else f"{emissions:,.3f} kg CO2e (location-based)")
+    kwh, idle, unattributed, co2e = (
+        quantity(amount, digits_of(energy))
+        for amount in (energy, totals["idle_energy_kwh"], totals["unattributed_energy_kwh"], emissions)
+    )
+    return f"energy of {gpus}: {kwh} kWh, of which {idle} kWh idle and {unattributed} kWh not attributed; " + (
+        "emissions unknown" if emissions is None else f"{co2e} kg CO2e (location-based)"
     )
 
 

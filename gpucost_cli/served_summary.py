@@ -1,7 +1,7 @@
 """What `gpucost serve` prints of its own API: who wastes most and why, and what to change."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,7 +50,7 @@ def period_tables(url: str, start: datetime, end: datetime, doctor: str) -> Iter
     if not units["rows"] or totals["allocated_gpu_hours"] is None:
         return
     rows: dict[tuple[str, ...], Mapping[str, Any]] = {(row["business_unit"],): row for row in units["rows"]}
-    title = f"{period['start']} to {period['end']}, {report.complete_hours(units)}"
+    title = f"{period['start']} to {period['end']}, {_hours_with_figures(_ask(url, '/v1/hours', period)['rows'])}"
     yield from figures_tables(title, ["business_unit"], rows, totals, currency, doctor)
     if (top := first_by_waste(rows)) is None:
         return
@@ -97,6 +97,13 @@ def print_so_far(service: LocalService, doctor: str, console: Console) -> None:
             print_table(part)
         sentence = first_whole_hour_sentence(result)
         console.print(f"{sentence}, and is on the page five minutes later", soft_wrap=True, markup=False)
+
+
+def _hours_with_figures(hours: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many hours are in the sums: also those with nodes whose price is unknown."""
+    count = sum(hour["status"] in {"complete", "provisional"} for hour in hours)
+    unit = "cluster-hours" if len({hour["cluster"] for hour in hours}) > 1 else "hours"
+    return f"{count} of {len(hours)} {unit} with figures"
 
 
 def _ask(url: str, path: str, parameters: Mapping[str, str]) -> dict[str, Any]:

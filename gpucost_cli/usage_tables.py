@@ -279,7 +279,7 @@ def parts_table(totals: Mapping[str, Any], currency: str) -> Table:
 
     def add(name: str, gpu_hours: Decimal | None, amount: Decimal | None, text: str, style: str = "") -> None:
         hours_text = "" if name in _WITHOUT_GPU_HOURS else quantity(gpu_hours, digits_of(totals["allocated_gpu_hours"]))
-        share = percent(amount, cost) if cost else percent(gpu_hours, capacity)
+        share = percent(amount, cost) if cost else percent(gpu_hours, capacity) if capacity else ""
         table.add_row(name, hours_text, money(amount, currency), share, text, style=style)
 
     add("allocated", totals["allocated_gpu_hours"], totals["allocated_usd"], "effective + waste + unmeasured")

@@ -348,6 +348,27 @@ def test_printed_parts_add_up_to_the_node_cost(tmp_path: Path, metrics: str) -> 
     assert address == (f"why: {url}/#/unit/bu-a?start={format_timestamp(HOUR)}&end={format_timestamp(HOUR + ONE_HOUR)}")
 
 
+def test_hours_of_nodes_without_a_price_count_as_hours_with_figures(tmp_path: Path, metrics: str) -> None:
+    """An hour of two that have samples; the list prices lack the node's type."""
+    text = document(metrics, pricing={"source": "list-price"})
+    with service(tmp_path, text) as local, local.serving(0) as url:
+        assert list(local.attribute_newest(1)) == [("demo", HOUR)]
+        manifest = local.manifest("demo", HOUR)
+        assert manifest is not None
+        assert manifest.status == "provisional"
+        lines = printed(period_tables(url, HOUR - ONE_HOUR, HOUR + ONE_HOUR, "gpucost doctor --prometheus X"))
+    title = f"{format_timestamp(HOUR - ONE_HOUR)} to {format_timestamp(HOUR + ONE_HOUR)}"
+    assert lines[0] == f"{title}, 1 of 2 hours with figures"
+    assert "bu-a 1.000 0.250 0.750 0.000 75.0% — —" in lines
+    assert (
+        "— cost: no node of these rows has a price. To see what is missing, run: gpucost doctor --prometheus X" in lines
+    )
+    assert lines[-2] == (
+        "most waste: bu-a, 0.750 GPU-hours, 75.0% of its GPU-hours; its top waster: Pod a-0 in namespace bu-a, 0.750 "
+        "GPU-hours, 75.0% of its GPU-hours"
+    )
+
+
 def test_ledger_without_figures_prints_nothing(tmp_path: Path, metrics: str) -> None:
     with service(tmp_path, document(metrics)) as local, local.serving(0) as url:
         assert printed(period_tables(url, HOUR, HOUR + ONE_HOUR, "gpucost doctor")) == []
