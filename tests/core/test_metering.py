@@ -190,6 +190,36 @@ def test_gap_is_noted_with_its_times() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("scheduled_at", "counted"),
+    [
+        (None, "what pods held before is in no figure"),
+        (START - 60 * MINUTE, "before, only pods that were scheduled earlier and still ran then are counted"),
+    ],
+)
+def test_hour_in_which_samples_begin_is_noted_as_partial(scheduled_at: int | None, counted: str) -> None:
+    """A Prometheus was installed at 10:20. No gap between samples is noted, because there are no earlier samples."""
+    after = minutes(20, 120)
+    seen = replace(node(), sample_times={"k": after}, states=(replace(node().states[0], sample_times={"k": after}),))
+    held = replace(pod(), held_samples={"k": after}, scheduled_at=scheduled_at)
+    fresh = replace(observation(nodes=(seen,)), allocation_scrapes={"k": Scrapes(after)}, pods=(held,))
+    usage = meter(fresh, MeteringRules())
+    assert usage.notes == (
+        "first",
+        f"partial hour: there are samples of 40 minutes, from 2026-11-19T10:20:00Z on; {counted}",
+    )
+    (pod_usage,) = usage.pods
+    assert pod_usage.held.length == (40 if scheduled_at is None else 60) * MINUTE
+
+
+@pytest.mark.parametrize(("first", "notes"), [(3, 0), (4, 1), (60, 0)])
+def test_hour_is_partial_if_samples_begin_more_than_three_minutes_after_its_start(first: int, notes: int) -> None:
+    """If they begin after its end, it has no figures, and another reason says so."""
+    after = minutes(first, 120)
+    fresh = replace(observation(), allocation_scrapes={"k": Scrapes(after)}, pods=())
+    assert sum(note.startswith("partial hour: ") for note in meter(fresh, MeteringRules()).notes) == notes
+
+
 def test_single_scrape_covers_a_minute() -> None:
     usage = meter(replace(observation(), allocation_scrapes={"k": Scrapes((START,))}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.016666666667")

@@ -1,6 +1,6 @@
 """Metering: from an hour's observation to the GPU time that each pod held and used."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from gpucost.core.amounts import quantize
 from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
-from gpucost.core.intervals import IntervalMs, gaps, overlap_length, union
+from gpucost.core.intervals import IntervalMs, Scrapes, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
 from gpucost.core.metering.claims import (
     OfferedTime,
@@ -47,7 +47,13 @@ from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node, unlabeled_gpus_notes
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
-from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation, PodObservation
+from gpucost.core.metering.observations import (
+    DeviceSeries,
+    NodeObservation,
+    Observation,
+    PodObservation,
+    ScrapeTarget,
+)
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
@@ -55,6 +61,10 @@ from gpucost.core.metering.utilization import UtilizationResolver, unlabeled_pod
 
 MAX_BRIDGED_GAP_MS = 300_000
 """Free GPUs count as unallocated during gaps up to this long (Prometheus' look-back), otherwise as unobserved."""
+LATEST_FIRST_SCRAPE_MS = 180_000
+"""Samples of an hour that begin later are those of a part of it."""
+PARTIAL_HOUR_PREFIX = "partial hour: "
+"""Notes on hours with samples of only a part begin with it."""
 NOTEWORTHY_GPU_MS = 36_000
 """Deviations of at least a hundredth of a GPU-hour are reported in notes."""
 
@@ -92,8 +102,9 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         for time in scrapes.coverage(window, DEFAULT_INTERVAL_MS)
     )
     unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
+    before_samples = _time_before_samples(observation.allocation_scrapes, window)
     if covered:  # otherwise the hour has no figures, and its reason says so
-        notes += [_scrape_gap_note(gap, window) for gap in unobserved]
+        notes += [_scrape_gap_note(gap, window) for gap in unobserved if gap.start >= before_samples.end]
     vgpu_nodes = nodes_with_vgpus(observation)
     lifecycles = _node_lifecycles(observation, spans, rules, vgpu_nodes)
     notes += unlabeled_gpus_notes(lifecycle for of_name in lifecycles.values() for lifecycle in of_name)
@@ -121,6 +132,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus}, gpus_of_pod)
     notes += contradiction_notes(suspect)
     holdings = scale_mig_shares(holdings, assignments)
+    notes += _partial_hour_notes(before_samples, window, holdings)
     containers = devices_of_containers(observation.vgpus.use, observation.utilization_scrapes, window)
     resolver = UtilizationResolver(
         holdings,
@@ -505,6 +517,29 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
             "pods, and of pods on the same GPUs, is unknown (set KUBERNETES_VIRTUAL_GPUS in dcgm-exporter)"
         )
     return notes
+
+
+def _time_before_samples(scrapes: Mapping[ScrapeTarget, Scrapes], window: IntervalMs) -> IntervalMs:
+    """Return the time from the window's start to the first sample of all; empty if it is short, or without samples.
+
+    Unlike in a gap between two samples, no sample shows what held GPUs in it. The first hour of a Prometheus has it.
+    """
+    first = min((target_scrapes.times[0] for target_scrapes in scrapes.values() if target_scrapes.times), default=0)
+    is_partial = window.start + LATEST_FIRST_SCRAPE_MS < first < window.end
+    return IntervalMs(window.start, first if is_partial else window.start)
+
+
+def _partial_hour_notes(before_samples: IntervalMs, window: IntervalMs, holdings: Iterable[PodUsage]) -> Iterator[str]:
+    """Say of how many minutes there are samples, and what counts in the time before them."""
+    if not before_samples.length:
+        return
+    minutes, begin = (window.end - before_samples.end) // 60_000, format_epoch_ms(before_samples.end)
+    before = (
+        "before, only pods that were scheduled earlier and still ran then are counted"
+        if any(holding.held.start < before_samples.end for holding in holdings)
+        else "what pods held before is in no figure"
+    )
+    yield f"{PARTIAL_HOUR_PREFIX}there are samples of {minutes} minutes, from {begin} on; {before}"
 
 
 def _scrape_gap_note(gap: IntervalMs, window: IntervalMs) -> str:
