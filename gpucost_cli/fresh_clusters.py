@@ -1,16 +1,18 @@
-"""Clusters whose Prometheus has no whole hour yet: what is known of them so far, for the page of `gpucost serve`.
+"""Clusters whose Prometheus is new: what is known of them so far, and which hours are partial, for `gpucost serve`.
 
-It is kept in memory and never in the ledger, so that no sum of hours contains it.
+The time so far is kept in memory and never in the ledger, so that no sum of hours contains it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any
 
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR, floor_hour, format_epoch_ms
+from gpucost.core.hours import HOUR, floor_hour, format_epoch_ms, format_timestamp
+from gpucost.core.ledger import Manifest
+from gpucost.core.metering.metering import PARTIAL_HOUR_PREFIX
 from gpucost.pipeline.attribute import SoFar, attribute_so_far
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
@@ -25,7 +27,9 @@ MAX_AGE = timedelta(minutes=1)
 """Figures are read again when they are older, however many pages are open."""
 QUERIES_SECONDS = 45.0
 """Limit of the time of one cluster's queries; the page waits a minute."""
-UNTIL_THEN = "Until then, the overview shows the time so far. Hours are on the page five minutes after they end."
+UNTIL_THEN = (
+    "Until an hour has figures, the overview shows the time so far. Hours are on the page five minutes after they end."
+)
 
 
 class FreshClusters:
@@ -63,7 +67,30 @@ class FreshClusters:
 
     @property
     def notice(self) -> str:
-        """When the first whole hours of fresh clusters end; "" without any. It does not query Prometheus."""
+        """When first whole hours end, and which hours are partial; "" without any. It does not query Prometheus."""
+        return " ".join(filter(None, (self._first_whole_hours(), *self.partial_hours())))
+
+    def partial_hours(self) -> list[str]:
+        """Say of how many minutes the figures of recent hours are in which the samples of a Prometheus begin."""
+        now = self._clock()
+        clusters: dict[tuple[datetime, str], list[str]] = {}
+        for cluster in self._container.settings_store.current().settings.clusters:
+            with_gaps = [
+                manifest
+                for manifest in self._recent_manifests(cluster.name, now)
+                if manifest.status != "incomplete" and manifest.coverage and manifest.coverage.allocation < 1
+            ]
+            for hour, notes in self._container.ledger.notes_of(with_gaps).items():
+                for note in notes:
+                    if note.startswith(PARTIAL_HOUR_PREFIX):
+                        reason = note.removeprefix(PARTIAL_HOUR_PREFIX)
+                        clusters.setdefault((hour, reason), []).append(cluster.name)
+        return [
+            f"Of {', '.join(names)}, the hour from {format_timestamp(hour)} is partial: {reason}."
+            for (hour, reason), names in sorted(clusters.items())
+        ]
+
+    def _first_whole_hours(self) -> str:
         now = self._clock()
         ends = {name: end for name, end in list(self._whole_hour_ends.items()) if not self._has_figures(name, now)}
         if not ends:
@@ -72,8 +99,10 @@ class FreshClusters:
         return f"The first whole hour of {parts}. {UNTIL_THEN}"
 
     def _has_figures(self, cluster: str, now: datetime) -> bool:
-        manifests = self._container.ledger.manifests(cluster, floor_hour(now) - RECENT_HOURS * HOUR, now)
-        return any(manifest.status != "incomplete" for manifest in manifests)
+        return any(manifest.status != "incomplete" for manifest in self._recent_manifests(cluster, now))
+
+    def _recent_manifests(self, cluster: str, now: datetime) -> Sequence[Manifest]:
+        return self._container.ledger.manifests(cluster, floor_hour(now) - RECENT_HOURS * HOUR, now)
 
     def _read_cluster(self, cluster: ClusterSettings, now: datetime) -> SoFar | SourceError | None:
         if self._has_figures(cluster.name, now):

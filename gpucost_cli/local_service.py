@@ -209,6 +209,10 @@ class LocalService:
         """Return figures of the time so far of each cluster without an hour with figures, or why they are unknown."""
         return self._fresh_clusters.read()
 
+    def partial_hours(self) -> Sequence[str]:
+        """Say of how many minutes the figures of recent hours are in which the samples of a Prometheus begin."""
+        return self._fresh_clusters.partial_hours()
+
     def refresh_prices(self) -> None:
         """Fetch AWS's prices of the nodes in use, all of them daily, and rate hours again whose prices have changed.
 

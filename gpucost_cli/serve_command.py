@@ -134,6 +134,8 @@ def serve(
         doctor = f"gpucost doctor {arguments}"
         print_period(url, doctor)
         print_so_far(service, doctor, console)
+        for sentence in service.partial_hours():
+            console.print(sentence, soft_wrap=True, markup=False)
         service.activity = ""
         click.echo(f"open {url} in a browser")
         limit = floor_hour(datetime.now(UTC)) - timedelta(days=days or MAX_DAYS)

@@ -123,6 +123,37 @@ def test_running_hour_is_shown_until_the_first_whole_hour_is_attributed(
         assert manifest.status == "complete"
 
 
+def test_first_hour_says_of_how_many_minutes_its_figures_are(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+    """The samples begin at twenty past: `serve`, its page and `attribute` say that figures are of forty minutes."""
+    first = HOUR + timedelta(minutes=20)
+    text = document(prometheus(steady_pod(first, 150).text()))
+    now = HOUR + timedelta(minutes=66)
+    partial = (
+        f"there are samples of 40 minutes, from {format_timestamp(first)} on; what pods held before is in no figure"
+    )
+    with SqliteTable(tmp_path / "ledger") as table:
+        service = LocalService(table, text, author="me", clock=lambda: now, secret_value=str)
+        list(service.attribute_newest(3))
+        sentence = f"Of demo, the hour from {format_timestamp(HOUR)} is partial: {partial}."
+        assert service.partial_hours() == [sentence]
+        with service.serving(0) as url:
+            assert requests.get(f"{url}/serve/so-far", timeout=30).json() == {"clusters": []}
+            assert requests.get(f"{url}/config.json", timeout=30).json()["notice"] == sentence
+            period = {"start": format_timestamp(HOUR), "end": format_timestamp(HOUR + timedelta(hours=1))}
+            costs = requests.get(f"{url}/v1/costs", params={**period, "group_by": "business_unit"}, timeout=30).json()
+            (row,) = costs["rows"]
+            assert row["allocated_gpu_hours"] == pytest.approx(40 / 60), "of the observed time"
+            assert costs["totals"]["capacity_gpu_hours"] == pytest.approx(2 * 40 / 60)
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    done = gpucost("attribute", "--settings", str(path), "--hour", format_timestamp(HOUR), COLUMNS="300")
+    assert f"note: partial hour: {partial}" in done.stdout
+    whole = gpucost(
+        "attribute", "--settings", str(path), "--hour", format_timestamp(HOUR + timedelta(hours=1)), COLUMNS="300"
+    )
+    assert (whole.returncode, "partial hour" in whole.stdout) == (0, False), "the next hour is whole"
+
+
 def test_prometheus_that_stops_answering_is_named_next_to_the_figures(
     tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
 ) -> None:
