@@ -26,7 +26,7 @@ def test_fleet_lacks_only_the_listed_labels_of_the_recorded_cluster(tmp_path: Pa
         recorded.setdefault(series.name, set()).update(series.labels)
     simulated: dict[str, set[str]] = {}
     with running_fleet() as url:
-        answer = requests.get(f"{url}/api/v1/series", params={"match[]": '{cluster!=""}', "start": 0}, timeout=120)
+        answer = requests.get(f"{url}/api/v1/series", params={"match[]": '{cluster!=""}', "start": "0"}, timeout=120)
     for labels in answer.json()["data"]:
         if labels["cluster"] in SCENARIOS:
             simulated.setdefault(labels["__name__"], set()).update(labels)
