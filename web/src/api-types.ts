@@ -3623,7 +3623,7 @@ export interface components {
             hours_expected: number;
             /**
              * Hours Complete
-             * @description Complete hours among them. Other hours add nothing to any figure
+             * @description Complete hours among them. Provisional hours are in the figures, too; other hours are not
              */
             hours_complete: number;
             /**

@@ -133,7 +133,9 @@ class PeriodCoverageModel(ResponseModel):
     """How much of the period has been measured."""
 
     hours_expected: int = Field(description="Cluster-hours of the period that have ended")
-    hours_complete: int = Field(description="Complete hours among them. Other hours add nothing to any figure")
+    hours_complete: int = Field(
+        description="Complete hours among them. Provisional hours are in the figures, too; other hours are not"
+    )
     allocation: Amount | None = Field(description="Allocation scrapes seen ÷ expected, 0 to 1, mean of published hours")
     utilization: Amount | None = Field(
         description="Utilization scrapes seen ÷ expected; null if utilization is not measured"
