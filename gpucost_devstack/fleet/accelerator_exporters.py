@@ -8,7 +8,7 @@ xpumd/receiver/intelxpu/sysman/engine.go of intel/xpumanager 2.0.0. Prometheus d
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from gpucost_devstack.fleet.dcgm_exporter import pods_by_node, utilization
+from gpucost_devstack.fleet.dcgm_exporter import constant_ranges, edges_of_pods, pods_by_node, utilization
 from gpucost_devstack.fleet.scenario import AcceleratorExporter, Device, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -37,8 +37,10 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         target = {"job": scraping.job, "instance": scraping.instance}
         pods = pods_of.get(id(node), [])
         samples_by_series: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = {}
-        for at in scraping.successful_times(scenario.start, scenario.end):
-            minute = Fraction(at, MINUTE_MS)
+        times = scraping.successful_times(scenario.start, scenario.end)
+        edges = [edge for geometry in node.geometries for edge in geometry.lifetime]
+        for scrape_range in constant_ranges(times, (*edges, *edges_of_pods(pods))):
+            minute = Fraction(times[scrape_range.start], MINUTE_MS)
             geometry = node.geometry_at(minute)
             devices = geometry.devices if geometry is not None else ()
             uses = [utilization(scenario, node, index, minute, pods) for index in range(len(devices))]
@@ -53,7 +55,8 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                         exposed = _intel_samples(node, index, uses[index])
                 for metric, labels, sample in exposed:
                     key = (("__name__", metric), *sorted({**labels, **target}.items()))
-                    samples_by_series.setdefault(key, []).append((at, str(float(sample))))
+                    text = str(float(sample))
+                    samples_by_series.setdefault(key, []).extend((times[number], text) for number in scrape_range)
         for key, samples in samples_by_series.items():
             labels = dict(key)
             yield SimulatedSeries(labels.pop("__name__"), labels, samples)

@@ -5,6 +5,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
+from operator import itemgetter
 
 from gpucost_devstack.fleet.power import gpu_powers, readers
 from gpucost_devstack.fleet.scenario import Device, Exporter, Geometry, Minutes, Node, Pod, Scenario
@@ -54,7 +56,7 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         powers = gpu_powers(scenario, exporter, node)
         samples_by_series: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = {}
         times = scraping.successful_times(scenario.start, scenario.end)
-        for scrape_range in _constant_ranges(times, _edges(exporter, node, pods)):
+        for scrape_range in constant_ranges(times, _edges(exporter, node, pods)):
             minute = Fraction(times[scrape_range[0]], MINUTE_MS)
             geometry = node.geometry_at(minute)
             if geometry is None or any(a <= minute < b for a, b in exporter.intervals_without_devices):
@@ -127,12 +129,19 @@ def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minu
     yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
     yield from () if exporter.upgrade is None else (exporter.upgrade[0],)
     yield from (edge for unknown in exporter.unknown_uids.values() for interval in unknown for edge in interval)
+    yield from edges_of_pods(pods)
     for pod in pods:
-        yield from (pod.bound_at, *pod.run_interval, pod.run_interval[1] + exporter.label_linger_minutes)
+        yield from (pod.bound_at, pod.run_interval[1] + exporter.label_linger_minutes)
+
+
+def edges_of_pods(pods: Iterable[Pod]) -> Iterator[Minutes]:
+    """Times at which what pods demand of their devices may change."""
+    for pod in pods:
+        yield from pod.run_interval
         yield from (since for curve in (pod.use_by_device or [pod.use]) for since, _ in curve)
 
 
-def _constant_ranges(times: Sequence[int], edges: Iterable[Minutes]) -> Iterator[range]:
+def constant_ranges(times: Sequence[int], edges: Iterable[Minutes]) -> Iterator[range]:
     """Ranges of scrape numbers in which nothing changes."""
     cuts = sorted({0, len(times), *(bisect_left(times, Fraction(edge) * MINUTE_MS) for edge in edges)})
     yield from (range(first, after) for first, after in itertools.pairwise(cuts))
@@ -176,12 +185,13 @@ def demand_of_pod(pod: Pod, device_index: int, minute: Fraction) -> Fraction:
     if device_index not in pod.devices or not pod.run_interval[0] <= minute < pod.run_interval[1]:
         return Fraction(0)
     curve = pod.use_of(list(pod.devices).index(device_index))
-    position = bisect_right(curve, minute, key=_start_of_step)
-    return Fraction(curve[position - 1][1]) if position else Fraction(0)
+    position = bisect_right(curve, minute, key=itemgetter(0))
+    return _fraction(curve[position - 1][1]) if position else Fraction(0)
 
 
-def _start_of_step(step: tuple[Minutes, str]) -> Fraction:
-    return Fraction(step[0])
+@lru_cache(maxsize=4096)
+def _fraction(text: str) -> Fraction:
+    return Fraction(text)
 
 
 def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter) -> bool:

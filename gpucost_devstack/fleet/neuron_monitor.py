@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from gpucost_devstack.fleet.dcgm_exporter import pods_by_node, utilization
+from gpucost_devstack.fleet.dcgm_exporter import constant_ranges, edges_of_pods, pods_by_node, utilization
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scraping import MINUTE_MS, Scraping
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -19,14 +19,16 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         scraping = Scraping("neuron-monitor", f"{node.name}:8000", node=node.name, lifetime=node.lifetime)
         samples_by_core: dict[tuple[str, int], list[tuple[int, str]]] = {}
         pods = {pod.id: pod for pod in pods_of.get(id(node), [])}
-        for at in scraping.successful_times(scenario.start, scenario.end):
-            minute = Fraction(at, MINUTE_MS)
+        times = scraping.successful_times(scenario.start, scenario.end)
+        for scrape_range in constant_ranges(times, edges_of_pods(pods.values())):
+            minute = Fraction(times[scrape_range.start], MINUTE_MS)
             for pod in pods.values():
                 if pod.run_interval[0] <= minute < pod.run_interval[1]:
                     for core in pod.devices:
-                        use = utilization(scenario, node, core, minute, pods.values())
-                        samples_by_core.setdefault((pod.id, core), []).append((at, str(float(use))))
-        for (uid, core), samples in samples_by_core.items():
+                        use = str(float(utilization(scenario, node, core, minute, pods.values())))
+                        samples = samples_by_core.setdefault((pod.id, core), [])
+                        samples.extend((times[number], use) for number in scrape_range)
+        for (uid, core), of_core in samples_by_core.items():
             labels = {
                 "neuroncore": str(core),
                 "instance_id": node.instance_id,
@@ -40,6 +42,5 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
             }
             if scenario.neuron_labels:
                 labels |= {"pod": pods[uid].name, "namespace": pods[uid].namespace}
-            yield SimulatedSeries("neuroncore_utilization_ratio", labels, samples)
-        times = scraping.successful_times(scenario.start, scenario.end)
+            yield SimulatedSeries("neuroncore_utilization_ratio", labels, of_core)
         yield SimulatedSeries("up", scraping.target_labels, [(at, "1") for at in times])
