@@ -20,7 +20,7 @@ import time
 import tomllib
 import traceback
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,10 @@ def load_command(root: Path) -> Callable[[Request], Any]:
 
 
 def in_child(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run a call in a forked process, so that it starts without caches but with all imports."""
+    """Run a call in a forked process, so that it starts without caches but with all imports.
+
+    This process imports what the child did, so that the next one need not.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -86,13 +89,18 @@ def in_child(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         except BaseException as error:  # the parent reports it
             answer = {"status": -1, "stdout": "", "stderr": f"{type(error).__name__}: {error}"}
         with os.fdopen(writer, "w") as pipe:
-            pipe.write(json.dumps(answer))
+            pipe.write(json.dumps([answer, [*sys.modules]]))
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
-    result: dict[str, Any] = json.loads(text)
+    result: dict[str, Any]
+    result, modules = json.loads(text)
+    for name in modules:
+        if name not in sys.modules:
+            with suppress(ImportError):  # made by another module
+                importlib.import_module(name)
     return result
 
 
