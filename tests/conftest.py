@@ -18,6 +18,7 @@ from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost_devstack.prometheus import refusing_url, running_prometheus
+from tests import forked_gpucost
 from tests.made_once import made_once
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         scopes = list(dict.fromkeys(_scope(test.nodeid) for test in items))
         Random(seed).shuffle(scopes)
         items.sort(key=lambda test: scopes.index(_scope(test.nodeid)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Wait for the process that runs commands, so that its processor time counts."""
+    forked_gpucost.stop()
 
 
 @pytest.hookimpl(optionalhook=True)

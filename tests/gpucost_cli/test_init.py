@@ -24,7 +24,7 @@ from gpucost_devstack.fleet.scenarios.units_owners_and_claims import worked_exam
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from gpucost_devstack.prometheus import running_prometheus
 from gpucost_devstack.template import REPOSITORY
-from tests import terminal
+from tests import forked_gpucost, terminal
 from tests.system.test_cli import GPUCOST, gpucost
 
 pytestmark = pytest.mark.tools
@@ -75,10 +75,7 @@ def amp(fleet: str) -> Iterator[dict[str, str]]:
 
 def init(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, **WITHOUT_AWS, **environment}
-    return subprocess.run(
-        [str(GPUCOST), "init", "--out", str(folder), *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=variables, timeout=120,
-    )  # fmt: skip
+    return forked_gpucost.run("init", "--out", folder, *arguments, env=variables)
 
 
 def converse(folder: Path, *answers: tuple[str, str], **environment: str) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.node_price_fetcher import NodePriceFetcher
-from gpucost_devstack.template import REPOSITORY
+from tests import forked_gpucost
 from tests.sources.aws_prices import Aws, Offer, Point
 from tests.system.timeline import HOUR, Timeline
 
@@ -104,13 +104,10 @@ def test_every_node_is_paid_by_the_price_that_it_names(url: str, aws: Aws) -> No
 def attribute_command(url: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder that is also its HOME, without the variables of AWS."""
     (folder / "settings.yaml").write_text(f'clusters: [{{name: c, prometheus: {{url: "{url}"}}}}]\n')
-    command = [str(REPOSITORY / ".venv/bin/gpucost"), "attribute", "--settings", "settings.yaml"]
+    command = ["attribute", "--settings", "settings.yaml", "--hour", format_timestamp(HOUR), "--format", "json"]
     variables = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
     variables |= {"HOME": str(folder), "AWS_EC2_METADATA_DISABLED": "true", **environment}
-    return subprocess.run(
-        [*command, "--hour", format_timestamp(HOUR), "--format", "json"],
-        cwd=folder, env=variables, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return forked_gpucost.run(*command, env=variables, cwd=folder)
 
 
 def test_command_without_credentials_uses_list_prices_and_names_their_day(url: str, tmp_path: Path) -> None:

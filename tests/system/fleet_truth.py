@@ -1,6 +1,6 @@
 """Compares the command's figures for a scenario's hours with the true ones."""
 
-import subprocess
+import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,9 +13,8 @@ import simplejson
 from gpucost_devstack.fleet import energy_truth, truth
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.truth import ToleratedAmount, TrueHour, TrueLine
-from gpucost_devstack.template import REPOSITORY
+from tests import forked_gpucost
 
-GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 PRICE = 10
 EXACT = Fraction(1, 10**9)
 PARTS = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
@@ -50,9 +49,8 @@ def settings(scenarios: Sequence[Scenario], url: str, base: datetime) -> str:
 
 def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
     """The hours of the command's answer, with exact numbers."""
-    command = [str(GPUCOST), "attribute", "--settings", str(path), "--hour", f"{first:%Y-%m-%dT%H:00:00Z}"]
-    command += ["--hours", str(hours), "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["attribute", "--settings", str(path), "--hour", f"{first:%Y-%m-%dT%H:00:00Z}"]
+    done = forked_gpucost.run(*command, "--hours", str(hours), "--format", "json", env=os.environ)
     answer: list[Any] = simplejson.loads(done.stdout, parse_float=Decimal, parse_int=Decimal)["hours"]
     has_no_figures = all(hour["totals"]["allocated_usd"] is None for hour in answer)
     assert done.returncode == int(has_no_figures), done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
-from tests.system.test_cli import GPUCOST, CommandResult
+from tests import forked_gpucost
+from tests.system.test_cli import CommandResult
 
 CONFIG = """
 [default]
@@ -89,13 +89,7 @@ def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> Comman
         "AWS_ENDPOINT_URL": aws.url,
     }
     aws.callers.clear()
-    done = subprocess.run(
-        [str(GPUCOST), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**clean, **aws_variables, **environment},
-    )
+    done = forked_gpucost.run(*arguments, env={**clean, **aws_variables, **environment})
     return CommandResult(done.returncode, done.stdout, done.stderr)
 
 

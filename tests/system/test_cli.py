@@ -19,6 +19,7 @@ import pytest
 from gpucost.core.hours import format_timestamp
 from gpucost_cli.main import main
 from gpucost_devstack.template import REPOSITORY
+from tests import forked_gpucost
 from tests.system.timeline import HOUR, Timeline
 
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
@@ -26,9 +27,7 @@ NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def gpucost(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(GPUCOST), *arguments]
-    variables = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, timeout=120)
+    return forked_gpucost.run(*arguments, env={**os.environ, **environment})
 
 
 class CommandResult(NamedTuple):

@@ -25,6 +25,7 @@ from gpucost_cli.demo_summary import PARTS, UNITS_SHOWN
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Pod
 from gpucost_devstack.loopback import listen
+from tests import forked_gpucost
 from tests.documentation.shell_commands import PAGES, script, tokens
 from tests.documentation.test_commands import HOST
 from tests.listening_addresses import listening_addresses
@@ -40,8 +41,10 @@ def running(demo: Demo) -> Iterator[Demo]:
 
 
 def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [str(GPUCOST), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
+    if arguments[0] == "demo":
+        command = [str(GPUCOST), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
+    return forked_gpucost.run(*arguments, env=environment)
 
 
 def every_hour(end: datetime) -> list[truth.TrueHour]:
@@ -157,9 +160,7 @@ def test_every_alert_is_in_messages_and_in_the_printed_list(running: Demo) -> No
 
 def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     def gpucost(*arguments: str) -> str:
-        done = subprocess.run(
-            [GPUCOST, *arguments], capture_output=True, text=True, check=False, env=running.environment
-        )
+        done = run_to_end(arguments, running.environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
