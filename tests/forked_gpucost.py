@@ -46,7 +46,7 @@ def run(
 @cache
 def _server() -> "subprocess.Popen[str]":
     """The process that forks, which ends with this one."""
-    command = [SCRIPT.with_name("python"), "-P", __file__]
+    command = [str(SCRIPT.with_name("python")), "-P", __file__]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=SCRIPT.parents[2])
 
 
