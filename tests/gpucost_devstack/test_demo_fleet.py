@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +24,8 @@ from gpucost_devstack.fleet.demo.spot_prices import ON_DEMAND_USD
 from gpucost_devstack.fleet.demo.units import BUSINESS_UNITS
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.prometheus import running_prometheus
-from tests.system.fleet_truth import assert_identity, compare, in_metrics
+from tests.system import remote_write
+from tests.system.fleet_truth import assert_identity, compare, in_metrics, true_hour
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -35,6 +36,8 @@ OUTAGE = START + DAY + 3 * HOUR
 HOURS = [START + number * HOUR for number in range(72)]
 PRICES = {name: Fraction(text) for name, text in HOURLY_PRICES["us-east-1"].items()}
 RESERVED = Fraction(62, 100)
+BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=240h", "--storage.tsdb.max-block-duration=240h")
+"""Prometheus accepts samples that are older than the newest ones by at most half of this."""
 Samples = dict[tuple[Any, ...], list[tuple[int, str]]]
 
 
@@ -42,22 +45,24 @@ def settings(url: str) -> SettingsDocument:
     return parse_settings(json.dumps(demo.settings_document(dict.fromkeys(demo.CLUSTERS, url))))
 
 
+@cache
 def scenarios_of_hour(hour: datetime) -> dict[str, Scenario]:
     return {scenario.name: scenario for scenario in demo.scenarios(hour, hour + HOUR)}
 
 
-def samples_of_hour(start: datetime, end: datetime, hour: datetime) -> Samples:
-    """All samples of an hour, by series, as a range that contains the hour generates them."""
-    base, first = round(start.timestamp() * 1000), round(hour.timestamp() * 1000)
-    samples: Samples = defaultdict(list)
+def samples_of_hours(start: datetime, end: datetime, hours: Collection[datetime]) -> dict[datetime, Samples]:
+    """All samples of some hours, by series, as a range that contains the hours generates them."""
+    base = round(start.timestamp() * 1000)
+    compared = {round(hour.timestamp()) // 3600: hour for hour in hours}
+    samples: dict[datetime, Samples] = {hour: defaultdict(list) for hour in hours}
     for scenario in demo.scenarios(start, end):
         for series in openmetrics.series(scenario):
             key = (scenario.name, series.metric, *sorted(series.labels.items()))
             for at, text in series.samples:
-                if first <= base + at < first + 3_600_000:
+                if (hour := compared.get((base + at) // 3_600_000)) is not None:
                     shown = str(base // 1000 + int(text[1:])) if text.startswith("@") else text
-                    samples[key].append((base + at, shown))
-    return {key: sorted(pairs) for key, pairs in samples.items()}
+                    samples[hour][key].append((base + at, shown))
+    return {hour: {key: sorted(pairs) for key, pairs in by_series.items()} for hour, by_series in samples.items()}
 
 
 def true_lines(hour: truth.TrueHour) -> list[tuple[str, Fraction, Fraction]]:
@@ -74,16 +79,16 @@ def true_lines(hour: truth.TrueHour) -> list[tuple[str, Fraction, Fraction]]:
 
 
 @pytest.fixture(scope="module")
-def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, datetime], Any]]:
+def attributed() -> dict[tuple[str, datetime], Any]:
     """The figures of three days, by cluster and hour, from a real Prometheus that holds all clusters."""
-
-    def daily_files() -> Iterator[Path]:
+    with running_prometheus(None, *BLOCK_FLAGS, "--web.enable-remote-write-receiver") as url:
         for day in (START, START + DAY, START + 2 * DAY):
-            path = tmp_path_factory.mktemp("demo") / "metrics.om"
-            openmetrics.write(demo.scenarios(day, day + DAY), day, path)
-            yield path
-
-    with running_prometheus(daily_files()) as url:
+            series = (
+                (cluster.name, each)
+                for cluster in demo.scenarios(day, day + DAY)
+                for each in openmetrics.series(cluster)
+            )
+            remote_write.send_whole_series(url, series, round(day.timestamp()) * 1000)
         document = settings(url)
         records = [
             record
@@ -94,16 +99,29 @@ def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
             )
         ]
     answer = simplejson.loads(rendering.hours_json(records), parse_float=Decimal, parse_int=Decimal)
-    yield {(hour["cluster"], datetime.fromisoformat(hour["hour"])): hour for hour in answer["hours"]}
+    return {(hour["cluster"], datetime.fromisoformat(hour["hour"])): hour for hour in answer["hours"]}
 
 
-@pytest.mark.parametrize("hours_later", [0, 11, 14, 27, 100])
-def test_hour_has_the_same_samples_in_every_range(hours_later: int) -> None:
-    hour = START + hours_later * HOUR
-    alone = samples_of_hour(hour, hour + HOUR, hour)
-    assert len(alone) > 300
-    assert samples_of_hour(hour - 30 * HOUR, hour + 20 * HOUR, hour) == alone
-    assert samples_of_hour(hour - 3 * DAY, hour + HOUR, hour) == alone
+@pytest.mark.parametrize(
+    ("range_start", "range_end", "hours_later"),
+    [
+        (-3 * DAY, 28 * HOUR, (0, 11, 14, 27)),
+        (-30 * HOUR, 20 * HOUR, (0, 11, 14)),
+        (-3 * HOUR, 47 * HOUR, (11, 27)),
+        (28 * HOUR, 101 * HOUR, (100,)),
+        (70 * HOUR, 120 * HOUR, (100,)),
+    ],
+)
+def test_hour_has_the_same_samples_in_every_range(
+    range_start: timedelta, range_end: timedelta, hours_later: tuple[int, ...]
+) -> None:
+    """Each hour in the middle and at the end of a range, up to four days after its start."""
+    hours = [START + number * HOUR for number in hours_later]
+    within = samples_of_hours(START + range_start, START + range_end, hours)
+    for hour in hours:
+        alone = samples_of_hours(hour, hour + HOUR, [hour])[hour]
+        assert len(alone) > 300
+        assert within[hour] == alone
 
 
 def test_hour_has_the_same_truth_in_every_range() -> None:
@@ -122,7 +140,7 @@ def test_every_line_of_three_days_matches_the_truth(attributed: dict[tuple[str, 
         for name, scenario in scenarios_of_hour(hour).items():
             if (name, hour) == (demo.CLUSTERS[2], OUTAGE):
                 continue
-            true = {(line.pod.id, line.resource): line for line in truth.true_hour(scenario, 0).lines}
+            true = {(line.pod.id, line.resource): line for line in true_hour(scenario, 0).lines}
             lines = {(line["uid"], in_metrics(line["resource"])): line for line in attributed[name, hour]["lines"]}
             assert lines.keys() <= true.keys(), hour
             assert {key for key, line in true.items() if not line.may_be_missing} <= lines.keys(), hour
