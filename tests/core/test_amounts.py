@@ -2,6 +2,7 @@
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from typing import Annotated
 
 import pytest
 from hypothesis import assume, given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from gpucost.core.amounts import (
     MAX_AMOUNT,
     SCALE,
+    AmountField,
+    Amounts,
     CapacityCosts,
     Costs,
     Idle,
@@ -236,6 +239,40 @@ def test_capacity_without_price_is_published_as_unknown(capacity: CapacityCosts)
     elif 0 < all_figures["device_energy_without_factor_kwh"] == all_figures["device_energy_kwh"]:
         expected |= {name: None for name in all_figures if "co2e" in name}
     assert capacity.figures() == expected
+
+
+class CostsWithWater(Costs, frozen=True, gc=False):
+    """Costs with an amount more, which follows from the energy."""
+
+    water_kg: Annotated[int, AmountField("Water that cooled the GPUs", needs="energy")] = 0
+
+
+class CapacityWithWater(CapacityCosts, frozen=True, gc=False):
+    """Capacity with an amount more, which follows from the emissions."""
+
+    idle_water_kg: Annotated[int, AmountField("Water of idle GPUs", needs="emission factor")] = 0
+
+
+def test_new_amount_is_published_as_unknown_and_not_as_zero() -> None:
+    """The amounts of energy are the last ones of both records, and a new one follows them."""
+    energy = ("energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "co2e_kg", "energy_without_factor_kwh")
+    not_measured = CostsWithWater(allocated_gpu_hours=amount(1), allocated_usd=amount(3)).figures()
+    assert {name for name, figure in not_measured.items() if figure is None} == {*energy, "water_kg"}
+    measured = {"energy_gpu_hours": amount(1), "energy_kwh": amount(2)}
+    assert CostsWithWater(**measured, energy_without_factor_kwh=amount(2)).figures()["water_kg"] == 0
+    no_factor = {"device_energy_gpu_hours": amount(1), "device_energy_kwh": amount(2)}
+    capacity = CapacityWithWater(**no_factor, device_energy_without_factor_kwh=amount(2)).figures()
+    assert [name for name, figure in capacity.items() if figure is None] == [
+        "device_co2e_kg", "idle_co2e_kg", "unattributed_co2e_kg", "idle_water_kg",
+    ]  # fmt: skip
+
+
+def test_amount_without_description_is_refused() -> None:
+    class Undescribed(Amounts, frozen=True, gc=False):
+        water_kg: int = 0
+
+    with pytest.raises(TypeError, match="water_kg is not described"):
+        Undescribed.fields()
 
 
 def test_figures_of_unpriced_and_partly_priced_costs() -> None:

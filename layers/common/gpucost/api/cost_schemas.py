@@ -232,7 +232,7 @@ def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
     current, previous = cost_totals(trend.current), cost_totals(trend.previous)
     has_unpriced = any(totals["unpriced_gpu_hours"] for totals in (current, previous))
     change = {
-        name: None if has_unpriced and name.endswith("_usd") else _difference(value, previous[name])
+        name: None if has_unpriced and Costs.fields()[name].needs == "price" else _difference(value, previous[name])
         for name, value in current.items()
     }
     return {

@@ -1,15 +1,18 @@
 """Exact amounts of USD, GPU-hours, kWh and kg CO2e, and the records that consist of them.
 
+Each amount is described here, where it is a field of `Costs`, `CapacityCosts` or `Idle`.
+
 Amounts are fixed-point: integers that count 1e-12 USD, GPU-hours, kWh or kg. An amount is rounded once, when it is
 rated; sums are exact, and the parts of a split sum to the total. `Decimal` is for prices, ratios and what people read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from functools import cache
 from math import lcm
-from operator import add, sub
-from typing import Self
+from operator import add, itemgetter, sub
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -21,6 +24,8 @@ DIGITS = 12
 MAX_AMOUNT = Decimal(10**12)
 """The largest USD or GPU-hours of one cluster-hour."""
 MAX_FIXED_POINT = int(MAX_AMOUNT) * SCALE
+Need = Literal["nothing", "price", "energy", "emission factor"]
+"""What must be known for an amount to be known: a price, measured energy, or an emission factor of this energy."""
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
@@ -110,13 +115,36 @@ def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:
     return parts
 
 
+class AmountField(Struct, frozen=True):
+    """Describes an amount. What publishes amounts derives from it; a field of a record is `int` annotated with it."""
+
+    meaning: str
+    """The API's description."""
+    needs: Need
+    """What must be known of the record for the amount to be known. Otherwise it is published as None, never as 0."""
+
+
 class Amounts(Struct, frozen=True, gc=False):
-    """Base class of records that consist of fixed-point amounts only and are added field by field."""
+    """Base class of records that consist of described fixed-point amounts only and are added field by field.
+
+    Each field's name ends with its unit. The ledger stores amounts by their position: new fields stand at the end.
+    """
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Return the field names in their published order."""
         return cls.__struct_fields__
+
+    @classmethod
+    @cache
+    def fields(cls) -> Mapping[str, AmountField]:
+        """Return the descriptions by name, in order.
+
+        Raises:
+            TypeError: a field is not described.
+        """
+        annotations = get_type_hints(cls, include_extras=True)
+        return {name: _description(name, annotations[name]) for name in cls.names()}
 
     @classmethod
     def total(cls, parts: Iterable[Self]) -> Self:
@@ -150,18 +178,17 @@ class Amounts(Struct, frozen=True, gc=False):
         largest: int = max(map(abs, astuple(self)))
         return largest <= MAX_FIXED_POINT
 
-    def has_price(self) -> bool:
-        """Whether the amounts of money are known."""
-        return True
+    def missing(self) -> tuple[Need, ...]:
+        """Return what is not known of the record, so that amounts that need it are not known either."""
+        return ()
 
     def published_amounts(self) -> tuple[int | None, ...]:
-        """Return the amounts as published, in order of `names()`: money is None without a price."""
+        """Return the amounts as published, in order of `names()`: None if what they need is missing."""
         amounts: tuple[int, ...] = astuple(self)
-        if self.has_price():
+        missing = self.missing()
+        if not missing:
             return amounts
-        return tuple(
-            None if name.endswith("_usd") else amount for name, amount in zip(self.names(), amounts, strict=True)
-        )
+        return _mask(type(self), missing)((*amounts, None))
 
     def figures(self) -> dict[str, Decimal | None]:
         """Return the published amounts as decimals, by name."""
@@ -169,41 +196,81 @@ class Amounts(Struct, frozen=True, gc=False):
         return dict(zip(self.names(), amounts, strict=True))
 
 
+def _description(name: str, annotation: Any) -> AmountField:
+    for description in getattr(annotation, "__metadata__", ()):
+        if isinstance(description, AmountField):
+            return description
+    raise TypeError(f"the amount {name} is not described; annotate it with an AmountField")
+
+
+@cache
+def _mask(
+    record: type[Amounts], missing: tuple[Need, ...]
+) -> Callable[[tuple[int | None, ...]], tuple[int | None, ...]]:
+    """Return a function that replaces the amounts that need what is missing by the last element, which follows them.
+
+    It selects by position in C, because reports have thousands of rows; the positions follow from the fields' needs.
+    """
+    positions = [-1 if field.needs in missing else position for position, field in enumerate(record.fields().values())]
+    return itemgetter(*positions)
+
+
 class Costs(Amounts, frozen=True, gc=False):
     """The cost of allocated GPUs: `allocated = effective + waste + unmeasured`, exact."""
 
-    allocated_gpu_hours: int = 0
-    effective_gpu_hours: int = 0
-    allocated_usd: int = 0
-    effective_usd: int = 0
-    waste_usd: int = 0
-    unmeasured_usd: int = 0
-    unmeasured_gpu_hours: int = 0
-    unpriced_gpu_hours: int = 0
-    """Allocated on nodes without a price: not part of any amount of money."""
-    energy_kwh: int = 0
-    """What the GPUs drew while they were allocated, as far as it was measured."""
-    energy_gpu_hours: int = 0
-    """Allocated GPU-hours whose energy was measured; 0 where the energy is unknown."""
-    unused_energy_kwh: int = 0
-    """The energy of lines without any use in their hour: of GPUs that were held and idle all the time."""
-    co2e_kg: int = 0
-    """Location-based emissions of this energy."""
-    energy_without_factor_kwh: int = 0
-    """Energy in regions without an emission factor: not part of `co2e_kg`."""
+    allocated_gpu_hours: Annotated[int, AmountField("GPU-hours allocated to pods", needs="nothing")] = 0
+    effective_gpu_hours: Annotated[
+        int, AmountField("Allocated GPU-hours × utilization, where utilization was measured", needs="nothing")
+    ] = 0
+    allocated_usd: Annotated[int, AmountField("Cost of the allocated GPU-hours", needs="price")] = 0
+    effective_usd: Annotated[int, AmountField("Part of the allocated cost that was used", needs="price")] = 0
+    waste_usd: Annotated[
+        int, AmountField("Part of the allocated cost that was measured and not used", needs="price")
+    ] = 0
+    unmeasured_usd: Annotated[
+        int, AmountField("Part of the allocated cost without a utilization measurement", needs="price")
+    ] = 0
+    unmeasured_gpu_hours: Annotated[
+        int, AmountField("Allocated GPU-hours without a utilization measurement", needs="nothing")
+    ] = 0
+    unpriced_gpu_hours: Annotated[
+        int,
+        AmountField(
+            "Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all "
+            "allocated GPU-hours",
+            needs="nothing",
+        ),
+    ] = 0
+    energy_kwh: Annotated[
+        int,
+        AmountField(
+            "Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not",
+            needs="energy",
+        ),
+    ] = 0
+    energy_gpu_hours: Annotated[int, AmountField("Allocated GPU-hours whose energy was measured", needs="energy")] = 0
+    unused_energy_kwh: Annotated[
+        int, AmountField("Energy of pods that used their GPUs at no time of the hour", needs="energy")
+    ] = 0
+    co2e_kg: Annotated[
+        int,
+        AmountField(
+            "Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown",
+            needs="emission factor",
+        ),
+    ] = 0
+    energy_without_factor_kwh: Annotated[
+        int, AmountField("Energy in regions without an emission factor. No emissions include it", needs="energy")
+    ] = 0
 
     def has_price(self) -> bool:
         """Whether any allocated GPU-hour has a price."""
         return not 0 < self.unpriced_gpu_hours == self.allocated_gpu_hours
 
-    def published_amounts(self) -> tuple[int | None, ...]:
-        """Return the amounts as published: money is None without a price, and energy where it was not measured."""
-        amounts = super().published_amounts()
-        if not self.energy_gpu_hours:
-            return amounts[:-5] + (None,) * 5
-        if 0 < self.energy_without_factor_kwh == self.energy_kwh:
-            return (*amounts[:-2], None, amounts[-1])
-        return amounts
+    def missing(self) -> tuple[Need, ...]:
+        """Return whether a price, all energy or all emissions are missing."""
+        of_energy = _missing_of_energy(self.energy_gpu_hours, self.energy_kwh, self.energy_without_factor_kwh)
+        return of_energy if self.has_price() else ("price", *of_energy)
 
 
 class CapacityCosts(Amounts, frozen=True, gc=False):
@@ -213,45 +280,66 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
     `effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost`.
     """
 
-    capacity_gpu_hours: int = 0
-    unallocated_gpu_hours: int = 0
-    stranded_gpu_hours: int = 0
-    unobserved_gpu_hours: int = 0
-    node_cost_usd: int = 0
-    unallocated_usd: int = 0
-    stranded_usd: int = 0
-    unobserved_usd: int = 0
-    host_usd: int = 0
-    residual_usd: int = 0
-    unpriced_capacity_gpu_hours: int = 0
-    """Of nodes without a price: not part of any amount of money."""
-    device_energy_kwh: int = 0
-    """What all GPUs drew, as far as it was measured: `energy of lines + idle + unattributed`."""
-    idle_energy_kwh: int = 0
-    """Drawn by GPUs while no pod held any part of them."""
-    unattributed_energy_kwh: int = 0
-    """Drawn while it is not known which pod held the GPU."""
-    device_energy_gpu_hours: int = 0
-    """GPU-hours whose energy was measured, held or not; 0 where the energy is unknown."""
-    device_co2e_kg: int = 0
-    """Emissions of the energy of all GPUs: those of lines + idle + unattributed."""
-    idle_co2e_kg: int = 0
-    unattributed_co2e_kg: int = 0
-    device_energy_without_factor_kwh: int = 0
-    """Energy in regions without an emission factor: not part of any emissions."""
+    capacity_gpu_hours: Annotated[int, AmountField("GPU-hours that the nodes had", needs="nothing")] = 0
+    unallocated_gpu_hours: Annotated[
+        int, AmountField("GPU-hours that nodes offered and no pod held", needs="nothing")
+    ] = 0
+    stranded_gpu_hours: Annotated[int, AmountField("GPU-hours that no pod could hold", needs="nothing")] = 0
+    unobserved_gpu_hours: Annotated[
+        int, AmountField("GPU-hours for which no metrics say who held them", needs="nothing")
+    ] = 0
+    node_cost_usd: Annotated[int, AmountField("Cost of the nodes; all parts add up to it", needs="price")] = 0
+    unallocated_usd: Annotated[int, AmountField("Cost of the unallocated GPU-hours", needs="price")] = 0
+    stranded_usd: Annotated[int, AmountField("Cost of the stranded GPU-hours", needs="price")] = 0
+    unobserved_usd: Annotated[int, AmountField("Cost of the unobserved GPU-hours", needs="price")] = 0
+    host_usd: Annotated[
+        int, AmountField("Part of the nodes' price that the split policy gives to CPU and memory", needs="price")
+    ] = 0
+    residual_usd: Annotated[
+        int, AmountField("Node cost minus all other parts: 0 unless metrics contradict each other", needs="price")
+    ] = 0
+    unpriced_capacity_gpu_hours: Annotated[
+        int, AmountField("GPU-hours of nodes without a price. No amount includes them", needs="nothing")
+    ] = 0
+    device_energy_kwh: Annotated[
+        int,
+        AmountField(
+            "Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not "
+            "measured",
+            needs="energy",
+        ),
+    ] = 0
+    idle_energy_kwh: Annotated[int, AmountField("Energy of GPUs of which no pod held any part", needs="energy")] = 0
+    unattributed_energy_kwh: Annotated[
+        int, AmountField("Energy of GPUs of which it is not known which pods held them", needs="energy")
+    ] = 0
+    device_energy_gpu_hours: Annotated[
+        int, AmountField("GPU-hours whose energy was measured, held or not", needs="energy")
+    ] = 0
+    device_co2e_kg: Annotated[
+        int,
+        AmountField("Location-based emissions of the energy of all GPUs, in kg CO2e", needs="emission factor"),
+    ] = 0
+    idle_co2e_kg: Annotated[
+        int, AmountField("Location-based emissions of the idle energy, in kg CO2e", needs="emission factor")
+    ] = 0
+    unattributed_co2e_kg: Annotated[
+        int, AmountField("Location-based emissions of the unattributed energy, in kg CO2e", needs="emission factor")
+    ] = 0
+    device_energy_without_factor_kwh: Annotated[
+        int, AmountField("Energy of all GPUs in regions without an emission factor", needs="energy")
+    ] = 0
 
     def has_price(self) -> bool:
         """Whether any capacity has a price."""
         return bool(self.node_cost_usd) or not 0 < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
 
-    def published_amounts(self) -> tuple[int | None, ...]:
-        """Return the amounts as published: money is None without a price, and energy where it was not measured."""
-        amounts = super().published_amounts()
-        if not self.device_energy_gpu_hours:
-            return (*amounts[:-8], *[None] * 8)
-        if 0 < self.device_energy_without_factor_kwh == self.device_energy_kwh:
-            return (*amounts[:-4], None, None, None, amounts[-1])
-        return amounts
+    def missing(self) -> tuple[Need, ...]:
+        """Return whether a price, all energy or all emissions are missing."""
+        of_energy = _missing_of_energy(
+            self.device_energy_gpu_hours, self.device_energy_kwh, self.device_energy_without_factor_kwh
+        )
+        return of_energy if self.has_price() else ("price", *of_energy)
 
     def idle(self) -> "Idle":
         """Return the idle part: all costs that no pod's line carries."""
@@ -261,11 +349,21 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
         )
 
 
+def _missing_of_energy(measured_gpu_hours: int, kwh: int, without_factor_kwh: int) -> tuple[Need, ...]:
+    """Return what is missing of energy and emissions. Without any energy, there are no emissions either."""
+    if not measured_gpu_hours:
+        return ("energy", "emission factor")
+    return ("emission factor",) if 0 < without_factor_kwh == kwh else ()
+
+
 class Idle(Amounts, frozen=True, gc=False):
     """Idle GPU-hours and idle cost, or a share of them."""
 
-    idle_gpu_hours: int = 0
-    idle_usd: int = 0
+    idle_gpu_hours: Annotated[int, AmountField("Share of idle GPU-hours; null if not known", needs="nothing")] = 0
+    idle_usd: Annotated[
+        int,
+        AmountField("Share of unallocated + stranded + unobserved + host + residual; null if not known", needs="price"),
+    ] = 0
 
 
 class Totals(Struct, frozen=True):
