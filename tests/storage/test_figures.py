@@ -1,5 +1,7 @@
 """Tables of figures read back equal, to the last digit, whatever they hold."""
 
+from base64 import b64decode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,3 +55,32 @@ def test_amounts_that_follow_from_others_take_no_space() -> None:
         return (f"unit-{i}",), Costs(hours, used, hours * 12, used * 12, (hours - used) * 12)
 
     assert len(pack_table([row(i) for i in range(1000)])) <= 1000 * (6 + 6 + 6 + 5), "hours, use, dollars, and a name"
+
+
+TABLE_OF_A_PAST_RELEASE = (
+    "eNpjYGDQqlYqyi8vVrIy1FEqSa0oAbKio5WSMxJLlGJjdZQSc/NL80CChsa1jAxMzC+ZmF8xMb8GMtnvMP5lYn7PxPyBifkjE/MnJubPTMxfmJi/"
+    "AgAWlhlb"
+)
+"""The stored table of one unit whose amounts, in stored order, are 1001 to 1013."""
+STORED_COSTS = (
+    "allocated_gpu_hours", "effective_gpu_hours", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd",
+    "unmeasured_gpu_hours", "unpriced_gpu_hours", "energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "co2e_kg",
+    "energy_without_factor_kwh",
+)  # fmt: skip
+STORED_CAPACITY = (
+    "capacity_gpu_hours", "unallocated_gpu_hours", "stranded_gpu_hours", "unobserved_gpu_hours", "node_cost_usd",
+    "unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "unpriced_capacity_gpu_hours",
+    "device_energy_kwh", "idle_energy_kwh", "unattributed_energy_kwh", "device_energy_gpu_hours", "device_co2e_kg",
+    "idle_co2e_kg", "unattributed_co2e_kg", "device_energy_without_factor_kwh",
+)  # fmt: skip
+
+
+def test_ledger_of_past_release_is_read() -> None:
+    """Amounts are stored by position, so new amounts stand after all others."""
+    table = unpack_table(b64decode(TABLE_OF_A_PAST_RELEASE))
+    assert table == {("chat",): Costs(**dict(zip(STORED_COSTS, range(1001, 1014), strict=True)))}
+    stored = read_totals_text(f"[{[*range(1, 14)]},{[*range(1, 20)]}]")
+    assert stored == Totals(
+        Costs(**dict(zip(STORED_COSTS, range(1, 14), strict=True))),
+        CapacityCosts(**dict(zip(STORED_CAPACITY, range(1, 20), strict=True))),
+    )

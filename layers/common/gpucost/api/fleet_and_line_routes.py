@@ -9,7 +9,7 @@ from pydantic import Field
 from gpucost.api.cost_schemas import CostReportResponse, fields_after_rows, fields_before_rows
 from gpucost.api.price_and_node_schemas import INSTANCE_TYPE_SOURCE, HolderModel
 from gpucost.core.amounts import Totals
-from gpucost.core.hour_record import Line
+from gpucost.core.hour_record import LINE_AMOUNTS, Line
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.periods import Granularity, Period
 from gpucost.http import report_parameters as parameters
@@ -36,7 +36,10 @@ class FleetResponse(CostReportResponse):
     rows: list[FleetPeriod]
 
 
-class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gpu_hourly_usd")):
+_AMOUNTS_IN_ADDITION = (*(name for name in LINE_AMOUNTS if name not in HolderModel.model_fields), "gpu_hourly_usd")
+
+
+class LineRowModel(HolderModel, amounts=_AMOUNTS_IN_ADDITION):
     """One pod and one GPU resource in one hour.
 
     allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.

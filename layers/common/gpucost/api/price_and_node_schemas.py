@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.core.amounts import CapacityCosts, Costs
+from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.core.line_use import Holder
@@ -64,7 +64,7 @@ class PricesResponse(ResponseModel):
     cursor: NextCursor
 
 
-_HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Costs.names())
+_HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Holder.__struct_fields__)
 
 
 class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_gpu_hours",)):

@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import cache
 from math import lcm
-from operator import add, itemgetter, sub
+from operator import add, attrgetter, itemgetter, sub
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from msgspec import Struct
@@ -102,10 +102,10 @@ def split_in_two(totals: Sequence[int], part: Fraction, whole: Fraction) -> list
 
 
 def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:
+    if not total:
+        return [0] * len(shares)
     if total_shares == 0:
-        if total:
-            raise ValueError(f"cannot split {to_decimal(total)} over weights that are all zero")
-        return [0 for _ in shares]
+        raise ValueError(f"cannot split {to_decimal(total)} over weights that are all zero")
     parts = [total * share // total_shares for share in shares]
     remaining = total - sum(parts)
     if remaining:
@@ -143,8 +143,10 @@ class Amounts(Struct, frozen=True, gc=False):
         Raises:
             TypeError: a field is not described.
         """
-        annotations = get_type_hints(cls, include_extras=True)
-        return {name: _description(name, annotations[name]) for name in cls.names()}
+        fields = described_fields(get_type_hints(cls, include_extras=True))
+        if undescribed := set(cls.names()) - fields.keys():
+            raise TypeError(f"the amount {min(undescribed)} is not described; annotate it with an AmountField")
+        return fields
 
     @classmethod
     def total(cls, parts: Iterable[Self]) -> Self:
@@ -196,11 +198,14 @@ class Amounts(Struct, frozen=True, gc=False):
         return dict(zip(self.names(), amounts, strict=True))
 
 
-def _description(name: str, annotation: Any) -> AmountField:
-    for description in getattr(annotation, "__metadata__", ()):
-        if isinstance(description, AmountField):
-            return description
-    raise TypeError(f"the amount {name} is not described; annotate it with an AmountField")
+def described_fields(annotations: Mapping[str, Any]) -> dict[str, AmountField]:
+    """Return the descriptions of the fields that are amounts, by name, from a class's annotations."""
+    return {
+        name: description
+        for name, annotation in annotations.items()
+        for description in getattr(annotation, "__metadata__", ())
+        if isinstance(description, AmountField)
+    }
 
 
 @cache
@@ -263,6 +268,30 @@ class Costs(Amounts, frozen=True, gc=False):
         int, AmountField("Energy in regions without an emission factor. No emissions include it", needs="energy")
     ] = 0
 
+    def split(self, weights: Sequence[Fraction | int]) -> list["Costs"]:
+        """Split a line's costs by weights as `split_each` does; in each part, allocated is the sum of its parts.
+
+        The price of a line is known or not, so all or none of its GPU-hours are unpriced.
+        """
+        waste_hours = self.allocated_gpu_hours - self.effective_gpu_hours - self.unmeasured_gpu_hours
+        split_amounts = split_each([waste_hours, *_split_costs(self)], weights)
+        has_price = self.has_price()
+        parts = []
+        for waste_hours, *amounts in zip(*split_amounts, strict=True):
+            part: dict[str, int] = dict(zip(_SPLIT_COSTS, amounts, strict=True))
+            allocated_hours = part["effective_gpu_hours"] + waste_hours + part["unmeasured_gpu_hours"]
+            allocated_usd = part["effective_usd"] + part["waste_usd"] + part["unmeasured_usd"]
+            unpriced_hours = 0 if has_price else allocated_hours
+            parts.append(
+                Costs(
+                    allocated_gpu_hours=allocated_hours,
+                    allocated_usd=allocated_usd,
+                    unpriced_gpu_hours=unpriced_hours,
+                    **part,
+                )
+            )
+        return parts
+
     def has_price(self) -> bool:
         """Whether any allocated GPU-hour has a price."""
         return not 0 < self.unpriced_gpu_hours == self.allocated_gpu_hours
@@ -271,6 +300,13 @@ class Costs(Amounts, frozen=True, gc=False):
         """Return whether a price, all energy or all emissions are missing."""
         of_energy = _missing_of_energy(self.energy_gpu_hours, self.energy_kwh, self.energy_without_factor_kwh)
         return of_energy if self.has_price() else ("price", *of_energy)
+
+
+_SPLIT_COSTS = tuple(
+    name for name in Costs.names() if name not in {"allocated_gpu_hours", "allocated_usd", "unpriced_gpu_hours"}
+)
+"""The costs of a line that are split; the others follow from them."""
+_split_costs: Callable[[Costs], tuple[int, ...]] = attrgetter(*_SPLIT_COSTS)
 
 
 class CapacityCosts(Amounts, frozen=True, gc=False):

@@ -4,15 +4,16 @@ GPU-hours count *physical* GPUs. Amounts are fixed-point integers of 1e-12 (`gpu
 are `Decimal`. `None` means unknown, never zero.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
+from gpucost.core.amounts import AmountField, CapacityCosts, Costs, Totals, described_fields, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 
 Status = Literal["complete", "provisional", "incomplete"]
@@ -71,8 +72,9 @@ class Line(NamedTuple):
     effective_usd: int | None
     waste_usd: int | None
     unmeasured_usd: int | None
-    used_beyond_allocation_gpu_hours: int = 0
-    """Use of a shared device beyond the pod's part: for information, not part of any sum."""
+    used_beyond_allocation_gpu_hours: Annotated[
+        int, AmountField("Use of a shared GPU beyond the allocated part. No sum includes it", needs="nothing")
+    ] = 0
     shared_from: str = ""
     """The shared business unit whose cost this line distributes; "" for a unit's direct cost."""
     resource_claim: str = ""
@@ -127,10 +129,14 @@ class Line(NamedTuple):
         return fields | {name: None if amount is None else to_decimal(amount) for name, amount in amounts.items()}
 
 
-LINE_AMOUNTS = tuple(name for name in Line._fields if name.endswith(("_gpu_hours", "_kwh", "_kg"))) + tuple(
-    name for name in Costs.names() if name.endswith("_usd")
-)
-"""The fields of a line that are fixed-point amounts."""
+_COST_FIELDS = {**Costs.fields(), **described_fields(Line.__annotations__)}
+LINE_FIELDS: Mapping[str, AmountField] = {
+    name: _COST_FIELDS[name]
+    for name in sorted(Line._fields, key=lambda name: name.endswith("_usd"))
+    if name in _COST_FIELDS
+}
+"""The fields of a line that are fixed-point amounts, money last; None is unknown."""
+LINE_AMOUNTS = tuple(LINE_FIELDS)
 
 
 class NodeHour(Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpucost.core.amounts import SCALE, Costs, quantize, split, split_each, to_decimal
+from gpucost.core.amounts import SCALE, Costs, quantize, split, to_decimal
 from gpucost.core.hour_record import Line, ModelHour, ModelKey
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.model_names import MAX_NAMES_OF_UNIT, OTHERS, bounded_names
@@ -257,7 +257,7 @@ def _group_rows(
     parts_of_counts = [[_split_count(count, by_line) for count in of_model] for of_model in counts]
     for position, line in enumerate(group.lines):
         for tokens, consumer, costs, parts in zip(
-            group.served, consumers, _split_costs(line, weights), parts_of_counts, strict=True
+            group.served, consumers, line.costs().split(weights), parts_of_counts, strict=True
         ):
             model = tokens.model or line.workload or line.pod
             yield ModelHour(_key(line, tokens.server, model, consumer), costs, *(part[position] for part in parts))
@@ -278,35 +278,6 @@ def _counts(tokens: ServedTokens, side: Side, rules: InferenceRules, *, has_toke
 
 def _split_count(count: int | None, weights: Sequence[int]) -> Sequence[int | None]:
     return [None] * len(weights) if count is None else split(count, weights)
-
-
-def _split_costs(line: Line, weights: Sequence[Fraction | int]) -> list[Costs]:
-    """Split a line's costs by weights; in each part, allocated is the sum of effective, waste and unmeasured."""
-    costs = line.costs()
-    if len(weights) == 1:
-        return [costs]
-    waste_hours = costs.allocated_gpu_hours - costs.effective_gpu_hours - costs.unmeasured_gpu_hours
-    split_amounts = split_each(
-        [
-            costs.effective_gpu_hours, waste_hours, costs.unmeasured_gpu_hours,
-            costs.effective_usd, costs.waste_usd, costs.unmeasured_usd,
-            costs.energy_kwh, costs.energy_gpu_hours, costs.unused_energy_kwh, costs.co2e_kg,
-            costs.energy_without_factor_kwh,
-        ],
-        weights,
-    )  # fmt: skip
-    parts = []
-    for effective_hours, waste_hours, unmeasured_hours, effective, waste, unmeasured, *energy in zip(
-        *split_amounts, strict=True
-    ):
-        allocated_hours = effective_hours + waste_hours + unmeasured_hours
-        parts.append(
-            Costs(
-                allocated_hours, effective_hours, effective + waste + unmeasured, effective, waste, unmeasured,
-                unmeasured_hours, allocated_hours if line.allocated_usd is None else 0, *energy,
-            )
-        )  # fmt: skip
-    return parts
 
 
 def _key(line: Line, server: str, model: str, consumer: str = "") -> ModelKey:

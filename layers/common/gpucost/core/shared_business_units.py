@@ -3,14 +3,18 @@
 Each line of a shared unit becomes one line per receiving unit, so that every report adds up to the same total.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Literal
 
 from gpucost.core.amounts import split_each
-from gpucost.core.hour_record import Line
+from gpucost.core.hour_record import LINE_AMOUNTS, Line
 
 DistributionPolicy = Literal["proportional", "even"]
 """In proportion to the cost of the receivers' lines in the hour, or in equal parts."""
+_SPLIT_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name not in {"allocated_gpu_hours", "allocated_usd"})
+"""The amounts of a line that are split; allocated is the sum of its parts."""
+_split_amounts: Callable[[Line], tuple[int | None, ...]] = attrgetter(*_SPLIT_AMOUNTS)
 
 
 def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionPolicy]) -> list[Line]:
@@ -48,40 +52,23 @@ def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionP
 
 def _parts_of_line(line: Line, receivers: Sequence[str], weights: Sequence[int]) -> list[Line]:
     """Split a line into parts; each part's `allocated` is the sum of its effective, waste and unmeasured."""
-    effective_hours, effective = line.effective_gpu_hours or 0, line.effective_usd or 0
-    is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or 0
-    waste_hours = line.allocated_gpu_hours - effective_hours - line.unmeasured_gpu_hours
-    amounts = [
-        effective_hours,
-        waste_hours,
-        line.unmeasured_gpu_hours,
-        effective,
-        (line.allocated_usd or 0) - effective - unmeasured,
-        unmeasured,
-        line.used_beyond_allocation_gpu_hours,
-        line.energy_kwh or 0,
-        line.energy_gpu_hours or 0,
-        line.co2e_kg or 0,
-    ]
+    amounts = dict(zip(_SPLIT_AMOUNTS, _split_amounts(line), strict=True))
+    waste_hours = line.allocated_gpu_hours - (line.effective_gpu_hours or 0) - line.unmeasured_gpu_hours
+    columns = split_each([waste_hours, *(amount or 0 for amount in amounts.values())], weights)
     distributed = []
-    for unit, parts in zip(receivers, zip(*split_each(amounts, weights), strict=True), strict=True):
-        effective_hours, waste_hours, unmeasured_hours, effective, waste, unmeasured, beyond_allocation, *energy = parts
-        energy_kwh, energy_hours, co2e_kg = energy
+    for unit, (waste_hours, *parts) in zip(receivers, zip(*columns, strict=True), strict=True):
+        part = dict(zip(_SPLIT_AMOUNTS, parts, strict=True))
+        allocated_usd = part["effective_usd"] + part["waste_usd"] + part["unmeasured_usd"]
+        other_amounts: dict[str, Any] = {
+            name: None if amounts[name] is None else amount for name, amount in part.items()
+        }
         distributed.append(
             line._replace(
                 business_unit=unit,
                 shared_from=line.business_unit,
-                allocated_gpu_hours=effective_hours + waste_hours + unmeasured_hours,
-                effective_gpu_hours=None if line.effective_gpu_hours is None else effective_hours,
-                unmeasured_gpu_hours=unmeasured_hours,
-                allocated_usd=effective + waste + unmeasured if is_priced else None,
-                effective_usd=None if line.effective_usd is None else effective,
-                waste_usd=None if line.waste_usd is None else waste,
-                unmeasured_usd=unmeasured if is_priced else None,
-                used_beyond_allocation_gpu_hours=beyond_allocation,
-                energy_kwh=None if line.energy_kwh is None else energy_kwh,
-                energy_gpu_hours=None if line.energy_gpu_hours is None else energy_hours,
-                co2e_kg=None if line.co2e_kg is None else co2e_kg,
+                allocated_gpu_hours=part["effective_gpu_hours"] + waste_hours + part["unmeasured_gpu_hours"],
+                allocated_usd=None if line.allocated_usd is None else allocated_usd,
+                **other_amounts,
             )
         )
     return distributed

@@ -20,7 +20,12 @@ from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
 LINES_SCHEMA_VERSION = 2
 _FIELD_NAMES = Line._fields
-_OPTIONAL_FIELDS = ("resource_claim", "dra_driver", "energy_kwh", "energy_gpu_hours", "co2e_kg", "instance_type_source")
+_OPTIONAL_FIELDS = {
+    "resource_claim",
+    "dra_driver",
+    "instance_type_source",
+    *(name for name in LINE_AMOUNTS if Line._field_defaults.get(name, 0) is None),
+}
 """Fields that are stored only if a line has them, so that lines without claims and energy are no larger."""
 _DECIMAL_FIELDS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
