@@ -1846,27 +1846,60 @@ export interface components {
              * @description Energy in regions without an emission factor. No emissions include it
              */
             energy_without_factor_kwh: number | null;
-            /** Capacity Gpu Hours */
+            /**
+             * Capacity Gpu Hours
+             * @description GPU-hours that the nodes had
+             */
             capacity_gpu_hours: number | null;
-            /** Unallocated Gpu Hours */
+            /**
+             * Unallocated Gpu Hours
+             * @description GPU-hours that nodes offered and no pod held
+             */
             unallocated_gpu_hours: number | null;
-            /** Stranded Gpu Hours */
+            /**
+             * Stranded Gpu Hours
+             * @description GPU-hours that no pod could hold
+             */
             stranded_gpu_hours: number | null;
-            /** Unobserved Gpu Hours */
+            /**
+             * Unobserved Gpu Hours
+             * @description GPU-hours for which no metrics say who held them
+             */
             unobserved_gpu_hours: number | null;
-            /** Node Cost Usd */
+            /**
+             * Node Cost Usd
+             * @description Cost of the nodes; all parts add up to it
+             */
             node_cost_usd: number | null;
-            /** Unallocated Usd */
+            /**
+             * Unallocated Usd
+             * @description Cost of the unallocated GPU-hours
+             */
             unallocated_usd: number | null;
-            /** Stranded Usd */
+            /**
+             * Stranded Usd
+             * @description Cost of the stranded GPU-hours
+             */
             stranded_usd: number | null;
-            /** Unobserved Usd */
+            /**
+             * Unobserved Usd
+             * @description Cost of the unobserved GPU-hours
+             */
             unobserved_usd: number | null;
-            /** Host Usd */
+            /**
+             * Host Usd
+             * @description Part of the nodes' price that the split policy gives to CPU and memory
+             */
             host_usd: number | null;
-            /** Residual Usd */
+            /**
+             * Residual Usd
+             * @description Node cost minus all other parts: 0 unless metrics contradict each other
+             */
             residual_usd: number | null;
-            /** Unpriced Capacity Gpu Hours */
+            /**
+             * Unpriced Capacity Gpu Hours
+             * @description GPU-hours of nodes without a price. No amount includes them
+             */
             unpriced_capacity_gpu_hours: number | null;
             /**
              * Device Energy Kwh
@@ -2030,27 +2063,60 @@ export interface components {
              * @description Energy in regions without an emission factor. No emissions include it
              */
             energy_without_factor_kwh: number | null;
-            /** Capacity Gpu Hours */
+            /**
+             * Capacity Gpu Hours
+             * @description GPU-hours that the nodes had
+             */
             capacity_gpu_hours: number | null;
-            /** Unallocated Gpu Hours */
+            /**
+             * Unallocated Gpu Hours
+             * @description GPU-hours that nodes offered and no pod held
+             */
             unallocated_gpu_hours: number | null;
-            /** Stranded Gpu Hours */
+            /**
+             * Stranded Gpu Hours
+             * @description GPU-hours that no pod could hold
+             */
             stranded_gpu_hours: number | null;
-            /** Unobserved Gpu Hours */
+            /**
+             * Unobserved Gpu Hours
+             * @description GPU-hours for which no metrics say who held them
+             */
             unobserved_gpu_hours: number | null;
-            /** Node Cost Usd */
+            /**
+             * Node Cost Usd
+             * @description Cost of the nodes; all parts add up to it
+             */
             node_cost_usd: number | null;
-            /** Unallocated Usd */
+            /**
+             * Unallocated Usd
+             * @description Cost of the unallocated GPU-hours
+             */
             unallocated_usd: number | null;
-            /** Stranded Usd */
+            /**
+             * Stranded Usd
+             * @description Cost of the stranded GPU-hours
+             */
             stranded_usd: number | null;
-            /** Unobserved Usd */
+            /**
+             * Unobserved Usd
+             * @description Cost of the unobserved GPU-hours
+             */
             unobserved_usd: number | null;
-            /** Host Usd */
+            /**
+             * Host Usd
+             * @description Part of the nodes' price that the split policy gives to CPU and memory
+             */
             host_usd: number | null;
-            /** Residual Usd */
+            /**
+             * Residual Usd
+             * @description Node cost minus all other parts: 0 unless metrics contradict each other
+             */
             residual_usd: number | null;
-            /** Unpriced Capacity Gpu Hours */
+            /**
+             * Unpriced Capacity Gpu Hours
+             * @description GPU-hours of nodes without a price. No amount includes them
+             */
             unpriced_capacity_gpu_hours: number | null;
             /**
              * Device Energy Kwh
@@ -3192,27 +3258,60 @@ export interface components {
              * @example hardware
              */
             instance_type_source?: string;
-            /** Capacity Gpu Hours */
+            /**
+             * Capacity Gpu Hours
+             * @description GPU-hours that the nodes had
+             */
             capacity_gpu_hours: number | null;
-            /** Unallocated Gpu Hours */
+            /**
+             * Unallocated Gpu Hours
+             * @description GPU-hours that nodes offered and no pod held
+             */
             unallocated_gpu_hours: number | null;
-            /** Stranded Gpu Hours */
+            /**
+             * Stranded Gpu Hours
+             * @description GPU-hours that no pod could hold
+             */
             stranded_gpu_hours: number | null;
-            /** Unobserved Gpu Hours */
+            /**
+             * Unobserved Gpu Hours
+             * @description GPU-hours for which no metrics say who held them
+             */
             unobserved_gpu_hours: number | null;
-            /** Node Cost Usd */
+            /**
+             * Node Cost Usd
+             * @description Cost of the nodes; all parts add up to it
+             */
             node_cost_usd: number | null;
-            /** Unallocated Usd */
+            /**
+             * Unallocated Usd
+             * @description Cost of the unallocated GPU-hours
+             */
             unallocated_usd: number | null;
-            /** Stranded Usd */
+            /**
+             * Stranded Usd
+             * @description Cost of the stranded GPU-hours
+             */
             stranded_usd: number | null;
-            /** Unobserved Usd */
+            /**
+             * Unobserved Usd
+             * @description Cost of the unobserved GPU-hours
+             */
             unobserved_usd: number | null;
-            /** Host Usd */
+            /**
+             * Host Usd
+             * @description Part of the nodes' price that the split policy gives to CPU and memory
+             */
             host_usd: number | null;
-            /** Residual Usd */
+            /**
+             * Residual Usd
+             * @description Node cost minus all other parts: 0 unless metrics contradict each other
+             */
             residual_usd: number | null;
-            /** Unpriced Capacity Gpu Hours */
+            /**
+             * Unpriced Capacity Gpu Hours
+             * @description GPU-hours of nodes without a price. No amount includes them
+             */
             unpriced_capacity_gpu_hours: number;
             /**
              * Device Energy Kwh

@@ -122,6 +122,8 @@ class AmountField(Struct, frozen=True):
     """The API's description."""
     needs: Need
     """What must be known of the record for the amount to be known. Otherwise it is published as None, never as 0."""
+    column: str = ""
+    """The column of the exports; "" if they do not have the amount."""
 
 
 class Amounts(Struct, frozen=True, gc=False):
@@ -223,20 +225,38 @@ def _mask(
 class Costs(Amounts, frozen=True, gc=False):
     """The cost of allocated GPUs: `allocated = effective + waste + unmeasured`, exact."""
 
-    allocated_gpu_hours: Annotated[int, AmountField("GPU-hours allocated to pods", needs="nothing")] = 0
-    effective_gpu_hours: Annotated[
-        int, AmountField("Allocated GPU-hours × utilization, where utilization was measured", needs="nothing")
+    allocated_gpu_hours: Annotated[
+        int, AmountField("GPU-hours allocated to pods", needs="nothing", column="x_GpuHours")
     ] = 0
-    allocated_usd: Annotated[int, AmountField("Cost of the allocated GPU-hours", needs="price")] = 0
-    effective_usd: Annotated[int, AmountField("Part of the allocated cost that was used", needs="price")] = 0
+    effective_gpu_hours: Annotated[
+        int,
+        AmountField(
+            "Allocated GPU-hours × utilization, where utilization was measured",
+            needs="nothing",
+            column="x_EffectiveGpuHours",
+        ),
+    ] = 0
+    allocated_usd: Annotated[
+        int, AmountField("Cost of the allocated GPU-hours", needs="price", column="EffectiveCost")
+    ] = 0
+    effective_usd: Annotated[
+        int, AmountField("Part of the allocated cost that was used", needs="price", column="x_UsedCost")
+    ] = 0
     waste_usd: Annotated[
-        int, AmountField("Part of the allocated cost that was measured and not used", needs="price")
+        int,
+        AmountField("Part of the allocated cost that was measured and not used", needs="price", column="x_WasteCost"),
     ] = 0
     unmeasured_usd: Annotated[
-        int, AmountField("Part of the allocated cost without a utilization measurement", needs="price")
+        int,
+        AmountField(
+            "Part of the allocated cost without a utilization measurement", needs="price", column="x_UnmeasuredCost"
+        ),
     ] = 0
     unmeasured_gpu_hours: Annotated[
-        int, AmountField("Allocated GPU-hours without a utilization measurement", needs="nothing")
+        int,
+        AmountField(
+            "Allocated GPU-hours without a utilization measurement", needs="nothing", column="x_UnmeasuredGpuHours"
+        ),
     ] = 0
     unpriced_gpu_hours: Annotated[
         int,
@@ -244,6 +264,7 @@ class Costs(Amounts, frozen=True, gc=False):
             "Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all "
             "allocated GPU-hours",
             needs="nothing",
+            column="x_UnpricedGpuHours",
         ),
     ] = 0
     energy_kwh: Annotated[
@@ -251,9 +272,12 @@ class Costs(Amounts, frozen=True, gc=False):
         AmountField(
             "Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not",
             needs="energy",
+            column="x_EnergyKwh",
         ),
     ] = 0
-    energy_gpu_hours: Annotated[int, AmountField("Allocated GPU-hours whose energy was measured", needs="energy")] = 0
+    energy_gpu_hours: Annotated[
+        int, AmountField("Allocated GPU-hours whose energy was measured", needs="energy", column="x_EnergyGpuHours")
+    ] = 0
     unused_energy_kwh: Annotated[
         int, AmountField("Energy of pods that used their GPUs at no time of the hour", needs="energy")
     ] = 0
@@ -262,6 +286,7 @@ class Costs(Amounts, frozen=True, gc=False):
         AmountField(
             "Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown",
             needs="emission factor",
+            column="x_Co2eKg",
         ),
     ] = 0
     energy_without_factor_kwh: Annotated[

@@ -73,7 +73,12 @@ class Line(NamedTuple):
     waste_usd: int | None
     unmeasured_usd: int | None
     used_beyond_allocation_gpu_hours: Annotated[
-        int, AmountField("Use of a shared GPU beyond the allocated part. No sum includes it", needs="nothing")
+        int,
+        AmountField(
+            "Use of a shared GPU beyond the allocated part. No sum includes it",
+            needs="nothing",
+            column="x_UsedBeyondAllocationGpuHours",
+        ),
     ] = 0
     shared_from: str = ""
     """The shared business unit whose cost this line distributes; "" for a unit's direct cost."""

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, Unpack, get_type_hints
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Idle, Totals
+from gpucost.core.hour_record import LINE_FIELDS
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 
@@ -24,36 +25,10 @@ _SCHEMA_TYPES = {Decimal: Amount, Decimal | None: Amount | None, datetime: Insta
 
 FLEET_AMOUNTS = (*Costs.names(), *CapacityCosts.names())
 
-_NULLABLE_ENDINGS = ("_usd", "_kwh", "_kg", "energy_gpu_hours")
-_AMOUNT_DESCRIPTIONS = {
-    "allocated_gpu_hours": "GPU-hours allocated to pods",
-    "effective_gpu_hours": "Allocated GPU-hours × utilization, where utilization was measured",
-    "allocated_usd": "Cost of the allocated GPU-hours",
-    "effective_usd": "Part of the allocated cost that was used",
-    "waste_usd": "Part of the allocated cost that was measured and not used",
-    "unmeasured_usd": "Part of the allocated cost without a utilization measurement",
-    "unmeasured_gpu_hours": "Allocated GPU-hours without a utilization measurement",
-    "unpriced_gpu_hours": "Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if "
-    "these are all allocated GPU-hours",
-    "idle_gpu_hours": "Share of idle GPU-hours; null if not known",
-    "idle_usd": "Share of unallocated + stranded + unobserved + host + residual; null if not known",
+_AMOUNT_FIELDS = {**CapacityCosts.fields(), **Idle.fields(), **Costs.fields(), **LINE_FIELDS}
+_AMOUNT_DESCRIPTIONS = {name: field.meaning for name, field in _AMOUNT_FIELDS.items()} | {
     "cost_usd": "allocated + idle; the sum of all rows is the node cost",
     "gpu_hourly_usd": "Hourly price of one physical GPU of the node; null if unknown",
-    "used_beyond_allocation_gpu_hours": "Use of a shared GPU beyond the allocated part. No sum includes it",
-    "energy_kwh": "Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not",
-    "energy_gpu_hours": "Allocated GPU-hours whose energy was measured",
-    "unused_energy_kwh": "Energy of pods that used their GPUs at no time of the hour",
-    "co2e_kg": "Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown",
-    "energy_without_factor_kwh": "Energy in regions without an emission factor. No emissions include it",
-    "device_energy_kwh": "Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if "
-    "it was not measured",
-    "idle_energy_kwh": "Energy of GPUs of which no pod held any part",
-    "unattributed_energy_kwh": "Energy of GPUs of which it is not known which pods held them",
-    "device_energy_gpu_hours": "GPU-hours whose energy was measured, held or not",
-    "device_co2e_kg": "Location-based emissions of the energy of all GPUs, in kg CO2e",
-    "idle_co2e_kg": "Location-based emissions of the idle energy, in kg CO2e",
-    "unattributed_co2e_kg": "Location-based emissions of the unattributed energy, in kg CO2e",
-    "device_energy_without_factor_kwh": "Energy of all GPUs in regions without an emission factor",
     "billed_usd": "Amount on the bill for this instance, if its cost is a blended price",
     "verified_usd": "Monthly saving as measured over a week after it was applied: the part that the change explains, "
     "at most the estimate; negative if GPUs were added",
@@ -85,8 +60,8 @@ class ResponseModel(BaseModel):
         Args:
             record: the class of the published records. Its fields come first, in its order and with its types. A field
                 that the class declares too replaces that of the record.
-            amounts: names of amounts; these fields come last. Money and energy are always nullable, because a price or
-                the energy may be unknown.
+            amounts: names of amounts; these fields come last. Those that need a price or energy are always nullable,
+                and so is all other money.
             nullable: names of other amounts that are nullable.
             optional: names of amounts that may be absent; their default is null.
             descriptions: by name of a field of `record` or `amounts`.
@@ -97,13 +72,18 @@ class ResponseModel(BaseModel):
         derived = {name: _SCHEMA_TYPES.get(kind, kind) for name, kind in get_type_hints(record or object).items()}
         annotations = derived | declared
         for name in amounts:
-            annotations[name] = Amount | None if name.endswith(_NULLABLE_ENDINGS) or name in nullable else Amount
+            annotations[name] = Amount | None if name in nullable or _may_be_unknown(name) else Amount
         for name in annotations.keys() - declared.keys():
             default = None if name in optional else ...
             setattr(cls, name, Field(default, description=descriptions.get(name), examples=examples.get(name)))
         cls.__annotations__.clear()
         cls.__annotations__.update(annotations)
         super().__init_subclass__(**config)
+
+
+def _may_be_unknown(name: str) -> bool:
+    field = _AMOUNT_FIELDS.get(name)
+    return name.endswith("_usd") if field is None else field.needs != "nothing"
 
 
 class PeriodResponse(ResponseModel):

@@ -19,7 +19,7 @@ from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.features.exports.focus_columns import Row
+from gpucost.features.exports.focus_columns import COLUMN_OF_LINE_AMOUNT, Row
 
 _WorkloadKey = tuple[str, str, str, str, str]
 """Business unit, namespace, kind, workload and GPU model: what costs by model have in common with lines."""
@@ -160,6 +160,7 @@ def _node_rows(
 def _line_row(origin: Row, line: Line, served: Mapping[_WorkloadKey, Row]) -> _OriginRow:
     row = origin | _location_columns(line) | _cost_columns(line.allocated_usd, line.allocated_gpu_hours)
     figures = line.figures()
+    row |= {column: figures[name] for name, column in COLUMN_OF_LINE_AMOUNT.items()}
     row |= {
         "AllocatedMethodId": ALLOCATED_METHOD_ID,
         "AllocatedResourceId": line.uid or f"{line.namespace}/{line.pod}",
@@ -167,11 +168,7 @@ def _line_row(origin: Row, line: Line, served: Mapping[_WorkloadKey, Row]) -> _O
         "AllocatedTags": json.dumps(line.labels, sort_keys=True),
         "ChargeDescription": f"{line.units} x {line.resource} held by a pod",
         "x_BusinessUnit": line.business_unit,
-        "x_Co2eKg": figures["co2e_kg"],
         "x_CostPart": "allocated",
-        "x_EffectiveGpuHours": figures["effective_gpu_hours"],
-        "x_EnergyGpuHours": figures["energy_gpu_hours"],
-        "x_EnergyKwh": figures["energy_kwh"],
         "x_GpuHourlyPrice": line.gpu_hourly_usd,
         "x_GpuResource": line.resource,
         "x_GpuShare": line.gpu_share,
@@ -180,13 +177,8 @@ def _line_row(origin: Row, line: Line, served: Mapping[_WorkloadKey, Row]) -> _O
         "x_Namespace": line.namespace,
         "x_Pod": line.pod,
         "x_SharedFrom": line.shared_from or None,
-        "x_UnmeasuredCost": figures["unmeasured_usd"],
-        "x_UnmeasuredGpuHours": figures["unmeasured_gpu_hours"],
-        "x_UsedBeyondAllocationGpuHours": figures["used_beyond_allocation_gpu_hours"],
-        "x_UsedCost": figures["effective_usd"],
         "x_Utilization": line.utilization,
         "x_UtilizationSource": line.utilization_source,
-        "x_WasteCost": figures["waste_usd"],
         "x_Workload": line.workload,
         "x_WorkloadKind": line.workload_kind,
     }

@@ -8,6 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
+from gpucost.core.hour_record import LINE_FIELDS
+
 ColumnType = Literal["text", "amount", "whole", "time"]
 """`amount` is DECIMAL(38,12), `time` a UTC timestamp."""
 ColumnTypes = Mapping[str, ColumnType]
@@ -27,6 +29,8 @@ def column_types(*, text: str, amounts: str, whole: str, times: str) -> ColumnTy
     return dict(sorted(types.items()))
 
 
+COLUMN_OF_LINE_AMOUNT = {name: field.column for name, field in LINE_FIELDS.items() if field.column}
+"""By name of the line's field."""
 COLUMNS = column_types(
     text="""
 AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
@@ -40,11 +44,10 @@ x_InferenceServer x_InstanceType x_Model x_Namespace x_NodePool x_Pod x_PriceSou
 x_UtilizationSource x_Workload x_WorkloadKind
 """,
     amounts="""
-BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost EffectiveCost ListCost PricingQuantity
-x_AllocationCoverage x_Co2eKg x_EffectiveGpuHours x_EnergyGpuHours x_EnergyKwh x_GpuHourlyPrice x_GpuHours
-x_GpuShare x_UnmeasuredCost x_UnmeasuredGpuHours x_UsedBeyondAllocationGpuHours x_UsedCost x_Utilization
-x_UtilizationCoverage x_WasteCost
-""",
+BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost ListCost PricingQuantity
+x_AllocationCoverage x_GpuHourlyPrice x_GpuShare x_Utilization x_UtilizationCoverage
+"""
+    + " ".join(COLUMN_OF_LINE_AMOUNT.values()),
     whole="x_GpuUnits x_HourVersion x_SettingsVersion",
     times="BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
 )

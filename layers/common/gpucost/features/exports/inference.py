@@ -8,7 +8,7 @@ docs/how-to/exports.md describes each column, and docs/decisions/0091 explains t
 
 from collections.abc import Iterator, Sequence
 
-from gpucost.core.amounts import quantize
+from gpucost.core.amounts import Costs, quantize
 from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour, ModelKey
 from gpucost.core.hours import HOUR
 from gpucost.core.inference import ModelSum, TokenWeights
@@ -16,18 +16,8 @@ from gpucost.core.ledger import Manifest
 from gpucost.features.exports.focus_columns import Row, column_types
 
 _COLUMN_OF_FIGURE = {
-    "allocated_usd": "EffectiveCost",
-    "effective_usd": "x_UsedCost",
-    "waste_usd": "x_WasteCost",
-    "unmeasured_usd": "x_UnmeasuredCost",
+    **{name: field.column for name, field in Costs.fields().items() if field.column},
     "unknown_tokens_usd": "x_UnknownTokensCost",
-    "allocated_gpu_hours": "x_GpuHours",
-    "effective_gpu_hours": "x_EffectiveGpuHours",
-    "unmeasured_gpu_hours": "x_UnmeasuredGpuHours",
-    "unpriced_gpu_hours": "x_UnpricedGpuHours",
-    "energy_kwh": "x_EnergyKwh",
-    "energy_gpu_hours": "x_EnergyGpuHours",
-    "co2e_kg": "x_Co2eKg",
     "prompt_tokens": "x_PromptTokens",
     "generated_tokens": "x_GeneratedTokens",
     "cached_tokens": "x_CachedTokens",
