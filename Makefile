@@ -120,7 +120,8 @@ openapi: ## write docs/reference/openapi.json, and the page's types of the API
 dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
 	$(BIN)/python -m authoring.grafana
 
-reference: ## write the generated pages of docs/reference/, and the settings' JSON Schema
+reference: ## write the generated pages of docs/reference/, the settings' JSON Schema, and what derives from amounts
+	$(BIN)/python -m authoring.amounts
 	$(BIN)/python -m authoring.reference
 
 docs: setup ## build the documentation site in build/site

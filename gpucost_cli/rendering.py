@@ -14,12 +14,17 @@ from rich.measure import Measurement
 from rich.table import Table
 from simplejson import RawJSON
 
-from gpucost.core.amounts import CapacityCosts, Costs
+from gpucost.core.amounts import CapacityCosts, Costs, unit_of
 from gpucost.core.hour_record import LINE_AMOUNTS, HourRecord, Line
 from gpucost.runtime.json_text import csv_text, dumps, fixed_point_text, row_writer, value_writer
 
 COST_COLUMNS = ("GPU-hours", "allocated", "effective", "waste", "unmeasured", "waste %\nof cost")
-ENERGY_COLUMNS = ("kWh", "kg CO2e")
+_MEASURED = {
+    name: unit_of(name)
+    for name, field in Costs.fields().items()
+    if field.title and field.needs in {"energy", "emission factor"}
+}
+"""Amounts that tables show if they are known, with the headings of their columns."""
 UNKNOWN = "—"
 """What stands for a figure that is not known."""
 AT_LEAST = "≥"
@@ -110,15 +115,13 @@ def costs_table(
     """
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     table.add_column("business unit", min_width=13, overflow="fold")
-    has_energy = totals.get("energy_kwh") is not None
-    for name in (*COST_COLUMNS, *(ENERGY_COLUMNS if has_energy else ())):
+    measured = measured_columns(totals)
+    for name in (*COST_COLUMNS, *measured.values()):
         table.add_column(name, justify="right", no_wrap=True)
     for unit, costs in sorted(units.items(), key=lambda item: -(item[1]["waste_usd"] or 0)):
-        table.add_row(printable(unit), *cost_cells(costs, currency), *energy_cells(costs, has_energy=has_energy))
+        table.add_row(printable(unit), *cost_cells(costs, currency), *measured_cells(costs, measured))
     table.add_section()
-    table.add_row(
-        "all units", *cost_cells(totals, currency), *energy_cells(totals, has_energy=has_energy), style="bold"
-    )
+    table.add_row("all units", *cost_cells(totals, currency), *measured_cells(totals, measured), style="bold")
     return table
 
 
@@ -216,9 +219,14 @@ def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
     )
 
 
-def energy_cells(costs: Mapping[str, Any], *, has_energy: bool) -> Sequence[str]:
-    """Format `ENERGY_COLUMNS`; none if no row has energy."""
-    figures = (costs.get("energy_kwh"), costs.get("co2e_kg")) if has_energy else ()
+def measured_columns(totals: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the headings of energy and what follows from it, by amount; none if none of it is known."""
+    return _MEASURED if any(totals.get(name) is not None for name in _MEASURED) else {}
+
+
+def measured_cells(costs: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
+    """Format the cells of `measured_columns`."""
+    figures = [costs.get(name) for name in names]
     return [UNKNOWN if figure is None else f"{figure:,.3f}" for figure in figures]
 
 

@@ -1,7 +1,7 @@
 """Prints reports of a deployment's API in a terminal."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -193,25 +193,25 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     for name in (*(["from"] if has_times else []), *document["group_by"]):
         table.add_column(name.replace("_", " "), overflow="fold")
-    has_energy = totals.get("energy_kwh") is not None
+    measured = render.measured_columns(totals)
     figures = (*render.COST_COLUMNS, *(["idle", "cost"] if has_idle else []))
-    for name in (*figures, *(render.ENERGY_COLUMNS if has_energy else ())):
+    for name in (*figures, *measured.values()):
         table.add_column(name, justify="right", no_wrap=True)
     for row in document["rows"]:
         names = [*([row["start"]] if has_times else []), *map(render.printable, row["group"].values())]
         if row.get("kind") == "idle" and document["group_by"]:
             names[-1] = names[-1] or "(idle)"
-        table.add_row(*names, *_cost_cells(row, currency, has_idle=has_idle, has_energy=has_energy))
+        table.add_row(*names, *_cost_cells(row, currency, measured, has_idle=has_idle))
     table.add_section()
     blank = [""] * (has_times + len(document["group_by"]) - 1)
     label_columns = 1 if has_times or document["group_by"] else 0
     if document["filtered_out"] is not None:
-        filtered_out = _cost_cells(document["filtered_out"], currency, has_idle=has_idle, has_energy=has_energy)
+        filtered_out = _cost_cells(document["filtered_out"], currency, measured, has_idle=has_idle)
         table.add_row(*["filtered out"] * label_columns, *blank, *filtered_out)
     idle = {"idle_usd": None, "cost_usd": totals["node_cost_usd"]}
     if totals["node_cost_usd"] is not None:
         idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
-    fleet = _cost_cells({**totals, **idle}, currency, has_idle=has_idle, has_energy=has_energy)
+    fleet = _cost_cells({**totals, **idle}, currency, measured, has_idle=has_idle)
     table.add_row(*["all"] * label_columns, *blank, *fleet, style="bold")
     energy = render.energy_note(totals)
     energy_notes = [] if energy is None else [energy]
@@ -275,9 +275,9 @@ def _default_window_note(document: Mapping[str, Any]) -> list[str]:
     return ["last 24 hours (default); select another period with --start and --end, --window or --days"]
 
 
-def _cost_cells(row: Mapping[str, Any], currency: str, *, has_idle: bool, has_energy: bool) -> list[str]:
+def _cost_cells(row: Mapping[str, Any], currency: str, measured: Iterable[str], *, has_idle: bool) -> list[str]:
     idle_cells = [render.money(row[name], currency) for name in ("idle_usd", "cost_usd")] if has_idle else []
-    return [*render.cost_cells(row, currency), *idle_cells, *render.energy_cells(row, has_energy=has_energy)]
+    return [*render.cost_cells(row, currency), *idle_cells, *render.measured_cells(row, measured)]
 
 
 def _signer(url: str) -> Any:

@@ -33,6 +33,7 @@ CHECKS: dict[str, tuple[str | Path, ...]] = {
     "site": (BIN / "python", "-m", "authoring.site"),
     "reference": (BIN / "python", "-m", "authoring.reference", "--check"),
     "openapi": (BIN / "python", "-m", "authoring.openapi", "--check"),
+    "amounts": (BIN / "python", "-m", "authoring.amounts", "--check"),
     "dashboards": (BIN / "python", "-m", "authoring.grafana", "--check"),
     "imports": (BIN / "lint-imports",),
     "ruff": (BIN / "ruff", "check", *CODE),

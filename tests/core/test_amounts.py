@@ -24,6 +24,7 @@ from gpucost.core.amounts import (
     split_in_two,
     to_decimal,
     to_fixed_point,
+    unit_of,
 )
 from tests.records import amount
 
@@ -241,38 +242,48 @@ def test_capacity_without_price_is_published_as_unknown(capacity: CapacityCosts)
     assert capacity.figures() == expected
 
 
-class CostsWithWater(Costs, frozen=True, gc=False):
+class CostsWithCooling(Costs, frozen=True, gc=False):
     """Costs with an amount more, which follows from the energy."""
 
-    water_kg: Annotated[int, AmountField("Water that cooled the GPUs", needs="energy")] = 0
+    cooling_kwh: Annotated[int, AmountField("Energy that cooled the GPUs", needs="energy")] = 0
 
 
-class CapacityWithWater(CapacityCosts, frozen=True, gc=False):
+class CapacityWithCooling(CapacityCosts, frozen=True, gc=False):
     """Capacity with an amount more, which follows from the emissions."""
 
-    idle_water_kg: Annotated[int, AmountField("Water of idle GPUs", needs="emission factor")] = 0
+    idle_cooling_co2e_kg: Annotated[
+        int, AmountField("Emissions of the cooling of idle GPUs", needs="emission factor")
+    ] = 0
 
 
 def test_new_amount_is_published_as_unknown_and_not_as_zero() -> None:
     """The amounts of energy are the last ones of both records, and a new one follows them."""
     energy = ("energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "co2e_kg", "energy_without_factor_kwh")
-    not_measured = CostsWithWater(allocated_gpu_hours=amount(1), allocated_usd=amount(3)).figures()
-    assert {name for name, figure in not_measured.items() if figure is None} == {*energy, "water_kg"}
+    not_measured = CostsWithCooling(allocated_gpu_hours=amount(1), allocated_usd=amount(3)).figures()
+    assert {name for name, figure in not_measured.items() if figure is None} == {*energy, "cooling_kwh"}
     measured = {"energy_gpu_hours": amount(1), "energy_kwh": amount(2)}
-    assert CostsWithWater(**measured, energy_without_factor_kwh=amount(2)).figures()["water_kg"] == 0
+    assert CostsWithCooling(**measured, energy_without_factor_kwh=amount(2)).figures()["cooling_kwh"] == 0
     no_factor = {"device_energy_gpu_hours": amount(1), "device_energy_kwh": amount(2)}
-    capacity = CapacityWithWater(**no_factor, device_energy_without_factor_kwh=amount(2)).figures()
+    capacity = CapacityWithCooling(**no_factor, device_energy_without_factor_kwh=amount(2)).figures()
     assert [name for name, figure in capacity.items() if figure is None] == [
-        "device_co2e_kg", "idle_co2e_kg", "unattributed_co2e_kg", "idle_water_kg",
+        "device_co2e_kg", "idle_co2e_kg", "unattributed_co2e_kg", "idle_cooling_co2e_kg",
     ]  # fmt: skip
 
 
 def test_amount_without_description_is_refused() -> None:
     class Undescribed(Amounts, frozen=True, gc=False):
-        water_kg: int = 0
+        cooling_kwh: int = 0
 
-    with pytest.raises(TypeError, match="water_kg is not described"):
+    with pytest.raises(TypeError, match="cooling_kwh is not described"):
         Undescribed.fields()
+
+
+def test_every_amount_has_a_unit() -> None:
+    units = {name: unit_of(name) for record in (Costs, CapacityCosts, Idle) for name in record.names()}
+    assert set(units.values()) == {"GPU-hours", "USD", "kWh", "kg CO2e"}
+    assert (units["energy_gpu_hours"], units["energy_without_factor_kwh"]) == ("GPU-hours", "kWh")
+    with pytest.raises(TypeError, match="cooling_l does not end with a unit"):
+        unit_of("cooling_l")
 
 
 def test_figures_of_unpriced_and_partly_priced_costs() -> None:

@@ -1,7 +1,10 @@
 // Compares a period with an earlier one of the same length.
 
+import { NEEDS } from "./amounts";
 import type { CostRow, Coverage } from "./api";
 import { counted, DAY, type Figure, HOUR, instant, moment, ratio, type Zone } from "./format";
+
+type CostKey = keyof typeof NEEDS;
 
 /** A period to compare with. */
 export interface Earlier {
@@ -123,19 +126,15 @@ export function comparisonNote(now: Coverage, before: Coverage, name: string): s
 /** The rows of both periods. A group that only the earlier period has is a row of zeros. */
 export function withVanished(rows: readonly CostRow[], before: readonly CostRow[]): CostRow[] {
   const present = new Set(rows.map(groupKey));
-  const zeros = { allocated_usd: 0, effective_usd: 0, waste_usd: 0, unmeasured_usd: 0, cost_usd: 0 };
-  const hours = { allocated_gpu_hours: 0, effective_gpu_hours: 0, unmeasured_gpu_hours: 0, unpriced_gpu_hours: 0 };
-  const zeroOf = (figure: Figure) => (figure == null ? null : 0);
-  const vanished = before
-    .filter((row) => !present.has(groupKey(row)))
-    .map((row) => ({
-      ...row,
-      ...zeros,
-      ...hours,
-      energy_kwh: zeroOf(row.energy_kwh),
-      co2e_kg: zeroOf(row.co2e_kg),
-    }));
+  const vanished = before.filter((row) => !present.has(groupKey(row))).map((row) => ({ ...row, ...zerosOf(row) }));
   return [...rows, ...vanished];
+}
+
+/** Zeros in place of a row's amounts, except for energy that is not known. */
+function zerosOf(row: CostRow): Pick<CostRow, CostKey> & { cost_usd: 0 } {
+  const isKnown = (key: CostKey) => NEEDS[key] === "nothing" || NEEDS[key] === "price" || row[key] != null;
+  const zeros = (Object.keys(NEEDS) as CostKey[]).map((key) => [key, isKnown(key) ? 0 : null]);
+  return { ...(Object.fromEntries(zeros) as Pick<CostRow, CostKey>), cost_usd: 0 };
 }
 
 /** Identifies a group within a response. */

@@ -1,5 +1,6 @@
 // What Explore asks the API, from the URL: a dimension, a measure, filters, and the way back.
 
+import { COST_NAMES, NEEDS, QUANTITIES } from "./amounts";
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
 import { counted, DAY, type Figure, HOUR, knownFigure } from "./format";
 import { amountTitle } from "./identity";
@@ -36,30 +37,22 @@ const NEXT: Readonly<Record<string, string>> = {
   pod: "node",
 };
 
-export type Measure =
-  | "allocated_usd"
-  | "effective_usd"
-  | "waste_usd"
-  | "unmeasured_usd"
-  | "cost_usd"
-  | "allocated_gpu_hours"
-  | "effective_gpu_hours"
-  | "energy_kwh"
-  | "co2e_kg";
+type Money = keyof typeof COST_NAMES | "cost_usd";
+export type Measure = Money | keyof typeof QUANTITIES;
 
+const MONEY = [...Object.keys(COST_NAMES), "cost_usd"] as Money[];
 export const MEASURES: Readonly<Record<Measure, string>> = {
-  allocated_usd: amountTitle("allocated_usd"),
-  effective_usd: amountTitle("effective_usd"),
-  waste_usd: amountTitle("waste_usd"),
-  unmeasured_usd: amountTitle("unmeasured_usd"),
-  cost_usd: amountTitle("cost_usd"),
-  allocated_gpu_hours: "GPU-hours",
-  effective_gpu_hours: "Used GPU-hours",
-  energy_kwh: "Energy (kWh)",
-  co2e_kg: "Emissions (kg CO2e)",
+  ...(Object.fromEntries(MONEY.map((key) => [key, amountTitle(key)])) as Record<Money, string>),
+  ...QUANTITIES,
 };
 
 export const isMoney = (measure: Measure) => measure.endsWith("_usd");
+
+/** Whether a measure is unknown where no energy was measured, or also without an emission factor. */
+export function energyNeedOf(measure: Measure): "energy" | "emission factor" | null {
+  const need = measure === "cost_usd" ? "price" : NEEDS[measure];
+  return need === "energy" || need === "emission factor" ? need : null;
+}
 
 const FILTER = "f.";
 const HOURLY = ["business_unit", "cluster", "namespace"];
@@ -189,19 +182,7 @@ export interface ExploreRow extends CostRow {
   jobs?: readonly CostRow[];
 }
 
-const SUMS = [
-  "allocated_usd",
-  "effective_usd",
-  "waste_usd",
-  "unmeasured_usd",
-  "cost_usd",
-  "allocated_gpu_hours",
-  "effective_gpu_hours",
-  "unmeasured_gpu_hours",
-  "unpriced_gpu_hours",
-  "energy_kwh",
-  "co2e_kg",
-] as const;
+const SUMS = [...Object.keys(NEEDS), "cost_usd"] as (keyof typeof NEEDS | "cost_usd")[];
 
 /** Rows of workloads, in which Jobs whose names begin alike are one row: the sum of theirs. They have the same other
  * dimensions, such as their namespace. */

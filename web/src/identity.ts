@@ -1,5 +1,6 @@
 // The names of amounts, and the parts of the node cost in stacking order, with their descriptions.
 
+import { CAPACITY_NAMES, COST_NAMES } from "./amounts";
 import { capitalized } from "./format";
 
 export type PartKey =
@@ -14,18 +15,10 @@ export type PartKey =
 
 export type PartFigures = Partial<Record<PartKey, number | null>>;
 
-/** The name of every amount of costs, the same in all views. The glossary defines them. */
+/** The name of every amount of money, the same in all views. The glossary defines them. */
 export const AMOUNTS = {
-  node_cost_usd: "node cost",
-  allocated_usd: "allocated cost",
-  effective_usd: "effective cost",
-  waste_usd: "waste",
-  unmeasured_usd: "unmeasured cost",
-  unallocated_usd: "unallocated cost",
-  stranded_usd: "stranded cost",
-  unobserved_usd: "unobserved cost",
-  host_usd: "host cost",
-  residual_usd: "residual cost",
+  ...COST_NAMES,
+  ...CAPACITY_NAMES,
   cost_usd: "cost with idle",
   unknown_tokens_usd: "cost with unknown tokens",
 } as const;

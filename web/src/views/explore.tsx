@@ -39,6 +39,7 @@ import {
   type ExploreRow,
   groupJobs,
   IDLE,
+  energyNeedOf,
   isMoney,
   jobsText,
   limitOf,
@@ -320,8 +321,9 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   }
   const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : roundHours(figure));
   const sum = totalOf(whole, measure);
-  if (whole.rows.every((row) => row[measure] == null) && (measure === "energy_kwh" || measure === "co2e_kg"))
-    return <Unknown measure={measure} isEnergyKnown={whole.rows.some((row) => row.energy_kwh != null)} />;
+  const need = energyNeedOf(measure);
+  if (need !== null && whole.rows.every((row) => row[measure] == null))
+    return <Unknown need={need} isEnergyKnown={whole.rows.some((row) => row.energy_kwh != null)} />;
   return (
     <>
       <UnpricedNote totals={sumsOf(whole.rows)} />
@@ -430,10 +432,10 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
 }
 
 /** Why no row has energy or emissions, and what to do. */
-function Unknown({ measure, isEnergyKnown }: { measure: "energy_kwh" | "co2e_kg"; isEnergyKnown: boolean }) {
+function Unknown({ need, isEnergyKnown }: { need: "energy" | "emission factor"; isEnergyKnown: boolean }) {
   return (
     <Empty>
-      {measure === "co2e_kg" && isEnergyKnown ? (
+      {need === "emission factor" && isEnergyKnown ? (
         <>
           The emissions of this period are unknown: its regions have no emission factor. Set{" "}
           <code>energy.co2e_kg_per_kwh</code> in the settings.

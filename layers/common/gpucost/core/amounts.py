@@ -26,6 +26,8 @@ MAX_AMOUNT = Decimal(10**12)
 MAX_FIXED_POINT = int(MAX_AMOUNT) * SCALE
 Need = Literal["nothing", "price", "energy", "emission factor"]
 """What must be known for an amount to be known: a price, measured energy, or an emission factor of this energy."""
+_UNITS = {"_gpu_hours": "GPU-hours", "_usd": "USD", "_kwh": "kWh", "co2e_kg": "kg CO2e"}
+"""By the ending of the names of amounts. USD stands for the currency of the response."""
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
@@ -115,6 +117,18 @@ def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:
     return parts
 
 
+def unit_of(name: str) -> str:
+    """Return the unit of an amount, with which its name ends.
+
+    Raises:
+        TypeError: its name ends with no unit.
+    """
+    for ending, unit in _UNITS.items():
+        if name.endswith(ending):
+            return unit
+    raise TypeError(f"the name of the amount {name} does not end with a unit; units: {', '.join(_UNITS)}")
+
+
 class AmountField(Struct, frozen=True):
     """Describes an amount. What publishes amounts derives from it; a field of a record is `int` annotated with it."""
 
@@ -122,6 +136,8 @@ class AmountField(Struct, frozen=True):
     """The API's description."""
     needs: Need
     """What must be known of the record for the amount to be known. Otherwise it is published as None, never as 0."""
+    title: str = ""
+    """What the page, the command line and documents call it within a sentence; "" if they do not show it on its own."""
     column: str = ""
     """The column of the exports; "" if they do not have the amount."""
 
@@ -226,30 +242,43 @@ class Costs(Amounts, frozen=True, gc=False):
     """The cost of allocated GPUs: `allocated = effective + waste + unmeasured`, exact."""
 
     allocated_gpu_hours: Annotated[
-        int, AmountField("GPU-hours allocated to pods", needs="nothing", column="x_GpuHours")
+        int, AmountField("GPU-hours allocated to pods", needs="nothing", title="GPU-hours", column="x_GpuHours")
     ] = 0
     effective_gpu_hours: Annotated[
         int,
         AmountField(
             "Allocated GPU-hours × utilization, where utilization was measured",
             needs="nothing",
+            title="used GPU-hours",
             column="x_EffectiveGpuHours",
         ),
     ] = 0
     allocated_usd: Annotated[
-        int, AmountField("Cost of the allocated GPU-hours", needs="price", column="EffectiveCost")
+        int,
+        AmountField("Cost of the allocated GPU-hours", needs="price", title="allocated cost", column="EffectiveCost"),
     ] = 0
     effective_usd: Annotated[
-        int, AmountField("Part of the allocated cost that was used", needs="price", column="x_UsedCost")
+        int,
+        AmountField(
+            "Part of the allocated cost that was used", needs="price", title="effective cost", column="x_UsedCost"
+        ),
     ] = 0
     waste_usd: Annotated[
         int,
-        AmountField("Part of the allocated cost that was measured and not used", needs="price", column="x_WasteCost"),
+        AmountField(
+            "Part of the allocated cost that was measured and not used",
+            needs="price",
+            title="waste",
+            column="x_WasteCost",
+        ),
     ] = 0
     unmeasured_usd: Annotated[
         int,
         AmountField(
-            "Part of the allocated cost without a utilization measurement", needs="price", column="x_UnmeasuredCost"
+            "Part of the allocated cost without a utilization measurement",
+            needs="price",
+            title="unmeasured cost",
+            column="x_UnmeasuredCost",
         ),
     ] = 0
     unmeasured_gpu_hours: Annotated[
@@ -272,6 +301,7 @@ class Costs(Amounts, frozen=True, gc=False):
         AmountField(
             "Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not",
             needs="energy",
+            title="energy",
             column="x_EnergyKwh",
         ),
     ] = 0
@@ -286,6 +316,7 @@ class Costs(Amounts, frozen=True, gc=False):
         AmountField(
             "Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown",
             needs="emission factor",
+            title="emissions",
             column="x_Co2eKg",
         ),
     ] = 0
@@ -349,15 +380,31 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
     unobserved_gpu_hours: Annotated[
         int, AmountField("GPU-hours for which no metrics say who held them", needs="nothing")
     ] = 0
-    node_cost_usd: Annotated[int, AmountField("Cost of the nodes; all parts add up to it", needs="price")] = 0
-    unallocated_usd: Annotated[int, AmountField("Cost of the unallocated GPU-hours", needs="price")] = 0
-    stranded_usd: Annotated[int, AmountField("Cost of the stranded GPU-hours", needs="price")] = 0
-    unobserved_usd: Annotated[int, AmountField("Cost of the unobserved GPU-hours", needs="price")] = 0
+    node_cost_usd: Annotated[
+        int, AmountField("Cost of the nodes; all parts add up to it", needs="price", title="node cost")
+    ] = 0
+    unallocated_usd: Annotated[
+        int, AmountField("Cost of the unallocated GPU-hours", needs="price", title="unallocated cost")
+    ] = 0
+    stranded_usd: Annotated[
+        int, AmountField("Cost of the stranded GPU-hours", needs="price", title="stranded cost")
+    ] = 0
+    unobserved_usd: Annotated[
+        int, AmountField("Cost of the unobserved GPU-hours", needs="price", title="unobserved cost")
+    ] = 0
     host_usd: Annotated[
-        int, AmountField("Part of the nodes' price that the split policy gives to CPU and memory", needs="price")
+        int,
+        AmountField(
+            "Part of the nodes' price that the split policy gives to CPU and memory", needs="price", title="host cost"
+        ),
     ] = 0
     residual_usd: Annotated[
-        int, AmountField("Node cost minus all other parts: 0 unless metrics contradict each other", needs="price")
+        int,
+        AmountField(
+            "Node cost minus all other parts: 0 unless metrics contradict each other",
+            needs="price",
+            title="residual cost",
+        ),
     ] = 0
     unpriced_capacity_gpu_hours: Annotated[
         int, AmountField("GPU-hours of nodes without a price. No amount includes them", needs="nothing")
