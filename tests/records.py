@@ -84,3 +84,19 @@ def use_of(line: Line) -> CompactLine:
         return float(field) if isinstance(field, Decimal) else field
 
     return CompactLine._make(map(value, CompactLine._fields))
+
+
+OF_MONEY = {"allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"}
+OF_ENERGY = {"energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "energy_without_factor_kwh"}
+OF_EMISSIONS = {"co2e_kg"}
+
+
+def unknown_costs(costs: Costs) -> set[str]:
+    """The amounts that must be published as None: those that need a price, energy or an emission factor."""
+    unknown: set[str] = set()
+    if 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours:
+        unknown |= OF_MONEY
+    if not costs.energy_gpu_hours:
+        return unknown | OF_ENERGY | OF_EMISSIONS
+    has_no_factor = 0 < costs.energy_without_factor_kwh == costs.energy_kwh
+    return unknown | (OF_EMISSIONS if has_no_factor else set())

@@ -17,6 +17,7 @@ from gpucost.core.amounts import SCALE, Costs, Idle
 from gpucost.core.query.grouping import GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.runtime.json_text import dumps
+from tests.records import unknown_costs
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 AMOUNTS = st.integers(-(10**27), 10**27) | st.sampled_from([0, SCALE])
@@ -47,17 +48,12 @@ def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     ]
 
     for text, (day, group, costs, kind, idle_share) in zip(written(made, idle), row_cases, strict=True):
-        is_unpriced = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
-        energy = {"energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "co2e_kg", "energy_without_factor_kwh"}
-        has_no_factor = 0 < costs.energy_without_factor_kwh == costs.energy_kwh
-        unknown = energy if not costs.energy_gpu_hours else {"co2e_kg"} if has_no_factor else set()
+        unknown = unknown_costs(costs)
         expected: dict[str, Any] = {
             "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
             **({} if idle == "hidden" else {"kind": kind}),
             **{
-                name: None
-                if (is_unpriced and name.endswith("_usd")) or name in unknown
-                else Decimal(getattr(costs, name)) / SCALE
+                name: None if name in unknown else Decimal(getattr(costs, name)) / SCALE
                 for name in Costs.names()
             },
         }  # fmt: skip
