@@ -17,7 +17,7 @@ from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.artefacts import sam_build
 from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
-from gpucost_devstack.prometheus import refusing_url, running_prometheus
+from gpucost_devstack.prometheus import refusing_url
 from tests import forked_gpucost
 from tests.made_once import made_once
 
@@ -141,16 +141,12 @@ def sqlite_table() -> Iterator[SqliteTable]:
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+def prometheus() -> Iterator[Callable[[str], str]]:
     """A function that serves OpenMetrics text from a real Prometheus and returns its URL."""
+    from tests.system.remote_write import running_prometheus_with
+
     with ExitStack() as running:
-
-        def serve(openmetrics: str) -> str:
-            path = tmp_path / f"metrics-{len(list(tmp_path.iterdir()))}.om"
-            path.write_text(openmetrics)
-            return running.enter_context(running_prometheus(path))
-
-        yield serve
+        yield lambda openmetrics: running.enter_context(running_prometheus_with(openmetrics))
 
 
 @pytest.fixture(scope="session")

@@ -5,21 +5,33 @@ Write 1.0"); a Snappy block of literals alone is a valid one, so neither needs a
 """
 
 import os
+import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 
 import requests
 
+from gpucost_devstack.fleet import openmetrics
+from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.series import SimulatedSeries
-from gpucost_devstack.prometheus import VICTORIA_METRICS_VARIABLE
+from gpucost_devstack.prometheus import VICTORIA_METRICS_VARIABLE, running_prometheus
 from gpucost_devstack.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """The NaN that marks the end of a series (Prometheus, `model/value`)."""
 BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=24h", "--storage.tsdb.max-block-duration=24h")
 """Prometheus accepts samples that are older than the newest ones by at most half of this."""
+RECEIVER_FLAGS = (
+    "--web.enable-remote-write-receiver",
+    "--storage.tsdb.min-block-duration=480h",
+    "--storage.tsdb.max-block-duration=480h",
+)
+"""Flags of a Prometheus that accepts samples of ten days."""
 SERIES_PER_REQUEST = 2000
 REQUEST_BYTES = 4_000_000
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _LITERAL = 1 << 16
 """Bytes of a literal, the most whose length takes two bytes."""
 
@@ -53,6 +65,40 @@ def send(url: str, series: Sequence[SimulatedSeries], base_ms: int, scrapes: Map
         flush(url)
 
 
+@contextmanager
+def running_prometheus_with(text: str) -> Iterator[str]:
+    """Run a Prometheus with the samples of an OpenMetrics text. Yields its URL."""
+    with running_prometheus(None, *RECEIVER_FLAGS) as url:
+        send_whole_series(url, _series_of(text), base_ms=0)
+        yield url
+
+
+@contextmanager
+def running_scenarios(scenarios: Iterable[Scenario], base: datetime) -> Iterator[str]:
+    """Run a Prometheus with the samples of simulated clusters. Yields its URL."""
+    with running_prometheus(None, *RECEIVER_FLAGS) as url:
+        series = ((cluster.name, each) for cluster in scenarios for each in openmetrics.series(cluster))
+        send_whole_series(url, series, round(base.timestamp()) * 1000)
+        yield url
+
+
+def _series_of(text: str) -> Iterator[tuple[str, SimulatedSeries]]:
+    """The series of an OpenMetrics text, in which every sample has a time."""
+    samples: dict[str, dict[int, str]] = {}
+    for row in text.splitlines():
+        if not row.startswith("#"):
+            series, value, seconds = row.rsplit(" ", 2)
+            samples.setdefault(series, {})[round(float(seconds) * 1000)] = value
+    for series, by_time in samples.items():
+        metric, _, inside = series.partition("{")
+        labels = {name: _unescaped(quoted) for name, quoted in _LABEL.findall(inside)}
+        yield labels.pop("cluster", ""), SimulatedSeries(metric, labels, sorted(by_time.items()))
+
+
+def _unescaped(quoted: str) -> str:
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], quoted)
+
+
 def send_whole_series(url: str, labelled_series: Iterable[tuple[str, SimulatedSeries]], base_ms: int) -> None:
     """Write series, each with the name of its cluster, series by series and without staleness markers.
 
@@ -60,7 +106,7 @@ def send_whole_series(url: str, labelled_series: Iterable[tuple[str, SimulatedSe
 
     Args:
         url: a Prometheus with the remote-write receiver, which accepts samples of the whole period.
-        labelled_series: clusters and their series, with times from the base.
+        labelled_series: clusters, which may be blank, and their series, with times from the base.
         base_ms: the base, milliseconds since the epoch.
     """
     encoded_samples: dict[tuple[int, str], bytes] = {}  # most series have the same samples at the same times
@@ -82,6 +128,8 @@ def send_whole_series(url: str, labelled_series: Iterable[tuple[str, SimulatedSe
             _post(url, b"".join(parts))
             parts, size = [], 0
     _post(url, b"".join(parts))
+    if os.environ.get(VICTORIA_METRICS_VARIABLE):
+        flush(url)
 
 
 def _sample(value: bytes, at_ms: int) -> bytes:

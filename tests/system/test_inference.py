@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.inference_servers import KINDS, TrueKey, true_models
 from gpucost_devstack.fleet.scenarios.inference import scenarios
-from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, near
 from tests.system.limited import limited
+from tests.system.remote_write import running_scenarios
 from tests.system.test_economy import attribute, cluster
 from tests.system.timeline import Timeline
 
@@ -23,11 +22,8 @@ COSTS = ("allocated", "effective", "unmeasured")
 
 @pytest.fixture(scope="module")
 def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    folder = tmp_path_factory.mktemp("inference")
-    metrics = folder / "metrics.om"
-    openmetrics.write(list(SCENARIOS.values()), BASE, metrics)
-    with running_prometheus(metrics) as url:
-        yield ask(list(SCENARIOS.values()), url, BASE, folder)
+    with running_scenarios(SCENARIOS.values(), BASE) as url:
+        yield ask(list(SCENARIOS.values()), url, BASE, tmp_path_factory.mktemp("inference"))
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)

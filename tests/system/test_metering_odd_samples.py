@@ -17,10 +17,10 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
 from gpucost.sources.prometheus.client import PrometheusClient, Series
-from gpucost_devstack.prometheus import running_prometheus
 from tests.prometheus_clients import PrometheusClients
 from tests.records import amount
 from tests.system.metered_hours import assert_identity, fleet
+from tests.system.remote_write import running_prometheus_with
 from tests.system.timeline import HOUR, Timeline
 
 ODD = ("NaN", "+Inf", "-Inf")
@@ -79,7 +79,7 @@ def name_of(family: str, odd: str, which: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url() -> Iterator[str]:
     """All cases as clusters of the same Prometheus."""
     together = Timeline()
     cases = [(name_of(*case), case) for case in product(FAMILIES, ODD, WHICH)]
@@ -87,9 +87,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         timeline = observed_cluster(name) if case is None else with_odd_samples(observed_cluster(name), *case)
         for family, rows in timeline.families.items():
             together.families.setdefault(family, []).extend(rows)
-    path = tmp_path_factory.mktemp("odd") / "metrics.om"
-    path.write_text(together.text())
-    with running_prometheus(path) as address:
+    with running_prometheus_with(together.text()) as address:
         yield address
 
 

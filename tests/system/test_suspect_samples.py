@@ -18,9 +18,9 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
-from gpucost_devstack.prometheus import running_prometheus
 from tests.records import amount
 from tests.system.metered_hours import assert_identity
+from tests.system.remote_write import running_prometheus_with
 from tests.system.timeline import HOUR, Timeline
 
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
@@ -199,7 +199,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url() -> Iterator[str]:
     """All attacks in the same Prometheus, each in its own cluster."""
     together = Timeline()
     for name in ("sound", *ATTACKS):
@@ -208,9 +208,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             ATTACKS[name].forge(timeline)
         for family, rows in timeline.families.items():
             together.families.setdefault(family, []).extend(rows)
-    path = tmp_path_factory.mktemp("suspect") / "metrics.om"
-    path.write_text(together.text())
-    with running_prometheus(path) as address:
+    with running_prometheus_with(together.text()) as address:
         yield address
 
 

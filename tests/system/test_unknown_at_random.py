@@ -16,9 +16,9 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.doctor import examine_cluster
-from gpucost_devstack.prometheus import running_prometheus
 from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, pod
 from tests.system.metered_hours import assert_identity
+from tests.system.remote_write import running_prometheus_with
 
 SEEDS = range(24)
 KINDS = ("resource", "driver", "claims", "cluster label", "label that divides")
@@ -103,7 +103,7 @@ def random_cluster(seed: int, cluster: str, *, is_known: bool) -> tuple[Recent, 
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Outcome]]:
+def outcomes() -> Iterator[dict[int, Outcome]]:
     clusters = {
         f"{kind}-{seed}": random_cluster(seed, f"{kind}-{seed}", is_known=kind == "before")
         for seed in SEEDS
@@ -113,9 +113,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Out
     for metrics, _ in clusters.values():
         for family, rows in metrics.families.items():
             merged.families.setdefault(family, []).extend(rows)
-    path = tmp_path_factory.mktemp("random") / "clusters.om"
-    path.write_text(merged.text())
-    with running_prometheus(path) as url:
+    with running_prometheus_with(merged.text()) as url:
 
         def settings_of(cluster: str) -> str:
             return (

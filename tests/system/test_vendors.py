@@ -9,22 +9,19 @@ import pytest
 
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios import vendors
-from gpucost_devstack.prometheus import running_prometheus
 from tests.prometheus_clients import SentQuery, recording_client
 from tests.system.fleet_truth import PRICE, Hours, ask, settings
+from tests.system.remote_write import running_scenarios
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 SCENARIOS = {scenario.name: scenario for scenario in vendors.scenarios()}
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url() -> Iterator[str]:
     """A Prometheus with all of these clusters."""
-    metrics = tmp_path_factory.mktemp("metrics") / "metrics.om"
-    openmetrics.write(list(SCENARIOS.values()), BASE, metrics)
-    with running_prometheus(metrics) as address:
+    with running_scenarios(SCENARIOS.values(), BASE) as address:
         yield address
 
 
