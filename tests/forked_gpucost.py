@@ -34,11 +34,15 @@ def run(
             "cwd": str(cwd or Path.cwd()),
             "folder": folder,
         }
+        if _server().poll() is not None:  # something ended it
+            stop()
         server = _server()
         assert server.stdin is not None and server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
-        status = int(server.stdout.readline())
+        answer = server.stdout.readline()
+        assert answer, f"the process that forks commands ended with status {server.wait()}"
+        status = int(answer)
         out, err = ((Path(folder) / name).read_text(encoding="utf-8") for name in ("out", "err"))
     return subprocess.CompletedProcess([str(SCRIPT), *request["arguments"]], status, out, err)
 
@@ -47,7 +51,14 @@ def run(
 def _server() -> "subprocess.Popen[str]":
     """The process that forks, which ends with this one."""
     command = [str(SCRIPT.with_name("python")), "-P", __file__]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=SCRIPT.parents[2])
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=SCRIPT.parents[2],
+        start_new_session=True,  # Ctrl-C on a terminal of a test does not end it
+    )
 
 
 def stop() -> None:
@@ -110,7 +121,7 @@ def _import_as(path: Path) -> None:
     if path.is_file():
         for name in json.loads(path.read_text()):
             if name not in sys.modules:
-                with suppress(ImportError):  # made by another module
+                with suppress(Exception):  # such as a module that another one made; the command imports it again
                     importlib.import_module(name)
 
 
