@@ -29,22 +29,28 @@ def run(
     """Run the command line to its end, without a standard input."""
     with tempfile.TemporaryDirectory(prefix="gpucost-command-") as folder:
         request = {
-            "arguments": [str(argument) for argument in arguments],
+            "arguments": [*map(str, arguments)],
             "environment": dict(env),
             "cwd": str(cwd or Path.cwd()),
             "folder": folder,
         }
-        if _server().poll() is not None:  # something ended it
+        answer = _ask(request)
+        if not answer and not (Path(folder) / "out").exists():  # the process ended before the command began
             stop()
-        server = _server()
-        assert server.stdin is not None and server.stdout is not None
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        answer = server.stdout.readline()
-        assert answer, f"the process that forks commands ended with status {server.wait()}"
+            answer = _ask(request)
         status = int(answer)
         out, err = ((Path(folder) / name).read_text(encoding="utf-8") for name in ("out", "err"))
-    return subprocess.CompletedProcess([str(SCRIPT), *request["arguments"]], status, out, err)
+    return subprocess.CompletedProcess([str(SCRIPT), *map(str, arguments)], status, out, err)
+
+
+def _ask(request: Mapping[str, object]) -> str:
+    """Send a request, and return the status; "" if the process that forks ended."""
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    with suppress(BrokenPipeError):
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+    return server.stdout.readline()
 
 
 @cache
@@ -66,7 +72,7 @@ def stop() -> None:
     if _server.cache_info().currsize:
         server = _server()
         _server.cache_clear()
-        with server:  # closes its pipes, and waits for its end
+        with suppress(BrokenPipeError), server:  # closes its pipes, and waits for its end
             pass
 
 
@@ -121,7 +127,7 @@ def _import_as(path: Path) -> None:
     if path.is_file():
         for name in json.loads(path.read_text()):
             if name not in sys.modules:
-                with suppress(Exception):  # such as a module that another one made; the command imports it again
+                with suppress(Exception, SystemExit):  # the command that needs it will see the error
                     importlib.import_module(name)
 
 
