@@ -25,7 +25,7 @@ from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
 from gpucost_cli.doctor.facts import CLAIM_INFO, KUBE_STATE_METRICS, REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
-from gpucost_cli.doctor.queries import NODE_INFO, PHASE, DoctorQueries, count_outside_selector
+from gpucost_cli.doctor.queries import COMPLETION, NODE_INFO, PHASE, DoctorQueries, count_outside_selector
 
 STEP = timedelta(minutes=10)
 """Step of range queries. Objects that exist for less time may be missed."""
@@ -111,6 +111,9 @@ class FactsCollector:
             for holder in parsing.without_gone_pods(requests, parsing.parse_nodes(nodes), devices)
             if holder.resource not in names_of_unknown  # `check_unexplained` names them; they may hold no GPU
         ]
+        if not self._queries.has_phases and not series.get(COMPLETION):
+            named = {device.workload for device in devices}
+            holders = [holder for holder in holders if holder.name in named]  # others may be finished, as in metering
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
         )

@@ -60,6 +60,13 @@ def every_five_minutes(series: RecordedSeries) -> Iterable[RecordedSeries]:
     return [series.during(lambda minute: minute % 5 < 0.5)]
 
 
+def without_all_claims(series: RecordedSeries) -> Iterable[RecordedSeries]:
+    """No metric says that there are ResourceClaims."""
+    if series.name == "kube_pod_resourceclaim_info":
+        return []
+    return test_incomplete_collection.CHANGED["no-claim-labels"](series)
+
+
 TAKEN_AWAY: Mapping[str, Transform] = {
     **test_incomplete_collection.VARIANTS,
     **{f"stock-{name}": transform for name, transform in test_stock_labels.VARIANTS.items()},
@@ -79,6 +86,8 @@ TAKEN_AWAY: Mapping[str, Transform] = {
     "kube-state-metrics-stops": until(45, KSM),
     "gpu-exporter-stops": until(45, DCGM),
     "every-five-minutes": every_five_minutes,
+    "no-claims": without_all_claims,
+    "no-ends": without_families("kube_pod_status_phase", "kube_pod_completion_time", "kube_pod_status_scheduled_time"),
 }
 
 
@@ -138,6 +147,8 @@ CAUSES: Mapping[str, Cause | None] = {
     "kube-state-metrics-stops": Cause("the last samples of kube-state-metrics are from", "kubectl rollout status"),
     "gpu-exporter-stops": Cause(f"{PROFILING} had series earlier", "dcgm-exporter: kubectl rollout status"),
     "every-five-minutes": Cause("kube-state-metrics is scraped every 300 s", "scrape_interval: 60s"),
+    "no-claims": Cause("dra2 (al-dra-2) advertise no GPUs, and no metric", "kube_pod_resourceclaim_info"),
+    "no-ends": Cause("kube_pod_status_phase has no series", "kube_pod_status_phase,kube_pod_status_scheduled_time"),
 }
 """By variant: its only finding. None means that nothing is missing."""
 
@@ -196,6 +207,15 @@ def test_pods_without_phases_hold_no_gpus_after_they_completed(reports: dict[str
     recorded, without_phases = reports["as-recorded"].summary, reports["no-phases"].summary
     assert recorded is not None and without_phases is not None
     assert without_phases.holding == recorded.holding
+
+
+def test_pods_whose_ends_no_metric_reports_hold_gpus_while_an_exporter_names_them(
+    reports: dict[str, ClusterReport],
+) -> None:
+    """Pods of Neuron devices are named by none, and may be finished."""
+    without_ends = reports["no-ends"].summary
+    assert without_ends is not None
+    assert without_ends.holding.startswith("30 pods hold 32.04 GPUs on 9 nodes now")
 
 
 def test_claims_that_may_have_admin_access_are_noted_where_they_hold(reports: dict[str, ClusterReport]) -> None:

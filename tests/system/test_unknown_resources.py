@@ -47,7 +47,7 @@ def test_gpus_under_another_name_are_unobserved_with_a_note(attribute: Attribute
     notes = [note for note in record.notes if note.startswith("unknown: ")]
     assert any(f"4 advertised units of {resource} on n1" in note for note in notes)
     assert any(f"3 requested units of {resource} on n1" in note for note in notes)
-    assert all(f"units: {{{resource}: 1}}" in note for note in notes)
+    assert all(f"units: {{{resource}: N}}" in note for note in notes)
 
 
 @by_name
@@ -110,7 +110,8 @@ def test_doctor_names_gpus_under_another_name_and_the_setting(examined: Examine,
     assert f"4 advertised units of {resource} on n1" in (check.finding or "")
     assert f"2 requested units of {resource} on n1" in (check.finding or "")
     assert check.change == (
-        f"Settings, cluster demo: units: {{{resource}: 1}}, with the GPUs of a unit; 0 if it is no GPU"
+        f"Settings, cluster demo: units: {{{resource}: N}}, where a unit is N GPUs: 1, a part such as 0.25, "
+        "or 0 if it is no GPU"
     )
     assert named(report, "GPU requests").finding is None
     assert faults(report).keys() - {"kube_replicaset_owner"} == {f"unknown {resource}"}

@@ -57,8 +57,8 @@ METRIC_FAMILIES = (
     ),
     MetricFamily(
         "kube_pod_status_phase", "recommended",
-        "pods that pull their image count as running, and finished ones hold GPUs until kube_pod_completion_time, or "
-        "until they are deleted", "pods",
+        "pods that pull their image count as running, and finished ones hold GPUs until kube_pod_completion_time; "
+        "without that, too, pods hold GPUs only while dcgm-exporter names them", "pods",
     ),
     MetricFamily("kube_pod_owner", "recommended", "lines show pods, not the workloads that own them", "pods"),
     MetricFamily(

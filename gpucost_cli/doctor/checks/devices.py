@@ -287,11 +287,10 @@ def check_mig_device_labels(context: CheckContext) -> Iterable[Check]:
 def check_claim_labels(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter reports DRA claims, which it does only with a flag."""
     facts = context.facts
-    if (
-        not facts.has_series_of_any(CLAIM_INFO)
-        or not facts.gpu_nodes
-        or not facts.has_series_of_any("kube_node_status_capacity")
-    ):
+    if not facts.gpu_nodes or not facts.has_series_of_any("kube_node_status_capacity"):
+        return
+    if not facts.has_series_of_any(CLAIM_INFO):
+        yield from _check_silent_nodes(context)
         return
     pools_with_claims = {
         _pool_of(facts, facts.node_of(device)) for device in facts.gpu_devices if device.claim and facts.node_of(device)
@@ -310,10 +309,35 @@ def check_claim_labels(context: CheckContext) -> Iterable[Check]:
             f"{_in_pools(facts, without_claims)} advertise no GPUs: their exporter reports no claims",
             f"{_values_file(DRA_EXPORTER)}, on nodes with the label nvidia.com/dra-kubelet-plugin=true: env "
             "KUBERNETES_ENABLE_DRA=true, without KUBERNETES_VIRTUAL_GPUS, with which it does not report claims; "
-            "version 4.6.0-4.8.3 or later for Kubernetes 1.34, else 4.3.1 or later",
+            "image 4.6.0-4.8.3 or later for Kubernetes 1.34, else 4.3.1 or later",
             explained_by=() if facts.gpu_devices else ["utilization signal", "GPU exporter now"],
         )
     yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
+
+
+def _check_silent_nodes(context: CheckContext) -> Iterable[Check]:
+    """Check for pools whose nodes have devices and advertise none, if no metric says that there are claims."""
+    facts = context.facts
+    explained = {_pool_of(facts, name) for name, node in facts.gpu_nodes.items() if node.capacity}
+    explained |= {_pool_of(facts, facts.node_of(device)) for device in facts.gpu_devices if device.claim}
+    with_unknown = {unexplained.node for unexplained in facts.unexplained}  # has a finding of its own
+    silent = [
+        name
+        for name, node in facts.gpu_nodes.items()
+        if not node.capacity
+        and facts.devices_by_node.get(name)
+        and name not in with_unknown
+        and _pool_of(facts, name) not in explained
+    ]
+    if silent:
+        fault = Fault(
+            f"the GPU nodes of {_in_pools(facts, silent)} advertise no GPUs, and no metric says that pods have them "
+            "through ResourceClaims: if they are in use, they are unobserved, else stranded",
+            f"if they have a DRA driver (kubectl get resourceslices), {_values_file(DRA_EXPORTER)}, and "
+            f"kube-state-metrics: version 2.20 or later, with {CLAIM_INFO}; if not, NVIDIA's device plugin: kubectl "
+            "describe node shows nvidia.com/gpu where it runs",
+        )
+        yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
 
 def check_claims_of_neuron(context: CheckContext) -> Iterable[Check]:
@@ -344,9 +368,10 @@ def check_several_claims(context: CheckContext) -> Iterable[Check]:
         note = f"{sentence}. Claims of namespaces with the label {ADMIN_ACCESS_LABEL} may hold nothing"
         if not facts.admin_namespaces:
             fault = Fault(
-                f"{sentence}. No namespace has the label {ADMIN_ACCESS_LABEL}, by which claims with admin access, "
-                "which hold nothing, are known",
-                f"if one of the claims has adminAccess, {context.label_change}",
+                f"{sentence}. Claims with admin access hold nothing, and are known by the label {ADMIN_ACCESS_LABEL} of "
+                f"their namespace, which {NAMESPACE_LABELS_METRIC} has for none",
+                "if kubectl get resourceclaims -A -o yaml | grep adminAccess finds one of the claims, "
+                f"{context.label_change}",
                 explained_by=[NAMESPACE_LABELS_METRIC, KUBE_STATE_METRICS, "selector"],
             )
     elif of_admins:
@@ -364,7 +389,9 @@ def _describe_claims(facts: Facts, claims_by_device: Sequence[Sequence[ObservedD
     series = [device for claims in claims_by_device for device in claims]
     nodes = _in_pools(facts, {facts.node_of(device) for device in series} - {""})
     claims = first_few(f"{device.workload[0]}/{device.claim}" for device in series)
-    return f"{len(claims_by_device)} devices of {nodes or 'unknown nodes'} are {state} ({claims})"
+    count = len(claims_by_device)
+    devices = "1 device" if count == 1 else f"{count} devices"
+    return f"{devices} of {nodes or 'unknown nodes'} {'is' if count == 1 else 'are'} {state} ({claims})"
 
 
 def _virtual_gpus_change(facts: Facts, names: Iterable[str]) -> str:

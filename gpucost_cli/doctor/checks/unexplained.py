@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpucost.core.metering.resource_names import may_name_gpus
-from gpucost.core.metering.unexplained import group_unexplained
+from gpucost.core.metering.unexplained import UnexplainedGroup, group_unexplained
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
 
 
@@ -18,9 +18,9 @@ def check_unexplained(context: CheckContext) -> Iterable[Check]:
         or may_name_gpus(unexplained.name)
         or not unexplained.may_be_gpus
     ]
-    by_name: dict[str, Fault] = {}
+    by_name: dict[str, list[UnexplainedGroup]] = {}
     for group in group_unexplained(things):
-        earlier = f"{by_name[group.name].finding}, and " if group.name in by_name else ""
-        by_name[group.name] = Fault(f"{earlier}{group.finding}", group.change)
-    for name, fault in by_name.items():
-        yield context.check(f"unknown {name}", "", "recommended", fault)
+        by_name.setdefault(group.name, []).append(group)
+    for name, groups in by_name.items():
+        findings, last = " and ".join(group.finding for group in groups), groups[-1]
+        yield context.check(f"unknown {name}", "", "recommended", Fault(f"{findings}{last.effect}", last.change))

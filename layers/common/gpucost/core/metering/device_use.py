@@ -115,6 +115,13 @@ class DeviceHour:
             pods_by_name.setdefault(pod[:2], []).append(pod)
         return pods_by_name
 
+    def last_label(self, pod: tuple[str, str]) -> IntervalMs:
+        """Return the time that the last scrape covers in which the device was labeled with a pod, by its name."""
+        if self.is_continuous:
+            return IntervalMs(self._window.end - self.interval, self._window.end)
+        labels = frozenset(self.labeled_pods_by_name[pod])
+        return next(sample.time for sample in reversed(self.samples) if not labels.isdisjoint(sample.labels))
+
     @cached_property
     def interval(self) -> int:
         """The median scrape interval in milliseconds."""

@@ -1,6 +1,6 @@
 """Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from decimal import Decimal
 from fractions import Fraction
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, is_overcommitted, present_by_piece
+from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_fractions import (
     FRACTION_RESOURCES,
     MAX_MEMORY_MIB,
@@ -28,6 +29,7 @@ from gpucost.core.metering.spans import Span, SpanReader
 from gpucost.core.metering.usage import PodUsage
 
 ZERO = Fraction(0)
+_NEVER = IntervalMs(0, 0)
 NodeKey = tuple[str, str]
 """A node's name and provider id."""
 
@@ -78,6 +80,34 @@ class HoldingReader(Struct):
             holdings.extend(self._holdings_of_pod(pod))
         self._dispute_reserved_gpus(holdings)
         return _trim_handovers(holdings)
+
+    def end_at_last_labels(self, holdings: Sequence[PodUsage], devices: Iterable[DeviceHour]) -> list[PodUsage]:
+        """Let holdings end when exporters stop naming their pods, where no other metric says when pods finish.
+
+        Exporters name the pods that the kubelet runs. After that, and without a name, a pod may hold its GPUs or not.
+        """
+        last_labels: dict[tuple[str, str, str], IntervalMs] = {}
+        for device in devices:
+            for namespace, pod in device.labeled_pods_by_name:
+                key = device.node, namespace, pod
+                last = device.last_label((namespace, pod))
+                last_labels[key] = max(last, last_labels.get(key, last), key=lambda time: time.end)
+        kept: list[PodUsage] = []
+        for holding in holdings:
+            if holding.pod.claimed_device is not None:  # whose samples are those of the exporter
+                kept.append(holding)
+                continue
+            last = last_labels.get((holding.node.name, holding.pod.namespace, holding.pod.pod), _NEVER)
+            if holding.held.end - last.end <= last.length:
+                kept.append(holding)
+                continue
+            end = max(last.end, holding.held.start)
+            after = IntervalMs(end, holding.held.end)
+            key_of_node = holding.node.name, holding.node.provider_id
+            self.disputed_holdings.setdefault(key_of_node, []).append(DisputedHolding(after, holding.gpus))
+            named = holding.during(IntervalMs(holding.held.start, end), holding.share)
+            kept.append(replace(named, last_sample_ms=min(last.start, end)))
+        return _trim_handovers([holding for holding in kept if holding.held.length])
 
     def _dispute_reserved_gpus(self, holdings: Sequence[PodUsage]) -> None:
         """Note which reserved GPUs pods hold in unknown parts, so that these count as unobserved."""

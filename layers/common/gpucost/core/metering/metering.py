@@ -53,6 +53,7 @@ from gpucost.core.metering.observations import (
     Observation,
     PodObservation,
     ScrapeTarget,
+    Unexplained,
 )
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
@@ -67,6 +68,11 @@ PARTIAL_HOUR_PREFIX = "partial hour: "
 """Notes on hours with samples of only a part begin with it."""
 NOTEWORTHY_GPU_MS = 36_000
 """Deviations of at least a hundredth of a GPU-hour are reported in notes."""
+_WITHOUT_PODS = "GPUs that no node advertises and no pod requested"
+_REPORT_CLAIMS = (
+    "If pods have them through ResourceClaims: set KUBERNETES_ENABLE_DRA in dcgm-exporter, and keep "
+    "kube_pod_resourceclaim_info of kube-state-metrics"
+)
 
 
 class MeteringRules(Struct, frozen=True):
@@ -116,6 +122,8 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         vgpu_nodes, observation.vgpus.limits,
     )  # fmt: skip
     holdings = reader.read(observation.pods)
+    if observation.lacks_ends_of_pods:
+        holdings = reader.end_at_last_labels(holdings, devices)
     if observation.admin_namespaces is not None:
         holdings = without_admin_access(holdings, observation.admin_namespaces)
         notes += notes_on_admin_namespaces(holdings, observation.admin_namespaces)
@@ -145,6 +153,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     )
     resolver.measure()
     notes += _unusable_utilization_notes(observation, resolver)
+    use_without_pods = _use_without_pods(resolver, reader.disputed_holdings)
     energy_of_nodes: dict[NodeKey, NodeEnergy] = {}
     if observation.energy:
         energy_of_nodes = attribute_energy(
@@ -161,10 +170,16 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     hidden: dict[str, tuple[int, int]] = {}
     for_claims = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans), hidden)
     notes += hidden_gpus_notes(hidden)
-    nodes_with_unexplained: Container[NodeKey] = ()
+    nodes_with_unexplained: set[NodeKey] = set()
     if observation.unexplained:
         relevant, nodes_with_unexplained = relevant_things(observation.unexplained, lifecycles, for_claims)
         notes += unexplained_notes(relevant)
+    if use_without_pods:
+        explained = for_claims.keys() | nodes_with_unexplained
+        unexplained, use_notes = _explain_use(use_without_pods, lifecycles, explained)
+        relevant, nodes_in_use = relevant_things(unexplained, lifecycles, explained)
+        nodes_with_unexplained |= nodes_in_use
+        notes += [*use_notes, *unexplained_notes(relevant)]
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -479,6 +494,42 @@ def _observed_ms(devices: Sequence[DeviceHour], time: IntervalMs) -> int:
     return overlap_length(union(observed for device in devices for observed in device.observed_times), time)
 
 
+def _use_without_pods(resolver: UtilizationResolver, disputed: Iterable[NodeKey]) -> dict[str, Fraction]:
+    """Return, by node, the use of GPUs that no pod held; where disputed pods may have held them, it is theirs."""
+    disputed_names = {name for name, _ in disputed}
+    return {
+        node: used
+        for node, used in sorted(resolver.use_while_unallocated().items())
+        if used >= NOTEWORTHY_GPU_MS and node not in disputed_names
+    }
+
+
+def _explain_use(
+    used: Mapping[str, Fraction],
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]],
+    explained: Container[NodeKey],
+) -> tuple[list[Unexplained], list[str]]:
+    """Return what is unknown about the use of GPUs that no pod held, and notes about the rest.
+
+    Nodes that advertise no GPUs, and whose GPUs are used, have claims that no metric reports.
+
+    Args:
+        used: GPU-milliseconds by node.
+        lifecycles: the nodes by name.
+        explained: nodes whose GPUs a DRA driver is known to offer, or whose claims are known.
+    """
+    unexplained, notes = [], []
+    for node, gpu_ms in used.items():
+        of_name = lifecycles.get(node, ())
+        is_silent = of_name and not any(each.states or (node, each.node.provider_id) in explained for each in of_name)
+        if is_silent:
+            gpu_hours = round(quantize(gpu_ms / HOUR_MS), 3)
+            unexplained.append(Unexplained("used GPU-hours of", _WITHOUT_PODS, gpu_hours, node, _REPORT_CLAIMS))
+        else:
+            notes.append(f"{float(gpu_ms / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")
+    return unexplained, notes
+
+
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
     implausible: dict[str, str] = {}
     for device in observation.devices:
@@ -495,9 +546,6 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
                     f"where {device.scale} is full use"
                 )
     notes = [f"{implausible[name]}; they count as unmeasured" for name in sorted(implausible)]
-    for node, used in sorted(resolver.use_while_unallocated().items()):
-        if used >= NOTEWORTHY_GPU_MS:
-            notes.append(f"{float(used / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")
     for node, unexplained in sorted(resolver.unexplained_process_use().items()):
         if unexplained >= NOTEWORTHY_GPU_MS:
             notes.append(

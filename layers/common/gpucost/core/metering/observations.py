@@ -287,6 +287,8 @@ class Observation(Struct, frozen=True):
     """Whether node metrics are collected, so that a node without samples does not exist."""
     collects_capacity: bool = False
     """Whether the capacity of nodes is collected, even if none advertises GPUs."""
+    lacks_ends_of_pods: bool = False
+    """Whether neither phases nor completion times say when pods finish."""
     contradicted_gpus: frozenset[tuple[str, str]] = frozenset()
     """GPUs (node, UUID) whose signal another witness contradicts, so that their use is unknown."""
     process_devices: tuple[DeviceSeries, ...] = ()

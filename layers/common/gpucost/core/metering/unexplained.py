@@ -23,6 +23,7 @@ class UnexplainedGroup(NamedTuple):
 
     name: str
     finding: str
+    effect: str
     change: str
 
 
@@ -31,12 +32,12 @@ def group_unexplained(things: Iterable[Unexplained]) -> list[UnexplainedGroup]:
     groups: dict[Unexplained, list[Unexplained]] = {}
     for unexplained in things:
         groups.setdefault(unexplained._replace(amount=Decimal(0), node=""), []).append(unexplained)
-    return [UnexplainedGroup(key.name, _finding(key, groups[key]), key.change) for key in sorted(groups)]
+    return [UnexplainedGroup(key.name, _finding(key, groups[key]), _effect(key), key.change) for key in sorted(groups)]
 
 
 def unexplained_notes(things: Iterable[Unexplained]) -> list[str]:
     """Return a note for each unexplained thing, with its amount and the line to change."""
-    return [f"{UNKNOWN_PREFIX}{group.finding}. {group.change}".rstrip(". ") for group in group_unexplained(things)]
+    return [f"{UNKNOWN_PREFIX}{group.finding}{group.effect}. {group.change}".rstrip(". ") for group in group_unexplained(things)]
 
 
 def _finding(key: Unexplained, things: Sequence[Unexplained]) -> str:
@@ -44,8 +45,11 @@ def _finding(key: Unexplained, things: Sequence[Unexplained]) -> str:
     nodes = sorted({unexplained.node for unexplained in things if unexplained.node})
     more = f" and {len(nodes) - _MAX_NODES_LISTED} more" if len(nodes) > _MAX_NODES_LISTED else ""
     where = f" on {', '.join(nodes[:_MAX_NODES_LISTED])}{more}" if nodes else ""
-    effect = "; GPUs that nothing else explains are unobserved" if key.may_be_gpus else ""
-    return f"{amount:f} {key.description} {key.name}{where}{effect}"
+    return f"{amount:f} {key.description} {key.name}{where}"
+
+
+def _effect(key: Unexplained) -> str:
+    return "; GPUs that nothing else explains are unobserved" if key.may_be_gpus else ""
 
 
 def relevant_things(

@@ -291,13 +291,25 @@ class PodTable:
         """Whether the phase of any pod is known."""
         return bool(self._at_start or self._at_end)
 
+    @property
+    def lacks_ends(self) -> bool:
+        """Whether neither phases nor completion times say when pods finish."""
+        return bool(self._pods) and not self._has_phases and not self._completed
+
     def unknown_phases(self) -> list[Unexplained]:
         """Pods whose phases are unknown because none are collected."""
         if self._has_phases or not self._pods:
             return []
+        if self._completed:
+            until = "and pods hold their GPUs until kube_pod_completion_time, or until they are deleted"
+        else:
+            until = (
+                "and pods hold their GPUs while dcgm-exporter names them, since no pod has kube_pod_completion_time "
+                "either. What they may hold later is unobserved"
+            )
         change = (
             "kube-state-metrics: keep kube_pod_status_phase. Without it, pods that pull their image count as running, "
-            "and pods hold their GPUs until kube_pod_completion_time, or until they are deleted"
+            f"{until}"
         )
         count = Decimal(len(self._pods))
         return [Unexplained("pods without samples of", PHASE, count, change=change, may_be_gpus=False)]

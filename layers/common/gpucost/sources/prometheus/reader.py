@@ -339,6 +339,7 @@ class PrometheusReader:
             vgpus=vgpus,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
+            lacks_ends_of_pods=pods.lacks_ends,
             contradicted_gpus=frozenset(contradicted),
             process_devices=process_devices,
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *type_notes, *cluster_notes, *device_notes])),

@@ -23,7 +23,8 @@ def unknown_resources(rows: Mapping[str, Rows], cluster: str) -> list[Unexplaine
             resource,
             amount,
             node,
-            f"Settings, cluster {cluster}: units: {{{resource}: 1}}, with the GPUs of a unit; 0 if it is no GPU",
+            f"Settings, cluster {cluster}: units: {{{resource}: N}}, where a unit is N GPUs: 1, a part such as 0.25, "
+            "or 0 if it is no GPU",
         )
         for statistic, description in _DESCRIPTIONS.items()
         if statistic in rows
