@@ -368,8 +368,8 @@ def check_several_claims(context: CheckContext) -> Iterable[Check]:
         note = f"{sentence}. Claims of namespaces with the label {ADMIN_ACCESS_LABEL} may hold nothing"
         if not facts.admin_namespaces:
             fault = Fault(
-                f"{sentence}. Claims with admin access hold nothing, and are known by the label {ADMIN_ACCESS_LABEL} of "
-                f"their namespace, which {NAMESPACE_LABELS_METRIC} has for none",
+                f"{sentence}. Claims with admin access hold nothing, and are known by the label {ADMIN_ACCESS_LABEL} "
+                f"of their namespace, which {NAMESPACE_LABELS_METRIC} has for none",
                 "if kubectl get resourceclaims -A -o yaml | grep adminAccess finds one of the claims, "
                 f"{context.label_change}",
                 explained_by=[NAMESPACE_LABELS_METRIC, KUBE_STATE_METRICS, "selector"],

@@ -526,7 +526,9 @@ def _explain_use(
             gpu_hours = round(quantize(gpu_ms / HOUR_MS), 3)
             unexplained.append(Unexplained("used GPU-hours of", _WITHOUT_PODS, gpu_hours, node, _REPORT_CLAIMS))
         else:
-            notes.append(f"{float(gpu_ms / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")
+            notes.append(
+                f"{float(gpu_ms / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested"
+            )
     return unexplained, notes
 
 

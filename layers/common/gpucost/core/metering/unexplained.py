@@ -37,7 +37,10 @@ def group_unexplained(things: Iterable[Unexplained]) -> list[UnexplainedGroup]:
 
 def unexplained_notes(things: Iterable[Unexplained]) -> list[str]:
     """Return a note for each unexplained thing, with its amount and the line to change."""
-    return [f"{UNKNOWN_PREFIX}{group.finding}{group.effect}. {group.change}".rstrip(". ") for group in group_unexplained(things)]
+    return [
+        f"{UNKNOWN_PREFIX}{group.finding}{group.effect}. {group.change}".rstrip(". ")
+        for group in group_unexplained(things)
+    ]
 
 
 def _finding(key: Unexplained, things: Sequence[Unexplained]) -> str:
