@@ -57,7 +57,7 @@ CLUSTER_FAULTS = tuple(
         ("nodes of one inferred type are of one pool", f"{METERING}/unexplained.py", "return bool(node.node_pool or (node.instance_type and not node.instance_type_source))", "return bool(node.node_pool or node.instance_type)", PAIR_TESTS),
         ("interfaces are devices of an unknown driver", f"{METERING}/accelerators.py", '    "(compute-domain[.]nvidia[.]com|dra[.]net|qat[.]intel[.]com|.*(efa|net|nic|rdma|sriov|dranet|cpu|memory).*)"', '    "(compute-domain[.]nvidia[.]com)"', ("tests/sources/test_resource_slices.py", "tests/system/test_lacking_exporters.py")),
         ("what is not understood loses its amount", f"{METERING}/unexplained.py", "amount = sum((unexplained.amount for unexplained in things), Decimal(0))", "amount = Decimal(len(things))", PROPERTIES),
-        ("only the first thing that is not understood has a note", f"{METERING}/metering.py", "        notes += unexplained_notes(relevant)\n", "        notes += unexplained_notes(relevant[:1])\n", PROPERTIES),
+        ("only the first thing that is not understood has a note", f"{METERING}/metering.py", "    notes += unexplained_notes(relevant)\n    explained", "    notes += unexplained_notes(relevant[:1])\n    explained", PROPERTIES),
         ("doctor names only some of what is not understood", f"{CHECKS}/unexplained.py", "        if not unexplained.node\n        or unexplained", "        if unexplained", PROPERTIES),
         ("doctor lists consequences as causes", "gpucost_cli/doctor/findings.py", "explained = next((roots[name] for name in check.explained_by if name in roots), None)", "explained = None", FINDING_TESTS),
         ("doctor forgets the cause of a cause", "gpucost_cli/doctor/findings.py", "roots.setdefault(check.name, line)", "roots.setdefault(check.name, check.change)", FINDING_TESTS),
@@ -72,7 +72,7 @@ CLUSTER_FAULTS = tuple(
         ("doctor does not name labels that divide nodes", "gpucost_cli/doctor/collection.py", '                *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1],\n', "", RANDOM_TESTS),
         ("pods of which no metric says when they end hold GPUs on", f"{METERING}/metering.py", "    if observation.lacks_ends_of_pods:\n", "    if False:\n", PAIR_TESTS),
         ("pods that no exporter names hold GPUs without ends", f"{METERING}/holdings.py", "holding.pod.namespace, holding.pod.pod), _NEVER)", "holding.pod.namespace, holding.pod.pod), holding.held)", PAIR_TESTS),
-        ("used GPUs that no node advertises are stranded", f"{METERING}/metering.py", "        nodes_with_unexplained |= nodes_in_use\n", "", PAIR_TESTS),
+        ("used GPUs that no node advertises are stranded", f"{METERING}/metering.py", "    return nodes | nodes_in_use\n", "    return nodes\n", PAIR_TESTS),
         ("doctor does not see silent nodes without claims", f"{CHECKS}/devices.py", "        yield from _check_silent_nodes(context)\n", "", CAUSE_TESTS),
         ("doctor lets pods whose ends are unknown hold GPUs", "gpucost_cli/doctor/collection.py", "if not self._queries.has_phases and not series.get(COMPLETION):", "if False:", CAUSE_TESTS),
     )

@@ -67,7 +67,7 @@ def check_single_cluster(context: CheckContext) -> Iterable[Check]:
         f"series of {len(values)} clusters are counted as one: {name} is {first_few(values)}",
         f"settings, cluster {context.cluster.name}: selector: {{{name}: {quote(context.cluster.name)}}}"
         if is_named
-        else f"settings, cluster {context.cluster.name}: selector: {{{name}: …}}, with the one of these names that is this cluster",
+        else f"settings, cluster {context.cluster.name}: selector: {{{name}: …}}, with one of these names",
     )
     yield context.check("one cluster", name, "required", fault, series=len(values))
 

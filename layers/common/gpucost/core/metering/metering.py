@@ -170,16 +170,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     hidden: dict[str, tuple[int, int]] = {}
     for_claims = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans), hidden)
     notes += hidden_gpus_notes(hidden)
-    nodes_with_unexplained: set[NodeKey] = set()
-    if observation.unexplained:
-        relevant, nodes_with_unexplained = relevant_things(observation.unexplained, lifecycles, for_claims)
-        notes += unexplained_notes(relevant)
-    if use_without_pods:
-        explained = for_claims.keys() | nodes_with_unexplained
-        unexplained, use_notes = _explain_use(use_without_pods, lifecycles, explained)
-        relevant, nodes_in_use = relevant_things(unexplained, lifecycles, explained)
-        nodes_with_unexplained |= nodes_in_use
-        notes += [*use_notes, *unexplained_notes(relevant)]
+    nodes_with_unexplained = _nodes_with_unexplained(observation, use_without_pods, lifecycles, for_claims, notes)
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -504,32 +495,40 @@ def _use_without_pods(resolver: UtilizationResolver, disputed: Iterable[NodeKey]
     }
 
 
-def _explain_use(
-    used: Mapping[str, Fraction],
+def _nodes_with_unexplained(
+    observation: Observation,
+    use_without_pods: Mapping[str, Fraction],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
-    explained: Container[NodeKey],
-) -> tuple[list[Unexplained], list[str]]:
-    """Return what is unknown about the use of GPUs that no pod held, and notes about the rest.
+    for_claims: Mapping[NodeKey, object],
+    notes: list[str],
+) -> set[NodeKey]:
+    """Return the nodes whose GPUs something may hold that is not understood, and add notes about it.
 
-    Nodes that advertise no GPUs, and whose GPUs are used, have claims that no metric reports.
+    Nodes that advertise no GPUs, and whose GPUs are in use, have claims that no metric reports.
 
     Args:
-        used: GPU-milliseconds by node.
+        observation: with what the reader did not understand.
+        use_without_pods: by node, the use of GPUs that no pod held.
         lifecycles: the nodes by name.
-        explained: nodes whose GPUs a DRA driver is known to offer, or whose claims are known.
+        for_claims: nodes whose GPUs a DRA driver is known to offer.
+        notes: receives the notes.
     """
-    unexplained, notes = [], []
-    for node, gpu_ms in used.items():
+    relevant, nodes = relevant_things(observation.unexplained, lifecycles, for_claims)
+    notes += unexplained_notes(relevant)
+    explained = for_claims.keys() | nodes
+    used: list[Unexplained] = []
+    for node, gpu_ms in use_without_pods.items():
         of_name = lifecycles.get(node, ())
-        is_silent = of_name and not any(each.states or (node, each.node.provider_id) in explained for each in of_name)
-        if is_silent:
-            gpu_hours = round(quantize(gpu_ms / HOUR_MS), 3)
-            unexplained.append(Unexplained("used GPU-hours of", _WITHOUT_PODS, gpu_hours, node, _REPORT_CLAIMS))
-        else:
+        if any(each.states or (node, each.node.provider_id) in explained for each in of_name):
             notes.append(
                 f"{float(gpu_ms / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested"
             )
-    return unexplained, notes
+        else:
+            gpu_hours = round(quantize(gpu_ms / HOUR_MS), 3)
+            used.append(Unexplained("used GPU-hours of", _WITHOUT_PODS, gpu_hours, node, _REPORT_CLAIMS))
+    relevant, nodes_in_use = relevant_things(used, lifecycles, explained)
+    notes += unexplained_notes(relevant)
+    return nodes | nodes_in_use
 
 
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
