@@ -276,7 +276,7 @@ FAULTS = (
     Fault("doctor: a pod that waits has a claim that no exporter reports", "gpucost_cli/doctor/queries.py", "({self.select(CLAIM_INFO)} unless on ({on}) {self._idle_pods})", "({self.select(CLAIM_INFO)})", DOCTOR_TESTS),
     Fault("doctor: the jobs of HAMi are not listed", "gpucost_cli/doctor/checks/jobs.py", "KUBE_DRA_EXPORTER.devices, *VGPU_METRIC_NAMES,", "KUBE_DRA_EXPORTER.devices,", ("tests/manifests/test_other_exporters.py",)),
     Fault("series of HAMi are selected by the job of another source", f"{PACKAGE}/sources/prometheus/metrics_sources.py", '("hami_container_", "hami_vgpu_monitor")', '("hami_container_", "hami_scheduler")', ("tests/manifests/test_other_exporters.py",)),
-    Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
+    Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS and", "if False and"),
     Fault("inference: a counter that started again is subtracted", f"{PACKAGE}/core/metering/inference.py", 'next_reading - reading if next_reading >= reading else next_reading', 'next_reading - reading', INFERENCE_TESTS),
     Fault("inference: a counter that ran before scraping began starts at zero", f"{PACKAGE}/core/metering/inference.py", '            if first and not self._began(first_time, scrapes):', '            if False:', INFERENCE_TESTS),
     Fault("inference: a gap at the hour's start is bridged", f"{PACKAGE}/core/metering/inference.py", 'if window.start - before[0] > MAX_EDGE_GAP_MS and first != reading:', 'if False:', INFERENCE_TESTS),
