@@ -15,6 +15,8 @@ from rich.table import Table
 from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import HOUR
+from gpucost.core.query.dimensions import DIMENSIONS
+from gpucost.core.similar_names import did_you_mean
 from gpucost.http.pagination import NEXT_CURSOR_HEADER
 from gpucost.runtime.bounded_http import connection_problem
 from gpucost.runtime.json_text import dumps
@@ -50,8 +52,34 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
     """
     document = _print_or_read_pages("/v1/costs", stack, api, parameters, output_format)
     if output_format == "table":
+        if document["totals"].get("allocated_gpu_hours") and not any(
+            row["allocated_gpu_hours"] for row in document["rows"]
+        ):
+            _check_filters(stack, api, parameters)
         for part in costs_tables(document):
             render.print_table(part)
+
+
+def _check_filters(stack: str | None, api: str | None, parameters: Mapping[str, str]) -> None:
+    """Compare filters that leave nothing with the names that there are.
+
+    Raises:
+        InvalidInputError: a name of a filter has no GPU-hours in the period.
+    """
+    url, signed = _api_address(stack, api)
+    period = {name: parameters[name] for name in ("start", "end", "window", "cluster") if name in parameters}
+    for dimension in sorted(set(DIMENSIONS) & parameters.keys() - period.keys()):
+        if any(character in parameters[dimension] for character in "*?[!\\"):
+            continue  # a pattern, or what is left out
+        query = {**period, "granularity": "total", "group_by": dimension}
+        rows = parse_json_exactly(get_from_api(url, "/v1/costs", query, signed=signed).text)["rows"]
+        present = {str(row["group"][dimension]) for row in rows if row["allocated_gpu_hours"]}
+        for name in parameters[dimension].split(","):
+            if name not in present:
+                meant = (
+                    did_you_mean(name, sorted(present)) or f"Those with GPU-hours: {', '.join(sorted(present)[:10])}"
+                )
+                raise InvalidInputError(f"--filter {dimension}={name} has no GPU-hours in this period. {meant}")
 
 
 def show_models(*, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.features.recommendations.measuring import MIN_HOURS
 from gpucost_cli import report
 from gpucost_cli.local_service import LocalService
 from gpucost_cli.rendering import money, print_table, printable
@@ -23,6 +24,7 @@ from gpucost_cli.usage_tables import (
 )
 
 RECOMMENDATIONS_SHOWN = 3
+RECOMMENDATIONS_FOLLOW = f"what to change, and what it saves, follows after {MIN_HOURS} hours with figures"
 
 
 def print_period(url: str, doctor: str) -> None:

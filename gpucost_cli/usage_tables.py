@@ -17,6 +17,7 @@ from gpucost.core.amounts import Totals
 from gpucost.core.costs_by_key import sum_by_key
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, format_epoch_ms, format_timestamp
+from gpucost.core.metering.metering import PARTIAL_HOUR_PREFIX
 from gpucost_cli.rendering import (
     AT_LEAST,
     UNKNOWN,
@@ -47,6 +48,10 @@ _PARTS = {
     "residual": "metrics that contradict each other",
 }
 """The parts of the nodes' cost, as the glossary defines them. Pods held the first three."""
+_NO_PRICE_OF_ROWS = (
+    "cost: no node of these rows has a price; notes of the hours say why. AWS credentials, or pricing of the settings, "
+    "give prices"
+)
 _OF_PODS = ("effective", "waste", "unmeasured")
 _WITHOUT_GPU_HOURS = {"host", "residual"}
 WORKLOAD = ("workload_kind", "workload", "namespace")
@@ -148,7 +153,10 @@ def figures_tables(
     if has_capacity:
         yield parts_table(totals, currency)
     for reason in unknown_reasons([*rows.values(), totals], has_capacity=has_capacity):
-        yield escape(f"{UNKNOWN} {reason}. To see what is missing, run: {doctor}")
+        missing = "" if reason == _NO_PRICE_OF_ROWS else f". To see what is missing, run: {doctor}"
+        yield escape(f"{UNKNOWN} {reason}{missing}")
+    if (unused := largest_unused_part(totals, currency)) is not None:
+        yield unused
     if totals["allocated_usd"] is not None and (unpriced := unpriced_note(totals)) is not None:
         yield unpriced
     if (energy := energy_note(totals)) is not None:
@@ -206,10 +214,27 @@ def unknown_reasons(rows: Iterable[Mapping[str, Any]], *, has_capacity: bool) ->
         elif waste_percent(costs, of="allocated_gpu_hours") == UNKNOWN:
             reasons["waste %: less than 10% of the GPU-hours of these rows is measured"] = None
         if costs["allocated_usd"] is None or any(costs.get(f"{part}_usd", 0) is None for part in _PARTS):
-            reasons["cost: no node of these rows has a price"] = None
+            reasons[_NO_PRICE_OF_ROWS] = None
     if not has_capacity:
         reasons["node cost, unallocated, stranded and host cost: no metric says what the nodes have"] = None
     return list(reasons)
+
+
+def largest_unused_part(totals: Mapping[str, Any], currency: str) -> str | None:
+    """Say which GPUs without pods are more than the waste of pods; None if no part is."""
+    figure, wasted = ("usd", totals["waste_usd"])
+    if totals["allocated_usd"] is None:
+        figure, wasted = "gpu_hours", wasted_gpu_hours(totals)
+    amounts = {part: totals.get(f"{part}_{figure}") or Decimal(0) for part in ("unallocated", "stranded")}
+    part = max(amounts, key=lambda name: amounts[name])
+    if wasted is None or amounts[part] <= wasted:
+        return None
+    amount = (
+        _money_format(amounts[part])(amounts[part], currency)
+        if figure == "usd"
+        else f"{quantity(amounts[part], digits_of(amounts[part]))} GPU-hours"
+    )
+    return f"more than the waste of pods: {part} GPUs, {amount}; {_PARTS[part]}"
 
 
 def first_by_waste(rows: Mapping[tuple[str, ...], Mapping[str, Any]]) -> tuple[str, ...] | None:
@@ -300,6 +325,7 @@ def joined_notes(records: Sequence[HourRecord]) -> list[str]:
     hours_by_note: dict[str, int] = {}
     for record in records:
         notes = _with_prices_joined(record.notes)
+        notes.sort(key=lambda note: not note.startswith(PARTIAL_HOUR_PREFIX))  # the cause of a low coverage
         if record.totals is None and len(records) > 1:
             notes = [f"no figures: {'; '.join(notes)}"]
         for note in dict.fromkeys(notes):

@@ -53,10 +53,20 @@ def test_unknown_figures_are_dashes_with_their_reasons() -> None:
     texts = [" ".join(row) for row in rows]
     run = f"To see what is missing, run: {DOCTOR}"
     assert f"— used, wasted, waste %: no metric measured the GPUs of these rows. {run}" in texts
-    assert f"— cost: no node of these rows has a price. {run}" in texts
+    assert [
+        text for text in texts if text.startswith("— cost: no node of these rows has a price; notes of the hours say")
+    ]
     assert not [text for text in texts if "$0.00" in text]
     assert "sorted by wasted GPU-hours; ≥: at least, because a part is unmeasured" in texts
     assert "most waste: idle, 3.000 GPU-hours, 75.0% of its GPU-hours; its top waster: " in " ".join(texts)
+
+
+def test_gpus_without_pods_are_named_if_they_are_more_than_the_waste() -> None:
+    """Of 10 GPUs, pods hold 4 and use 1, or hold 8 and use 2."""
+    few, many = printed(record(unpriced("a", 4, 1))), printed(record(unpriced("a", 8, 2)))
+    sentence = "more than the waste of pods: unallocated GPUs, 6.000 GPU-hours; offered, and no pod held it"
+    assert sentence in " ".join(" ".join(row) for row in few)
+    assert "more than the waste" not in " ".join(" ".join(row) for row in many)
 
 
 def priced(unit: str, held: int, used: int, unmeasured: int, usd_per_gpu_hour: str) -> Line:

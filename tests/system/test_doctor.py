@@ -305,7 +305,7 @@ def test_several_clusters_without_selector_are_a_finding(examined: Examine) -> N
     report = examined(both)
     assert report.attribution == "wrong"
     check = only(report, "one cluster", says='series of 2 clusters are counted as one: cluster is east, west',
-                 change="settings, cluster demo: selector: {cluster: …}, with the one of these")  # fmt: skip
+                 change="settings, cluster demo: selector: {cluster: …}, with one of these")  # fmt: skip
     assert check.severity == "required"
     chosen = examined(both, selector="cluster: west")
     assert faults(chosen) == {}

@@ -91,6 +91,19 @@ def test_newest_hours_are_attributed_first_and_served(tmp_path: Path, metrics: s
         assert requests.get(f"{url}/v1/nothing", timeout=30).status_code == 404
 
 
+def test_filter_without_gpu_hours_suggests_the_name_that_is_meant(tmp_path: Path, metrics: str) -> None:
+    with service(tmp_path, document(metrics)) as local, local.serving(0) as url:
+        list(local.attribute_newest(1))
+        period = ("--start", format_timestamp(HOUR), "--end", format_timestamp(HOUR + ONE_HOUR))
+        done = in_this_process("report", "--api", url, *period, "--filter", "business_unit=bu-aa")
+        found = in_this_process("report", "--api", url, *period, "--filter", "business_unit=bu-a")
+        pattern = in_this_process("report", "--api", url, *period, "--filter", "business_unit=x*")
+    assert (done.returncode, done.stderr) == (
+        2, "gpucost: --filter business_unit=bu-aa has no GPU-hours in this period. Did you mean bu-a?\n",
+    )  # fmt: skip
+    assert found.returncode == pattern.returncode == 0
+
+
 def test_other_addresses_answer_only_if_asked_for(tmp_path: Path, metrics: str) -> None:
     """On Linux, all of 127.0.0.0/8 is this machine, so that 127.0.0.2 stands for another address of it."""
     with service(tmp_path, document(metrics)) as local:
@@ -360,9 +373,9 @@ def test_hours_of_nodes_without_a_price_count_as_hours_with_figures(tmp_path: Pa
     title = f"{format_timestamp(HOUR - ONE_HOUR)} to {format_timestamp(HOUR + ONE_HOUR)}"
     assert lines[0] == f"{title}, 1 of 2 hours with figures"
     assert "bu-a 1.000 0.250 0.750 0.000 75.0% — —" in lines
-    assert (
-        "— cost: no node of these rows has a price. To see what is missing, run: gpucost doctor --prometheus X" in lines
-    )
+    assert [
+        text for text in lines if text.startswith("— cost: no node of these rows has a price; notes of the hours say")
+    ]
     assert lines[-2] == (
         "most waste: bu-a, 0.750 GPU-hours, 75.0% of its GPU-hours; its top waster: Pod a-0 in namespace bu-a, 0.750 "
         "GPU-hours, 75.0% of its GPU-hours"

@@ -331,11 +331,11 @@ def _check_silent_nodes(context: CheckContext) -> Iterable[Check]:
     ]
     if silent:
         fault = Fault(
-            f"the GPU nodes of {_in_pools(facts, silent)} advertise no GPUs, and no metric says that pods have them "
-            "through ResourceClaims: if they are in use, they are unobserved, else stranded",
-            f"if they have a DRA driver (kubectl get resourceslices), {_values_file(DRA_EXPORTER)}, and "
-            f"kube-state-metrics: version 2.20 or later, with {CLAIM_INFO}; if not, NVIDIA's device plugin: kubectl "
-            "describe node shows nvidia.com/gpu where it runs",
+            f"the GPU nodes of {_in_pools(facts, silent)} advertise no GPUs, and {CLAIM_INFO} has no series: "
+            "no metric says whether pods have them through ResourceClaims. If they are in use, they are unobserved, "
+            "else stranded: no pod can have them",
+            f"if kubectl get resourceslices lists them: kube-state-metrics of version 2.20 or later, which exports "
+            f"{CLAIM_INFO}, and {_values_file(DRA_EXPORTER)}; if not, install NVIDIA's device plugin",
         )
         yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
@@ -369,8 +369,8 @@ def check_several_claims(context: CheckContext) -> Iterable[Check]:
         if not facts.admin_namespaces:
             fault = Fault(
                 f"{sentence}. Claims with admin access hold nothing, and are known by the label {ADMIN_ACCESS_LABEL} "
-                f"of their namespace, which {NAMESPACE_LABELS_METRIC} has for none",
-                "if kubectl get resourceclaims -A -o yaml | grep adminAccess finds one of the claims, "
+                f"of their namespace, which no series of {NAMESPACE_LABELS_METRIC} has",
+                f"if kubectl get namespaces -l {ADMIN_ACCESS_LABEL}=true lists the namespace of one of them, "
                 f"{context.label_change}",
                 explained_by=[NAMESPACE_LABELS_METRIC, KUBE_STATE_METRICS, "selector"],
             )
