@@ -147,7 +147,9 @@ CAUSES: Mapping[str, Cause | None] = {
     "kube-state-metrics-stops": Cause("the last samples of kube-state-metrics are from", "kubectl rollout status"),
     "gpu-exporter-stops": Cause(f"{PROFILING} had series earlier", "dcgm-exporter: kubectl rollout status"),
     "every-five-minutes": Cause("kube-state-metrics is scraped every 300 s", "scrape_interval: 60s"),
-    "no-claims": Cause("dra2 (al-dra-2) advertise no GPUs, and kube_pod_resourceclaim_info", "kube_pod_resourceclaim_info"),
+    "no-claims": Cause(
+        "dra2 (al-dra-2) advertise no GPUs, and kube_pod_resourceclaim_info", "kube_pod_resourceclaim_info"
+    ),
     "no-ends": Cause("kube_pod_status_phase has no series", "kube_pod_status_phase,kube_pod_status_scheduled_time"),
 }
 """By variant: its only finding. None means that nothing is missing."""
