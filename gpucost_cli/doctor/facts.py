@@ -90,6 +90,8 @@ class ObservedNode:
 
     name: str
     instance_id: str = ""
+    zone_of_provider_id: tuple[str, str] = ("", "")
+    """Zone and zone id, as metering takes them for nodes without labels."""
     has_info: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels that attribution reads, named as kube-state-metrics names them."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from gpucost.core.metering.accelerators import NEURON, NVIDIA, Accelerator, accelerator_of_signal
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
-from gpucost.core.metering.instance_types import instance_id_of
+from gpucost.core.metering.instance_types import instance_id_of, zone_of_provider_id
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
@@ -190,9 +190,11 @@ def _parse_node(name: str, rows: Sequence[Series]) -> ObservedNode:
     for row in rows:
         stats.setdefault(row.labels.get(STATISTIC_LABEL, ""), []).append(row)
     info, capacity = stats.get("info", []), _units_by_resource(stats.get("capacity", []))
+    provider_id = next((exported_label(row.labels, "provider_id") for row in info), "")
     return ObservedNode(
         name=name,
-        instance_id=next((instance_id_of(exported_label(row.labels, "provider_id")) for row in info), ""),
+        instance_id=instance_id_of(provider_id),
+        zone_of_provider_id=zone_of_provider_id(provider_id),
         has_info=bool(info),
         labels={key: value for row in stats.get("labels", []) for key, value in object_labels(row.labels).items()},
         capacity=capacity,

@@ -71,13 +71,14 @@ def healthy(
     units: int = 4,
     cluster: str = "",
     lead: timedelta = timedelta(),
+    zone: str = "us-west-2a",
 ) -> Recent:
     """Nodes of four GPUs: two pods on each, with labeled devices, and two idle devices."""
     metrics = bare(cluster=cluster, lead=lead)
     metrics.exporter_up(*(f"n{i}" for i in range(1, nodes + 1)))
     for i in range(1, nodes + 1):
         node = f"n{i}"
-        metrics.node(node, capacity={"nvidia_com_gpu": units}, labels={**LABELS, **(labels or {})})
+        metrics.node(node, capacity={"nvidia_com_gpu": units}, labels={**LABELS, **(labels or {})}, zone=zone)
         for gpu in range(2):
             pod(metrics, f"{node}-a{gpu}", node=node)
         for gpu in range(4):

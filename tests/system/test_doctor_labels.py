@@ -64,9 +64,17 @@ def test_nodes_of_a_capacity_block_need_their_reservation(diagnose: Diagnose) ->
 
 @pytest.mark.parametrize("source", ["on-demand", "list-price", "auto"])
 def test_region_is_required_without_a_zone(diagnose: Diagnose, source: str) -> None:
-    cluster = healthy(labels={"topology_kubernetes_io_zone": ""})
+    cluster = healthy(labels={"topology_kubernetes_io_zone": ""}, zone="")
     findings = faults(diagnose(cluster, f"{{source: {source}}}"))
     assert set(findings) == {"node label topology.kubernetes.io/zone", "node label topology.kubernetes.io/region"}
+
+
+def test_region_is_that_of_the_provider_id(diagnose: Diagnose) -> None:
+    """As in metering. The built-in list has no prices of us-west-2, so that the missing price is the finding."""
+    cluster = healthy(labels={"topology_kubernetes_io_zone": ""})
+    findings = faults(diagnose(cluster, "{source: list-price}"))
+    assert set(findings) == {"node label topology.kubernetes.io/zone", "price of g5.12xlarge"}
+    assert "do not have this type in us-west-2" in (findings["price of g5.12xlarge"].finding or "")
 
 
 def test_shared_mig_slices_need_their_replicas(diagnose: Diagnose) -> None:

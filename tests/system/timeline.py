@@ -86,10 +86,11 @@ class Timeline:
         allocatable: dict[str, int] | None = None,
         labels: dict[str, str] | None = None,
         ksm: dict[str, str] | None = None,
+        zone: str = "us-west-2a",
     ) -> None:
-        """A node, its labels and what it advertises."""
+        """A node, its labels and what it advertises; `zone` is that of its provider id."""
         ksm = ksm or {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
-        self.add("kube_node_info", start, end, node=name, provider_id=f"aws:///us-west-2a/i-{name}", **ksm)
+        self.add("kube_node_info", start, end, node=name, provider_id=f"aws:///{zone}/i-{name}", **ksm)
         if labels:
             kept = {f"label_{key}": value for key, value in labels.items()}
             self.add("kube_node_labels", start, end, node=name, **kept, **ksm)

@@ -39,7 +39,8 @@ def _needs_zone_id(context: CheckContext, node: ObservedNode) -> bool:
 
 def _needs_region(context: CheckContext, node: ObservedNode) -> bool:
     sources = {*context.settings.pricing.ordered_sources}
-    return not node.label(ZONE_LABEL) and not sources.isdisjoint(("spot", "on-demand", "list-price"))
+    has_zone = node.label(ZONE_LABEL) or any(node.zone_of_provider_id)
+    return not has_zone and not sources.isdisjoint(("spot", "on-demand", "list-price"))
 
 
 def _needs_operating_system(context: CheckContext, _: ObservedNode) -> bool:

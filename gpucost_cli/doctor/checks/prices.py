@@ -70,12 +70,13 @@ def check_prices(context: CheckContext) -> Iterable[Check]:
 
 
 def _gpu_node(node: ObservedNode) -> GpuNode:
+    zone, zone_id = node.zone_of_provider_id
     return GpuNode(
         name=node.name,
         provider_id=node.instance_id,
         instance_type=node.label(INSTANCE_TYPE_LABEL),
-        zone=node.label(ZONE_LABEL),
-        zone_id=node.label(ZONE_ID_LABEL),
+        zone=node.label(ZONE_LABEL) or zone,
+        zone_id=node.label(ZONE_ID_LABEL) or zone_id,
         capacity_type=capacity_type(node.labels),
         node_pool=node.label(NODE_POOL_LABEL),
         labels=node.labels,
