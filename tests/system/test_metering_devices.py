@@ -163,6 +163,7 @@ def test_overwritten_labels_are_read_under_exported_names(attribute: Attribute) 
     for pod, start, end in (("x", -65, 30), ("y", 30, 125)):
         workload = {"exported_namespace": "team", "exported_pod": pod, "exported_node": "n1"}
         timeline.add("kube_pod_container_resource_requests", start, end, 1, **container_labels, **workload)
+        timeline.add("kube_pod_status_phase", start, end, 1, phase="Running", **scrape, **workload)
     waiting = {"exported_namespace": "team", "exported_pod": "waiting"}
     timeline.add("kube_pod_container_resource_requests", -65, 125, 1, **container_labels, **waiting)
     (record,) = attribute(timeline)

@@ -1,5 +1,7 @@
 """Pods of clusters that do not collect kube_pod_status_phase."""
 
+import pytest
+
 from tests.system.metered_hours import Attribute, fleet, hours
 from tests.system.timeline import Timeline
 
@@ -7,6 +9,14 @@ from tests.system.timeline import Timeline
 def without_phases(timeline: Timeline) -> Timeline:
     del timeline.families["kube_pod_status_phase"]
     return timeline
+
+
+def test_pod_within_the_hour_has_phases_that_neither_its_start_nor_its_end_shows(attribute: Attribute) -> None:
+    timeline = fleet()
+    timeline.pod("short", 10, 25)
+    (record,) = attribute(timeline)
+    assert hours(record) == {"short": pytest.approx(0.25, abs=1 / 60)}
+    assert not [note for note in record.notes if note.startswith("unknown")]
 
 
 def test_pod_that_completed_and_remains_holds_its_gpus_until_then(attribute: Attribute) -> None:

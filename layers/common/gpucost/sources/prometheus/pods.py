@@ -137,6 +137,8 @@ class PodTable:
         self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
         self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
         self._completed = {pod_identity(labels) for labels in completed}
+        self._have_samples_phases = self._have_samples_ends = False
+        """Whether any pod's raw samples do: those of a pod that started and ended within the hour."""
         all_labels = [labels for rows in requests.values() for labels, _ in rows]
         # Whether labels are renamed to `exported_…` depends on the target's scrape configuration.
         self._renaming = {labels.get("instance", "") for labels in all_labels if "exported_node" in labels}
@@ -227,6 +229,8 @@ class PodTable:
         for uid, raw in raw_by_uid.items():
             _drop_phases_without_requests(raw)
             _add_end_without_phases(raw)
+            self._have_samples_phases |= raw.has_phases
+            self._have_samples_ends |= raw.completed_at is not None
             self._pods[uid].sampled = _summarize(raw)
 
     def add_owners(self, rows: Mapping[str, Rows]) -> None:
@@ -288,19 +292,27 @@ class PodTable:
 
     @property
     def _has_phases(self) -> bool:
-        """Whether the phase of any pod is known."""
+        """Whether the phase of any pod is known at the hour's start or end."""
         return bool(self._at_start or self._at_end)
 
     @property
     def lacks_ends(self) -> bool:
         """Whether neither phases nor completion times say when pods finish."""
-        return bool(self._pods) and not self._has_phases and not self._completed
+        return bool(self._pods) and not self._collects_phases and not self._collects_ends
+
+    @property
+    def _collects_phases(self) -> bool:
+        return self._has_phases or self._have_samples_phases
+
+    @property
+    def _collects_ends(self) -> bool:
+        return bool(self._completed) or self._have_samples_ends
 
     def unknown_phases(self) -> list[Unexplained]:
         """Pods whose phases are unknown because none are collected."""
-        if self._has_phases or not self._pods:
+        if self._collects_phases or not self._pods:
             return []
-        if self._completed:
+        if self._collects_ends:
             until = "and pods hold their GPUs until kube_pod_completion_time, or until they are deleted"
         else:
             until = (
