@@ -15,7 +15,7 @@ from gpucost.core.hours import format_timestamp
 from gpucost_cli import report
 from gpucost_cli.rendering import COST_COLUMNS, cost_cells, money, print_table, printable, waste_percent
 
-UNITS_SHOWN = 7
+UNITS_SHOWN = 6
 WASTERS_SHOWN = 3
 ALERTS_SHOWN = 10
 PARTS = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")

@@ -112,8 +112,7 @@ class FactsCollector:
             if holder.resource not in names_of_unknown  # `check_unexplained` names them; they may hold no GPU
         ]
         if not self._queries.has_phases and not series.get(COMPLETION):
-            named = {device.workload for device in devices}
-            holders = [holder for holder in holders if holder.name in named]  # others may be finished, as in metering
+            holders = parsing.without_unnamed_pods(holders, devices)
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
         )

@@ -98,6 +98,16 @@ def without_gone_pods(
     return remaining if remaining or has_node_info else holders
 
 
+def without_unnamed_pods(holders: Sequence[GpuHolder], devices: Iterable[ObservedDevice]) -> list[GpuHolder]:
+    """Leave out pods that no exporter names, on nodes where exporters name others: they may be finished.
+
+    Metering does so where no metric says when pods finish.
+    """
+    named = {device.workload for device in devices}
+    nodes = {holder.node for holder in holders if holder.name in named}
+    return [holder for holder in holders if holder.name in named or holder.node not in nodes]
+
+
 def parse_devices(series: Iterable[Series]) -> list[ObservedDevice]:
     """Devices, one for each series."""
     return [_parse_device(labels, is_zero=parse_number(samples[-1][1]) == 0) for labels, samples in series]

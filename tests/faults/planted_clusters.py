@@ -71,7 +71,7 @@ CLUSTER_FAULTS = tuple(
         ("unknown drivers of silent nodes have no note", f"{READER}/reader.py", "if not claims and not silent_nodes:", "if not claims:", RANDOM_TESTS),
         ("doctor does not name labels that divide nodes", "gpucost_cli/doctor/collection.py", '                *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1],\n', "", RANDOM_TESTS),
         ("pods of which no metric says when they end hold GPUs on", f"{METERING}/metering.py", "    if observation.lacks_ends_of_pods:\n", "    if False:\n", PAIR_TESTS),
-        ("pods that no exporter names hold GPUs without ends", f"{METERING}/holdings.py", "holding.pod.namespace, holding.pod.pod), _NEVER)", "holding.pod.namespace, holding.pod.pod), holding.held)", PAIR_TESTS),
+        ("pods that no exporter names hold GPUs without ends", f"{METERING}/holdings.py", "holding.pod.namespace, holding.pod.pod), _NEVER)", "holding.pod.namespace, holding.pod.pod), holding.held)", ("tests/system/test_missing_phases.py",)),
         ("used GPUs that no node advertises are stranded", f"{METERING}/metering.py", "    return nodes | nodes_in_use\n", "    return nodes\n", PAIR_TESTS),
         ("doctor does not see silent nodes without claims", f"{CHECKS}/devices.py", "        yield from _check_silent_nodes(context)\n", "", CAUSE_TESTS),
         ("doctor lets pods whose ends are unknown hold GPUs", "gpucost_cli/doctor/collection.py", "if not self._queries.has_phases and not series.get(COMPLETION):", "if False:", CAUSE_TESTS),

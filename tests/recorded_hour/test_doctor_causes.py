@@ -214,10 +214,10 @@ def test_pods_without_phases_hold_no_gpus_after_they_completed(reports: dict[str
 def test_pods_whose_ends_no_metric_reports_hold_gpus_while_an_exporter_names_them(
     reports: dict[str, ClusterReport],
 ) -> None:
-    """Pods of Neuron devices are named by none, and may be finished."""
+    """Pods of Neuron devices are named by none."""
     without_ends = reports["no-ends"].summary
     assert without_ends is not None
-    assert without_ends.holding.startswith("30 pods hold 32.04 GPUs on 9 nodes now")
+    assert without_ends.holding.startswith("32 pods hold 38.04 GPUs on 10 nodes now")
 
 
 def test_claims_that_may_have_admin_access_are_noted_where_they_hold(reports: dict[str, ClusterReport]) -> None:

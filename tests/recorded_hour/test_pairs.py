@@ -128,14 +128,6 @@ def test_pair_leaves_unknown_what_each_of_its_parts_leaves_unknown(
     assert_unknown_stays_unknown(hours, first, second)
 
 
-def test_pods_that_no_exporter_names_are_unobserved_if_no_metric_says_when_they_end(
-    hours: dict[str, AttributedHour],
-) -> None:
-    """Two pods request 6 Neuron devices all hour, and neuron-monitor names no pods."""
-    assert gpu_hours_by_node(hours["no-times"], "unobserved")["al-trn-1"] == 0
-    assert gpu_hours_by_node(hours["no-times.no-phases"], "unobserved")["al-trn-1"] == 6
-
-
 @pytest.mark.nightly
 def test_all_pairs_leave_unknown_what_each_of_their_parts_leaves_unknown(recorded: Sequence[RecordedSeries]) -> None:
     for start in range(0, len(PAIRS), 20):

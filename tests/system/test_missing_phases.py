@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucost.core.amounts import SCALE
 from tests.system.metered_hours import Attribute, fleet, hours
 from tests.system.timeline import Timeline
 
@@ -17,6 +18,19 @@ def test_pod_within_the_hour_has_phases_that_neither_its_start_nor_its_end_shows
     (record,) = attribute(timeline)
     assert hours(record) == {"short": pytest.approx(0.25, abs=1 / 60)}
     assert not [note for note in record.notes if note.startswith("unknown")]
+
+
+def test_pod_that_no_exporter_names_is_unobserved_where_it_names_another(attribute: Attribute) -> None:
+    """No metric says whether `silent` is finished. No pod of n2 is named: `other` holds until it is deleted."""
+    timeline = fleet()
+    timeline.node("n2", capacity={"nvidia_com_gpu": 1})
+    for name, node in (("named", "n1"), ("silent", "n1"), ("other", "n2")):
+        timeline.pod(name, node=node)
+    timeline.device(0.5, exported_namespace="team", exported_pod="named")
+    (record,) = attribute(without_phases(timeline))
+    assert hours(record) == {"named": 1, "other": 1}
+    assert record.totals is not None and record.totals.capacity is not None
+    assert record.totals.capacity.unobserved_gpu_hours == SCALE
 
 
 def test_pod_that_completed_and_remains_holds_its_gpus_until_then(attribute: Attribute) -> None:

@@ -150,7 +150,7 @@ def test_doctor_names_the_label_of_admin_access_where_several_claims_have_a_devi
         held = {"namespace": namespace, "pod": name, "dra_claim_name": f"{name}-x", "dra_driver_name": "gpu.nvidia.com"}
         cluster.device(0.5, gpu=3, **held)
     check = faults(examined(cluster))["several claims on a device"]
-    assert "1 devices of node pool gpu (n1)" in (check.finding or "")
+    assert "1 device of node pool gpu (n1)" in (check.finding or "")
     assert "infra/monitor-x, team/trainer-x" in (check.finding or "")
     assert "namespaces=[resource.kubernetes.io/admin-access]" in (check.change or "")
     label = {"label_resource_kubernetes_io_admin_access": "true"}

@@ -92,9 +92,11 @@ class HoldingReader(Struct):
                 key = device.node, namespace, pod
                 last = device.last_label((namespace, pod))
                 last_labels[key] = max(last, last_labels.get(key, last), key=lambda time: time.end)
+        nodes_with_names = {node for node, _, _ in last_labels}
         kept: list[PodUsage] = []
         for holding in holdings:
-            if holding.pod.claimed_device is not None:  # whose samples are those of the exporter
+            # The samples of a claim's device are those of the exporter. An exporter that names no pod says nothing.
+            if holding.pod.claimed_device is not None or holding.node.name not in nodes_with_names:
                 kept.append(holding)
                 continue
             last = last_labels.get((holding.node.name, holding.pod.namespace, holding.pod.pod), _NEVER)
