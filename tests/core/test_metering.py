@@ -56,6 +56,12 @@ def test_use_without_request_is_noted_in_gpu_hours() -> None:
     assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
 
 
+def test_use_on_a_node_that_no_other_metric_has_is_noted() -> None:
+    elsewhere = replace(device(labeled=False), node="elsewhere")
+    usage = meter(observation(devices=(device(), elsewhere)), MeteringRules())
+    assert "0.500 GPU-hours were used on node 'elsewhere' that no pod had requested" in usage.notes
+
+
 @pytest.mark.parametrize(("total", "notes"), [("0.6", 1), ("0.59", 0)])
 def test_use_without_request_is_noted_from_a_hundredth_of_a_gpu_hour_on(total: str, notes: int) -> None:
     """The mean of the sixty samples is 0.01 for a sum of 0.6."""

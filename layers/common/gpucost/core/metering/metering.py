@@ -519,7 +519,7 @@ def _nodes_with_unexplained(
     used: list[Unexplained] = []
     for node, gpu_ms in use_without_pods.items():
         of_name = lifecycles.get(node, ())
-        if any(each.states or (node, each.node.provider_id) in explained for each in of_name):
+        if not of_name or any(each.states or (node, each.node.provider_id) in explained for each in of_name):
             notes.append(
                 f"{float(gpu_ms / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested"
             )
