@@ -58,7 +58,7 @@ METRIC_FAMILIES = (
     MetricFamily(
         "kube_pod_status_phase", "recommended",
         "pods that pull their image count as running, and finished ones hold GPUs until kube_pod_completion_time; "
-        "without that, too, pods hold GPUs only while dcgm-exporter names them", "pods",
+        "without that, too, pods of nodes where dcgm-exporter names any hold GPUs only while it names them", "pods",
     ),
     MetricFamily("kube_pod_owner", "recommended", "lines show pods, not the workloads that own them", "pods"),
     MetricFamily(

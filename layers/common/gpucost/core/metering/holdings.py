@@ -85,6 +85,7 @@ class HoldingReader(Struct):
         """Let holdings end when exporters stop naming their pods, where no other metric says when pods finish.
 
         Exporters name the pods that the kubelet runs. After that, and without a name, a pod may hold its GPUs or not.
+        On nodes of which no exporter names a pod, pods hold until they are deleted.
         """
         last_labels: dict[tuple[str, str, str], IntervalMs] = {}
         for device in devices:
@@ -95,7 +96,7 @@ class HoldingReader(Struct):
         nodes_with_names = {node for node, _, _ in last_labels}
         kept: list[PodUsage] = []
         for holding in holdings:
-            # The samples of a claim's device are those of the exporter. An exporter that names no pod says nothing.
+            # A claim's device has the exporter's samples already.
             if holding.pod.claimed_device is not None or holding.node.name not in nodes_with_names:
                 kept.append(holding)
                 continue

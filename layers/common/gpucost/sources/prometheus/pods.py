@@ -137,8 +137,8 @@ class PodTable:
         self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
         self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
         self._completed = {pod_identity(labels) for labels in completed}
-        self._have_samples_phases = self._have_samples_ends = False
-        """Whether any pod's raw samples do: those of a pod that started and ended within the hour."""
+        self._has_sampled_phases = self._has_sampled_ends = False
+        """Whether raw samples have any: of pods that start and end within the hour, nothing else does."""
         all_labels = [labels for rows in requests.values() for labels, _ in rows]
         # Whether labels are renamed to `exported_…` depends on the target's scrape configuration.
         self._renaming = {labels.get("instance", "") for labels in all_labels if "exported_node" in labels}
@@ -229,8 +229,8 @@ class PodTable:
         for uid, raw in raw_by_uid.items():
             _drop_phases_without_requests(raw)
             _add_end_without_phases(raw)
-            self._have_samples_phases |= raw.has_phases
-            self._have_samples_ends |= raw.completed_at is not None
+            self._has_sampled_phases |= raw.has_phases
+            self._has_sampled_ends |= raw.completed_at is not None
             self._pods[uid].sampled = _summarize(raw)
 
     def add_owners(self, rows: Mapping[str, Rows]) -> None:
@@ -302,11 +302,11 @@ class PodTable:
 
     @property
     def _collects_phases(self) -> bool:
-        return self._has_phases or self._have_samples_phases
+        return self._has_phases or self._has_sampled_phases
 
     @property
     def _collects_ends(self) -> bool:
-        return bool(self._completed) or self._have_samples_ends
+        return bool(self._completed) or self._has_sampled_ends
 
     def unknown_phases(self) -> list[Unexplained]:
         """Pods whose phases are unknown because none are collected."""
@@ -316,8 +316,8 @@ class PodTable:
             until = "and pods hold their GPUs until kube_pod_completion_time, or until they are deleted"
         else:
             until = (
-                "and pods hold their GPUs while dcgm-exporter names them, since no pod has kube_pod_completion_time "
-                "either. What they may hold later is unobserved"
+                "and pods of nodes where dcgm-exporter names any hold their GPUs while it names them, since no pod has "
+                "kube_pod_completion_time either. What they may hold later is unobserved"
             )
         change = (
             "kube-state-metrics: keep kube_pod_status_phase. Without it, pods that pull their image count as running, "
