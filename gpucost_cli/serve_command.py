@@ -123,12 +123,7 @@ def serve(
             secret_value=access.secret_value,
             exports=export_folder,
             aws=aws,
-            doctor=ServedDoctor(
-                # A simulated fleet has samples of whole hours.
-                lambda now: examine(access, settings, floor_hour(now) if fleet else now, aws),
-                arguments,
-                lambda: datetime.now(UTC),
-            ),
+            doctor=ServedDoctor(lambda now: examine(access, settings, now, aws), arguments, lambda: datetime.now(UTC)),
         )
         if fleet:
             fleet.add_spot_prices(table, datetime.now(UTC))
@@ -175,23 +170,22 @@ def simulate_ended_hours(fleet: "SimulatedFleet", table: "SqliteTable") -> None:
 
 
 def run_schedule(service: "LocalService", url: str, console: "Console", simulate: Callable[[], None]) -> NoReturn:
-    """Attribute each hour that ends, until Ctrl-C, and print the recommendations of the first review that has some."""
+    """Attribute each hour that ends, until Ctrl-C, and print the recommendations, or how many hours they still need."""
     from gpucost_cli.local_service import wait_for_schedule
     from gpucost_cli.rendering import print_table
-    from gpucost_cli.served_summary import RECOMMENDATIONS_FOLLOW, recommendation_lines
+    from gpucost_cli.served_summary import recommendation_lines
 
-    lines: list[str] = []
-    is_first = True
+    printed = ""
     while True:
         try:
             service.run_schedule()
         except SourceError as error:  # the next hour tries again
             console.print(f"gpucost: {error}", soft_wrap=True, markup=False)
-        if not lines:
-            lines = list(recommendation_lines(url))
-            for sentence in lines or ([RECOMMENDATIONS_FOLLOW] if is_first else []):
+        lines = list(recommendation_lines(url))
+        if lines and lines[0] != printed:
+            printed = lines[0]
+            for sentence in lines:
                 print_table(sentence)
-        is_first = False
         wait_for_schedule(lambda: datetime.now(UTC))
         simulate()
 

@@ -24,7 +24,6 @@ from gpucost_cli.usage_tables import (
 )
 
 RECOMMENDATIONS_SHOWN = 3
-RECOMMENDATIONS_FOLLOW = f"what to change, and what it saves, follows after {MIN_HOURS} hours with figures"
 
 
 def print_period(url: str, doctor: str) -> None:
@@ -75,13 +74,20 @@ def period_tables(url: str, start: datetime, end: datetime, doctor: str) -> Iter
 
 
 def recommendation_lines(url: str) -> Iterator[str]:
-    """Yield the open recommendations that save most, and the page that has their evidence; nothing without any."""
+    """Yield the open recommendations that save most, and the page that has their evidence.
+
+    Without any, say how many hours reviews still need; nothing if they have enough.
+    """
+    answer = _ask(url, "/v1/recommendations", {"state": "open"})
     rows = [
         row
-        for row in _ask(url, "/v1/recommendations", {"state": "open"})["rows"]
+        for row in answer["rows"]
         if row["part_of"] is None and row["kind"] != "commitment" and row["saving"]["usd"] > 0
     ]
     if not rows:
+        hours = max((review["hours_known"] for review in answer["reviews"]), default=MIN_HOURS)
+        if hours < MIN_HOURS:
+            yield f"what to change, and what it saves, follows after {MIN_HOURS} hours with figures; there are {hours}"
         return
     yield "what to change, and what it saves per month:"
     for row in rows[:RECOMMENDATIONS_SHOWN]:

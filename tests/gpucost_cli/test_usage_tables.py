@@ -111,12 +111,14 @@ def test_notes_of_several_hours_and_nodes_are_joined() -> None:
     notes = (f"no price for node n1 (p5.48xlarge) from {reason}", f"no price for node n2 (g5.xlarge) from {reason}")
     of_all = "g5 is priced at x"
     hours = [record(notes=(of_all, *notes)), record(notes=(of_all,), hour=HOUR + timedelta(hours=1))]
-    no_figures = HourRecord("a", HOUR + timedelta(hours=2), "incomplete", None, None, notes=("no samples",))
+    no_figures = HourRecord(
+        "a", HOUR + timedelta(hours=2), "incomplete", None, None, notes=("low coverage", "partial hour: x")
+    )
     assert joined_notes([*hours, no_figures]) == [
         "g5 is priced at x (2 of 3 hours)",
         "no price for 2 nodes (g5.xlarge, p5.48xlarge): the built-in list prices do not have this type in us-west-2. "
         "Use AWS credentials (1 of 3 hours)",
-        "no figures: no samples (1 of 3 hours)",
+        "no figures: partial hour: x; low coverage (1 of 3 hours)",
     ]
 
 

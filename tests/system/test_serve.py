@@ -21,7 +21,7 @@ from rich.table import Table
 
 from gpucost.core.errors import ConflictError, GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import format_timestamp
-from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
+from gpucost.features.recommendations.model import Recommendation, RecommendationSubject, Review
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.settings_document import parse_settings
@@ -386,6 +386,20 @@ def test_ledger_without_figures_prints_nothing(tmp_path: Path, metrics: str) -> 
     with service(tmp_path, document(metrics)) as local, local.serving(0) as url:
         assert printed(period_tables(url, HOUR, HOUR + ONE_HOUR, "gpucost doctor")) == []
         assert list(recommendation_lines(url)) == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "lines"),
+    [(167, ["what to change, and what it saves, follows after 168 hours with figures; there are 167"]), (168, [])],
+)
+def test_review_of_too_few_hours_says_how_many_recommendations_need(
+    tmp_path: Path, metrics: str, hours: int, lines: list[str]
+) -> None:
+    with SqliteTable(tmp_path) as table:
+        DynamoRecommendations(table).put_review(Review("demo", HOUR, HOUR, HOUR, hours, (), ()))
+        local = LocalService(table, document(metrics), author="me", clock=lambda: AFTER, secret_value=str)
+        with local.serving(0) as url:
+            assert list(recommendation_lines(url)) == lines
 
 
 def test_recommendations_that_save_most_are_printed_with_their_page(tmp_path: Path, metrics: str) -> None:
