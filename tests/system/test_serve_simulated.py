@@ -1,6 +1,5 @@
 """`gpucost serve --simulated`: the demo's clusters, through a real Prometheus and a folder, without AWS."""
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -86,4 +85,4 @@ def test_missing_program_is_named(
         f"gpucost: {missing} is not on the PATH. Install it. Debian and Ubuntu: apt-get install prometheus; "
         "macOS: brew install prometheus; Fedora: download it from https://prometheus.io/download/\n",
     )
-    assert os.listdir(tmp_path) == ["programs"]  # noqa: PTH208
+    assert [path.name for path in tmp_path.iterdir()] == ["programs"]
