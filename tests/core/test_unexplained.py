@@ -5,13 +5,18 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpucost.core.hours import HOUR_MS
+from gpucost.core.intervals import IntervalMs
+from gpucost.core.metering.gpu_shares import GPU, GpuNode
 from gpucost.core.metering.metering import MeteringRules, meter
+from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import Observation, Unexplained
-from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, unexplained_notes
+from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import Usage
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor.checks.model import CheckContext
@@ -53,6 +58,18 @@ def clusters_with_unexplained(draw: st.DrawFn) -> Observation:
 
 def waste(usage: Usage) -> Fraction:
     return sum((pod.waste_gpu_ms for pod in usage.pods), Fraction(0))
+
+
+@pytest.mark.parametrize(("source", "names"), [("hardware", {"silent"}), ("", set())])
+def test_nodes_of_an_inferred_type_are_of_no_known_pool(source: str, names: set[str]) -> None:
+    """One may advertise its GPUs, and a DRA driver offer the other's. With labels, the silent one is not ready."""
+    hour = IntervalMs(0, HOUR_MS)
+    silent = GpuNode("silent", instance_type="p4d.24xlarge", instance_type_source=source, physical_gpus=8)
+    other = replace(silent, name="other", capacity={GPU: Decimal(8)}, allocatable={GPU: Decimal(8)})
+    lifecycles = {"silent": [NodeLifecycle(silent, hour, ())], "other": [NodeLifecycle(other, hour, ((hour, other),))]}
+    claims = Unexplained("pods with claims of", "team/a", Decimal(1))
+    _, nodes = relevant_things([claims], lifecycles, ())
+    assert {name for name, _ in nodes} == names
 
 
 @given(clusters_with_unexplained(), metering_rules)
