@@ -67,8 +67,8 @@ def test_summary_of_any_fleet_fits_a_screen(unit_count: int, width: int) -> None
 def test_summary_shows_units_with_most_waste_and_counts_others() -> None:
     lines = printed(summary(12), 100)
     shown = [line.split()[0] for line in lines if line.startswith("team-")]
-    assert shown == [f"team-{i:02}" for i in range(11, 4, -1)]
-    assert [line.strip() for line in lines if "more" in line] == ["… 5 more"]
+    assert shown == [f"team-{i:02}" for i in range(11, 5, -1)]
+    assert [line.strip() for line in lines if "more" in line] == ["… 6 more"]
 
 
 def test_cost_of_more_gpus_does_not_reduce_savings_on_offer() -> None:
