@@ -94,8 +94,10 @@ class Tabs:
 def settled(page: Page) -> None:
     """Wait until all requests are complete.
 
-    By a function: an expression would be evaluated at every look, which the page's policy refuses after the first.
+    A click on a link changes the address before the page hears of it, so two frames are awaited first. By a function:
+    an expression would be evaluated at every look, which the page's policy refuses after the first.
     """
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
     page.wait_for_function(
         """() => {
           const view = location.hash.split(/[/?]/)[1];

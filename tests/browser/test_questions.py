@@ -106,10 +106,6 @@ def tabs(chromium: Browser, site: Site) -> Iterator[Tabs]:
     opened.check()
 
 
-_NEXT_FRAMES = "new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)))"
-"""Until the page has rendered the new address, its old content looks settled."""
-
-
 @dataclass
 class Newcomer:
     """Clicks through the page and counts."""
@@ -120,7 +116,6 @@ class Newcomer:
     def click(self, target: Locator) -> None:
         self.clicks += 1
         target.click()
-        self.page.evaluate(_NEXT_FRAMES)
         settled(self.page)
 
 
