@@ -16,7 +16,7 @@ from gpucost_cli.local_service import LocalService
 from gpucost_devstack.prometheus import running_prometheus
 from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
-from tests.system.test_cli import GPUCOST, gpucost
+from tests.gpucost_command import GPUCOST, gpucost
 from tests.system.timeline import steady_pod
 
 WHOLE = floor_hour(datetime.now(UTC)) - 3 * HOUR

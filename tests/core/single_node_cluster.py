@@ -3,15 +3,21 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import (
     ContainerRequest,
+    CounterSeries,
     DeviceSeries,
     NodeObservation,
     NodeState,
     Observation,
     PodObservation,
+    ServerCounters,
 )
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
@@ -60,3 +66,25 @@ def device(sample_count: int = 60, total: str = "30", *, labeled: bool = True) -
 
 def observation(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation, ...] = ()) -> Observation:
     return Observation("c", HOUR, {"k": ALWAYS}, (pod(),), nodes or (node(),), devices, {"d": ALWAYS}, notes=("first",))
+
+
+TARGET = "servers|/10.0.0.1:8000"
+
+
+def counter(*readings: tuple[float, int], target: str = TARGET) -> CounterSeries:
+    """A counter of prompt tokens with (minute, value) readings."""
+    samples = tuple((START + round(minute * MINUTE), Decimal(count)) for minute, count in readings)
+    return CounterSeries("team", "p", "vllm", "m", "prompt", "10.0.0.1:8000", target, frozenset(), None, samples)
+
+
+def tokens_of(
+    *series: CounterSeries, scrapes: dict[float, bool] | None = None, held: tuple[int, int] | None = None
+) -> tuple[tuple[ServedTokens, ...], tuple[str, ...]]:
+    """What metering reads from counters, and its notes about tokens."""
+    times = {TARGET: {START + round(minute * MINUTE): success for minute, success in (scrapes or {}).items()}}
+    hour = replace(observation(), counters=ServerCounters(series, times))
+    if held is not None:
+        pod = replace(hour.pods[0], held_samples={"k": minutes(*held)}, running_samples={"k": minutes(*held)})
+        hour = replace(hour, pods=(pod,))
+    usage = meter(hour, MeteringRules())
+    return usage.served, tuple(note for note in usage.notes if "tokens" in note)

@@ -18,35 +18,15 @@ from gpucost.core.inference import InferenceRules, ModelSum, TokenLoad, TokenWei
 from gpucost.core.ledger import content_digest
 from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.observations import CounterSeries, ServerCounters
+from gpucost.core.metering.observations import ServerCounters
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage import compressed_documents
 from gpucost.storage.usage_documents import read_usage, usage_document
-from tests.core.single_node_cluster import MINUTE, START, minutes, observation
+from tests.core.single_node_cluster import counter, observation, tokens_of
 from tests.records import HOUR, amount, line, record
 
-TARGET = "servers|/10.0.0.1:8000"
 GAP = 5
-
-
-def counter(*readings: tuple[float, int], target: str = TARGET) -> CounterSeries:
-    """A counter of prompt tokens with (minute, value) readings."""
-    samples = tuple((START + round(minute * MINUTE), Decimal(count)) for minute, count in readings)
-    return CounterSeries("team", "p", "vllm", "m", "prompt", "10.0.0.1:8000", target, frozenset(), None, samples)
-
-
-def tokens_of(
-    *series: CounterSeries, scrapes: dict[float, bool] | None = None, held: tuple[int, int] | None = None
-) -> tuple[tuple[ServedTokens, ...], tuple[str, ...]]:
-    """What metering reads from counters, and its notes about tokens."""
-    times = {TARGET: {START + round(minute * MINUTE): success for minute, success in (scrapes or {}).items()}}
-    hour = replace(observation(), counters=ServerCounters(series, times))
-    if held is not None:
-        pod = replace(hour.pods[0], held_samples={"k": minutes(*held)}, running_samples={"k": minutes(*held)})
-        hour = replace(hour, pods=(pod,))
-    usage = meter(hour, MeteringRules())
-    return usage.served, tuple(note for note in usage.notes if "tokens" in note)
 
 
 def prompt_of(*readings: tuple[float, int], **more: object) -> int | None:

@@ -9,7 +9,7 @@ from gpucost.core.inference import InferenceRules, ModelSum, TokenWeights, conde
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import CounterSeries
 from gpucost.core.model_names import MAX_LENGTH, MAX_NAMES_OF_POD, MAX_NAMES_OF_UNIT, OTHERS, bounded_names
-from tests.core.test_inference import counter, tokens_of
+from tests.core.single_node_cluster import counter, tokens_of
 from tests.records import line
 
 

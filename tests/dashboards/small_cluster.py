@@ -13,8 +13,12 @@
 kube-state-metrics runs with two replicas, so each of its series exists twice.
 """  # noqa: E501 - a table
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
+from gpucost.settings_document import parse_settings
+from gpucost_cli.rules import documents
 from tests.dashboards.promtool import series
 
 MINUTES = 14
@@ -101,3 +105,34 @@ def dcgm_exporter() -> Iterator[Series]:
 
 def _workload(namespace: str, pod: str) -> Series:
     return {"exported_namespace": namespace, "exported_pod": pod}
+
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def groups(text: str = SETTINGS + UNITS, *, alerts: bool = False) -> Sequence[Mapping[str, Any]]:
+    settings = parse_settings(text)
+    more = documents.alerting_groups(include_template=True) if alerts else ()
+    return [*documents.recording_groups(settings, settings.clusters, NOW), *more]
+
+
+def of(**labels: str) -> dict[str, str]:
+    return {"cluster": "c", **labels}
+
+
+def small(pods: Mapping[str, str], resource: str = "nvidia_com_gpu", **node_labels: str) -> list[dict[str, str]]:
+    """Return series of pods with one unit each, on nodes with eight GPUs."""
+    target_labels = {"cluster": "c", "job": "kube-state-metrics"}
+    cluster_series = []
+    for pod, node in pods.items():
+        labels = {"namespace": "ns", "pod": pod, "uid": pod, **target_labels}
+        unit = {"resource": resource, "unit": "integer", "node": node}
+        cluster_series += [
+            series("kube_pod_container_resource_requests", {**labels, **unit, "container": "x"}, "1x10"),
+            series("kube_pod_status_phase", {**labels, "phase": "Running"}, "1x10"),
+            series("kube_node_info", {"node": node, **target_labels}, "1x10"),
+            series("kube_node_labels", {"node": node, **node_labels, **target_labels}, "1x10"),
+            series("kube_node_status_capacity", {**unit, **target_labels}, "8x10"),
+            series("kube_node_status_allocatable", {**unit, **target_labels}, "8x10"),
+        ]
+    return cluster_series

@@ -23,7 +23,7 @@ from gpucost_cli.manifests.values import template_values
 from gpucost_cli.rules import documents
 from gpucost_devstack.fleet.scenario import Pod, Scenario
 from gpucost_devstack.template import REPOSITORY
-from tests.dashboards.test_rules import NOW
+from tests.dashboards.small_cluster import NOW
 from tests.manifests import articles
 from tests.manifests.cluster import (
     local_configuration,

@@ -13,8 +13,7 @@ import pytest
 from gpucost_cli.rules import documents
 from tests.dashboards import promtool, small_cluster
 from tests.dashboards.promtool import expectation
-from tests.dashboards.small_cluster import SETTINGS, UNITS
-from tests.dashboards.test_rules import groups, of, small
+from tests.dashboards.small_cluster import SETTINGS, UNITS, groups, of, small
 
 ENABLED = "inference: {enabled: true}\n"
 MINUTES = 20

@@ -1,8 +1,7 @@
 """The rules of `gpucost manifests rules`, run by Prometheus' rule engine and compared with hand-computed figures."""
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,10 @@ from gpucost_cli.rules import documents
 from gpucost_cli.rules.promql import glob_to_regex
 from tests.dashboards import promtool, small_cluster
 from tests.dashboards.promtool import expectation
-from tests.dashboards.small_cluster import SETTINGS, UNITS
+from tests.dashboards.small_cluster import NOW, SETTINGS, groups, of, small
 
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
 SLICE, BIG = 1 / 7, 7 / 15
 """GPUs of a 1g.10gb of an H100, and of a 3g.20gb where 3g+2g+1g+1g (15/14 of a GPU) share one GPU."""
-
-
-def groups(text: str = SETTINGS + UNITS, *, alerts: bool = False) -> Sequence[Mapping[str, Any]]:
-    settings = parse_settings(text)
-    more = documents.alerting_groups(include_template=True) if alerts else ()
-    return [*documents.recording_groups(settings, settings.clusters, NOW), *more]
-
-
-def of(**labels: str) -> dict[str, str]:
-    return {"cluster": "c", **labels}
 
 
 def parts(level: str, minute: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
@@ -135,24 +123,6 @@ def test_utilization_from_every_exporter_version(tmp_path: Path) -> None:
         expectation("node:gpucost_unallocated_gpus", 5, *((of(node=node), 7) for node in pods.values())),
     ])  # fmt: skip
     assert output == ""
-
-
-def small(pods: Mapping[str, str], resource: str = "nvidia_com_gpu", **node_labels: str) -> list[dict[str, str]]:
-    """Return series of pods with one unit each, on nodes with eight GPUs."""
-    target_labels = {"cluster": "c", "job": "kube-state-metrics"}
-    cluster_series = []
-    for pod, node in pods.items():
-        labels = {"namespace": "ns", "pod": pod, "uid": pod, **target_labels}
-        unit = {"resource": resource, "unit": "integer", "node": node}
-        cluster_series += [
-            promtool.series("kube_pod_container_resource_requests", {**labels, **unit, "container": "x"}, "1x10"),
-            promtool.series("kube_pod_status_phase", {**labels, "phase": "Running"}, "1x10"),
-            promtool.series("kube_node_info", {"node": node, **target_labels}, "1x10"),
-            promtool.series("kube_node_labels", {"node": node, **node_labels, **target_labels}, "1x10"),
-            promtool.series("kube_node_status_capacity", {**unit, **target_labels}, "8x10"),
-            promtool.series("kube_node_status_allocatable", {**unit, **target_labels}, "8x10"),
-        ]
-    return cluster_series
 
 
 SHARES = (

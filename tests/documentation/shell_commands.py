@@ -213,3 +213,6 @@ def _write_clone(work: Path, page: str, prometheus_url: str) -> None:
     if not re.search(r"^(.*/)?gpucost init", script(page).strip()):
         (work / "settings.yaml").write_text(LOCAL_PROMETHEUS.sub(prometheus_url, settings))
     (work / "params.yaml").write_text(yaml.safe_dump(parameters or {"account_id": "210987654321"}))
+
+
+HOST = re.compile(r"https?://(127\.0\.0\.1:\d+|[a-z0-9]+\.execute-api\.[a-z0-9-]+\.amazonaws\.com)/")

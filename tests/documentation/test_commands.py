@@ -21,7 +21,7 @@ from gpucost.core.hours import HOUR
 from gpucost_cli.main import cli
 from gpucost_devstack.prometheus import running_prometheus
 from gpucost_devstack.template import REPOSITORY
-from tests.documentation.shell_commands import PAGES, Call, claims, has_commands, run_page, script, tokens
+from tests.documentation.shell_commands import HOST, PAGES, Call, claims, has_commands, run_page, script, tokens
 from tests.system.doctor_cluster import healthy
 
 USAGE = re.compile(r"\[OPTIONS\]|COMMAND|  ")
@@ -30,7 +30,6 @@ AWS = botocore.session.Session()
 AWS_OPTIONS = {"query", "output", "region", "profile"}
 WRITTEN_BY_HAND = {"cloudformation deploy"}
 """Commands of the AWS CLI that are no operation of a service."""
-HOST = re.compile(r"https?://(127\.0\.0\.1:\d+|[a-z0-9]+\.execute-api\.[a-z0-9-]+\.amazonaws\.com)/")
 PATHS = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())["paths"]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]

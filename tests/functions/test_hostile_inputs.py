@@ -2,9 +2,8 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -24,50 +23,14 @@ from gpucost.runtime.json_text import dumps
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
+from tests.functions.changed_documents import SEEDED, UTF8_TEXTS, changed, seeds, strange
 from tests.functions.in_memory_hours import DAY, Ask, InMemoryHours
 from tests.golden.scenarios.fleet import BASE
-from tests.sources.changed_answers import NOW, TEXTS, WRONG_TYPES, AnsweredClient, RecordedAnswers, settings_of
+from tests.sources.changed_answers import NOW, AnsweredClient, RecordedAnswers, settings_of
 
-INPUTS = 1000
-UTF8_TEXTS = tuple(text for text in TEXTS if text != "\ud800")
 CLUSTER = "runai-reservation"
 """Three pods of different tenants share a reserved GPU."""
 HOSTILE, HONEST = "p0", ("p1", "p2")
-NIGHTLY = (pytest.param(part, marks=pytest.mark.nightly) for part in range(4, 40))
-SEEDED = pytest.mark.parametrize("part", [*range(4), *NIGHTLY])
-"""A quarter of the inputs, so that a failure names it."""
-
-
-def seeds(part: int) -> Iterator[random.Random]:
-    return map(random.Random, range(part * INPUTS // 4, (part + 1) * INPUTS // 4))
-
-
-def strange(rng: random.Random) -> Any:
-    texts = (rng.choice(UTF8_TEXTS), "x" * rng.randrange(3000))
-    return deepcopy(rng.choice((rng.choice(WRONG_TYPES), *texts, rng.randrange(-9, 10**12))))
-
-
-def changed(rng: random.Random, document: Any) -> Any:
-    """Change up to three parts of a JSON document."""
-    document = json.loads(json.dumps(document))
-    for _ in range(rng.randrange(1, 4)):
-        parent: Any = document
-        while True:
-            inner = [*parent] if isinstance(parent, dict) else [*range(len(parent))]
-            if not inner:
-                break
-            key = rng.choice(inner)
-            if isinstance(parent[key], dict | list) and parent[key] and rng.random() < 0.8:
-                parent = parent[key]
-                continue
-            if rng.random() < 0.2:
-                del parent[key]
-            elif rng.random() < 0.2 and isinstance(parent, dict):
-                parent[str(strange(rng))[:300]] = deepcopy(parent[key])
-            else:
-                parent[key] = strange(rng)
-            break
-    return document
 
 
 @pytest.fixture(scope="module")

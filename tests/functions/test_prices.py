@@ -11,7 +11,7 @@ from gpucost.core.errors import InvalidMessageError, SourceError
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import Context
-from tests.pipeline.test_prices import HOUR, NOON, P5, System
+from tests.prices import HOUR, NOON, P5, PriceRefresh
 from tests.sources.aws_prices import Aws, Offer, gpus
 
 EVERYTHING = {"version": 1}
@@ -23,17 +23,17 @@ def run(container: Container, event: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
-def system(table: DynamoTable) -> System:
+def system(table: DynamoTable) -> PriceRefresh:
     aws = Aws()
     aws.offers = [Offer(P5, "eu-west-1", "60")]
     aws.shapes = {P5: gpus(8, 192, 2097152)}
-    return System(table, aws, fetched="on-demand shapes")
+    return PriceRefresh(table, aws, fetched="on-demand shapes")
 
 
 @pytest.fixture
-def container(table: DynamoTable, enforced: EnforcedAws, system: System) -> Container:
+def container(table: DynamoTable, enforced: EnforcedAws, system: PriceRefresh) -> Container:
     client = enforced.client("dynamodb", "PricesFunction")
-    return Container(prices_service=System(table, system.aws, client, fetched="on-demand shapes").service)
+    return Container(prices_service=PriceRefresh(table, system.aws, client, fetched="on-demand shapes").service)
 
 
 def counted(printed: str) -> dict[str, list[float]]:
@@ -43,7 +43,7 @@ def counted(printed: str) -> dict[str, list[float]]:
 
 
 def test_refresh_counts_changed_prices(
-    system: System, container: Container, capsys: pytest.CaptureFixture[str]
+    system: PriceRefresh, container: Container, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system.push()
     system.rated(NOON - 2 * HOUR, (P5, "eu-west-1a"))
@@ -55,7 +55,7 @@ def test_refresh_counts_changed_prices(
 
 
 def test_a_failing_source_fails_the_call_and_leaves_the_others_refreshed(
-    system: System, container: Container, capsys: pytest.CaptureFixture[str]
+    system: PriceRefresh, container: Container, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system.push()
     system.rated(NOON - 2 * HOUR, (P5, "eu-west-1a"))
@@ -67,7 +67,7 @@ def test_a_failing_source_fails_the_call_and_leaves_the_others_refreshed(
 
 
 @pytest.mark.filterwarnings("ignore:No application metrics")
-def test_before_the_first_push_it_does_nothing(system: System, container: Container) -> None:
+def test_before_the_first_push_it_does_nothing(system: PriceRefresh, container: Container) -> None:
     assert run(container, EVERYTHING) == {"refreshed": {}}
     assert system.aws.calls == []
 

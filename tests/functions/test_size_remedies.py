@@ -27,10 +27,10 @@ from gpucost.reports.cost_reader import MAX_CELLS, MAX_LINES
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.main import main
+from tests.features.recommendations.sample_recommendations import PROPOSED
 from tests.functions.api_requests import ApiResponse, request_as, serving
 from tests.functions.in_memory_hours import DAY, FINANCE, NOW, InMemoryHours, at, usd
 from tests.records import line
-from tests.storage.test_lost_answers import PROPOSED
 
 pytestmark = pytest.mark.tools  # seconds
 

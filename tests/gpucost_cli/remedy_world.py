@@ -34,7 +34,7 @@ from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from gpucost_devstack.template import REPOSITORY
 from tests.chaos.script import ScriptedReader, document
 from tests.chaos.simulated_deployment import NoLimits
-from tests.storage.test_lost_answers import PROPOSED
+from tests.features.recommendations.sample_recommendations import PROPOSED
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 FIRST = datetime(2026, 11, 18, tzinfo=UTC)

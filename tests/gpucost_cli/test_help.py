@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gpucost_cli.main import COMMANDS as COMMAND_MODULES
 from gpucost_cli.main import cli
-from tests.system.test_cli import gpucost, in_this_process
+from tests.gpucost_command import gpucost, in_this_process
 
 
 def subcommands(group: click.Group) -> Iterator[tuple[str, click.Command]]:

@@ -25,7 +25,7 @@ from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from gpucost_devstack.prometheus import running_prometheus
 from gpucost_devstack.template import REPOSITORY
 from tests import forked_gpucost, terminal
-from tests.system.test_cli import GPUCOST, gpucost
+from tests.gpucost_command import GPUCOST, gpucost
 
 pytestmark = pytest.mark.tools
 

@@ -33,9 +33,9 @@ from gpucost_cli.main import main
 from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.contract.running import ADMIN, NOW, SETTINGS, fill, hour_of
+from tests.features.recommendations.sample_recommendations import PROPOSED
 from tests.functions.api_requests import iam_caller, request_as
 from tests.golden.scenarios.building import requests
-from tests.storage.test_lost_answers import PROPOSED
 
 CLUSTERS = ("prod-eu", "prod-us-east-1")
 START = NOW.replace(hour=0, minute=0) - timedelta(days=2)

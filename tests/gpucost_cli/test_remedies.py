@@ -23,7 +23,7 @@ from tests.chaos.script import ScriptedReader
 from tests.gpucost_cli import remedy_world
 from tests.gpucost_cli.remedy_sentences import messages
 from tests.gpucost_cli.remedy_world import World
-from tests.gpucost_cli.test_settings_remedies import REMEDIES as DOCUMENTS
+from tests.gpucost_cli.settings_remedies import REMEDIES as DOCUMENTS
 
 pytestmark = pytest.mark.tools  # seconds
 

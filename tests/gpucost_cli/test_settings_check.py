@@ -7,7 +7,8 @@ import pytest
 
 from gpucost.settings_document import parse_settings
 from gpucost_cli.settings_notes import units_without_namespace
-from tests.system.test_cli import in_this_process
+from tests.gpucost_cli.settings_remedies import REMEDIES, Remedy
+from tests.gpucost_command import in_this_process
 
 CLUSTER = 'clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9"}}]\n'
 
@@ -395,3 +396,13 @@ def test_units_of_consumers_or_labels_are_not_expected_in_namespaces() -> None:
     settings = parse_settings(CLUSTER + f"business_units: {units}\n")
     now = datetime(2026, 11, 26, tzinfo=UTC)
     assert [unit.name for unit in units_without_namespace(settings, {"team"}, now)] == ["ops"]
+
+
+@pytest.mark.parametrize("remedy", REMEDIES, ids=[remedy.name for remedy in REMEDIES])
+def test_document_that_follows_a_message_is_valid(tmp_path: Path, remedy: Remedy) -> None:
+    status, _, faults = check(tmp_path, remedy.refused)
+    assert status == 2, faults
+    assert remedy.message in "\n".join(faults)
+    for text in remedy.followed:
+        status, _, faults = check(tmp_path, text)
+        assert status == 0, (text, faults)

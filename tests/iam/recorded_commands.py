@@ -36,10 +36,10 @@ from gpucost_devstack.slack import running_slack
 from gpucost_devstack.template import REGION, REPOSITORY
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
+from tests.features.recommendations.sample_recommendations import PROPOSED
+from tests.gpucost_command import GPUCOST, in_this_process
 from tests.infra import stacks
 from tests.recording_server import recording_server
-from tests.storage.test_lost_answers import PROPOSED
-from tests.system.test_cli import GPUCOST, in_this_process
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/operator"
 POLICY = REPOSITORY / "docs" / "reference" / "cli-policies.yaml"

@@ -1,6 +1,7 @@
 """Resolves a template like CloudFormation for a stack: parameters, conditions, rules and functions."""
 
 import re
+import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -151,3 +152,55 @@ class Stack:
             return str(self._call("Fn::GetAtt", name) if "." in name else self._ref(name))
 
         return re.sub(r"\$\{([^}]+)\}", replacement, text)
+
+
+def of_type(template: Template, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, body in template["Resources"].items():
+        if body["Type"] == kind:
+            yield name, body.get("Properties", {})
+
+
+EVERYTHING_ON = {
+    "AlertEmail": "a@example.com",
+    "OperationsEmail": "a@example.com",
+    "AmpWorkspaceArn": f"arn:aws:aps:eu-central-1:{ACCOUNT}:workspace/ws-shared",
+    "RecordingRules": "true",
+    "SpotPrices": "true",
+    "OnDemandPrices": "true",
+    "BillPrices": "true",
+    "BillDatabase": "bill",
+    "KmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/1",
+    "LogsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/4",
+    "SecretsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/2",
+    "BillKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/3",
+    "JwtIssuer": "https://issuer.example.com",
+    "ApiConcurrency": "5",
+    "ApiSnapshot": "1",
+    "CreateWorkspace": "true",
+    "CreateGrafana": "true",
+    "Grafana": "true",
+}
+"""Parameters for all templates. A template ignores those that it does not declare."""
+UNIQUE_PER_ACCOUNT = {"DomainName"}
+"""Parameters that must differ between stacks, such as the domain of an API."""
+
+
+def templates() -> list[str]:
+    """All CloudFormation templates of the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.yaml", "*.yml"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return [path for path in listed.stdout.split() if "AWSTemplateFormatVersion" in (REPOSITORY / path).read_text()]
+
+
+def stack(name: str, template: Template, parameters: Mapping[str, Any], region: str = "eu-central-1") -> Stack:
+    """A stack with the parameters that its template declares. Required ones contain the stack's name."""
+    declared = template.get("Parameters", {})
+    required = {
+        key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in UNIQUE_PER_ACCOUNT
+    }
+    if parameters and "CertificateArn" in declared:
+        required["CertificateArn"] = f"arn-of-a-certificate-of-{name}"
+    elif not parameters:
+        required = {key: value for key, value in required.items() if key not in UNIQUE_PER_ACCOUNT}
+    return Stack(name, template, {**required, **{k: v for k, v in parameters.items() if k in declared}}, region)

@@ -4,7 +4,7 @@ import json
 import re
 
 from gpucost_devstack.template import REPOSITORY
-from tests.infra.test_template import Template, of_type
+from tests.infra.stacks import Template, of_type
 
 WATCHED = {
     "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 0),

@@ -10,7 +10,7 @@ import pytest
 
 from gpucost_devstack.template import REPOSITORY
 from tests.infra.conftest import Template
-from tests.infra.test_template import of_type
+from tests.infra.stacks import of_type
 
 MAGIC_OF_3_13 = (3571).to_bytes(2, "little") + b"\r\n"
 TOOLS = ("make", "sh", "cp", "find", "mkdir", "rm", "sed", "node")

@@ -8,8 +8,7 @@ import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from gpucost_devstack.template import REPOSITORY
-from tests.infra.stacks import Stack, read_template
-from tests.infra.test_two_stacks import EVERYTHING_ON, stack, templates
+from tests.infra.stacks import EVERYTHING_ON, Stack, read_template, stack, templates
 
 ABROAD = ("us-gov-west-1", "us-gov-east-1", "cn-north-1", "cn-northwest-1")
 NOT_THERE = {

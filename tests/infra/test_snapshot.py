@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucost_devstack.template import REPOSITORY, transformed_template
-from tests.infra.test_template import of_type
+from tests.infra.stacks import of_type
 
 
 def version(**uploaded: str) -> str:

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,8 @@ from gpucost.runtime.messages import (
     read_message,
 )
 from gpucost_devstack.template import REPOSITORY, transformed_template
-from tests.infra.stacks import Stack
+from tests.infra.stacks import Stack, Template, of_type
 
-Template = dict[str, Any]
 PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
 PUBLIC = PAGES | {"GET /health"}
 NOT_STORED = {
@@ -46,12 +44,6 @@ WILDCARD_REASONS = {
 }
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 EVENTS = {path.stem: json.loads(path.read_text()) for path in (REPOSITORY / "events").glob("*.json")}
-
-
-def of_type(template: Template, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, body in template["Resources"].items():
-        if body["Type"] == kind:
-            yield name, body.get("Properties", {})
 
 
 def statements(template: Template, role: str) -> list[dict[str, Any]]:

@@ -8,8 +8,7 @@ import pytest
 
 from gpucost_devstack.template import REPOSITORY
 from tests.infra.conftest import Template
-from tests.infra.stacks import ACCOUNT, Stack, read_template
-from tests.infra.test_two_stacks import EVERYTHING_ON, stack, templates
+from tests.infra.stacks import ACCOUNT, EVERYTHING_ON, Stack, read_template, stack, templates
 
 SERVICES = {"grafana.amazonaws.com", "lambda.amazonaws.com", "pods.eks.amazonaws.com", "scheduler.amazonaws.com"}
 """Every service that assumes roles. Each documents aws:SourceAccount in trust policies."""

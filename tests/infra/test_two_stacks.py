@@ -1,7 +1,6 @@
 """Two stacks in one account and region have no physical name in common."""
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,31 +8,8 @@ import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from gpucost_devstack.template import REPOSITORY
-from tests.infra.stacks import ACCOUNT, Stack, Template, read_template
+from tests.infra.stacks import EVERYTHING_ON, Stack, read_template, stack, templates
 
-EVERYTHING_ON = {
-    "AlertEmail": "a@example.com",
-    "OperationsEmail": "a@example.com",
-    "AmpWorkspaceArn": f"arn:aws:aps:eu-central-1:{ACCOUNT}:workspace/ws-shared",
-    "RecordingRules": "true",
-    "SpotPrices": "true",
-    "OnDemandPrices": "true",
-    "BillPrices": "true",
-    "BillDatabase": "bill",
-    "KmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/1",
-    "LogsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/4",
-    "SecretsKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/2",
-    "BillKmsKeyArn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/3",
-    "JwtIssuer": "https://issuer.example.com",
-    "ApiConcurrency": "5",
-    "ApiSnapshot": "1",
-    "CreateWorkspace": "true",
-    "CreateGrafana": "true",
-    "Grafana": "true",
-}
-"""Parameters for all templates. A template ignores those that it does not declare."""
-UNIQUE_PER_ACCOUNT = {"DomainName"}
-"""Parameters that must differ between stacks, such as the domain of an API."""
 NAMED_WITHIN = {
     "AWS::Lambda::Alias": "FunctionName",
     "AWS::IAM::Policy": "Roles",
@@ -42,14 +18,6 @@ NAMED_WITHIN = {
 """The scope of a name's uniqueness, if the schema's primary identifier is an ARN."""
 NAMES_OF_OTHERS = {("AWS::CloudWatch::Alarm", "MetricName"), ("AWS::SNS::Topic", "DisplayName")}
 """Properties that end in `Name` and are not the resource's name."""
-
-
-def templates() -> list[str]:
-    """All CloudFormation templates of the repository."""
-    listed = subprocess.run(
-        ["git", "ls-files", "*.yaml", "*.yml"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    return [path for path in listed.stdout.split() if "AWSTemplateFormatVersion" in (REPOSITORY / path).read_text()]
 
 
 def name_paths(kind: str) -> tuple[set[str], set[str]]:
@@ -93,19 +61,6 @@ def shared_names(first: Stack, second: Stack) -> Iterator[str]:
                 yield f"{first.name}: {logical} ({kind}): {path}: {value}"
     for nested, other in zip(first.nested(), second.nested(), strict=True):
         yield from shared_names(nested, other)
-
-
-def stack(name: str, template: Template, parameters: Mapping[str, Any], region: str = "eu-central-1") -> Stack:
-    """A stack with the parameters that its template declares. Required ones contain the stack's name."""
-    declared = template.get("Parameters", {})
-    required = {
-        key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in UNIQUE_PER_ACCOUNT
-    }
-    if parameters and "CertificateArn" in declared:
-        required["CertificateArn"] = f"arn-of-a-certificate-of-{name}"
-    elif not parameters:
-        required = {key: value for key, value in required.items() if key not in UNIQUE_PER_ACCOUNT}
-    return Stack(name, template, {**required, **{k: v for k, v in parameters.items() if k in declared}}, region)
 
 
 @pytest.mark.parametrize("parameters", [{}, EVERYTHING_ON], ids=["defaults", "everything on"])

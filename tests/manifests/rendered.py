@@ -72,3 +72,41 @@ def objects(files: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     for name, text in files.items():
         if name.startswith(("eksctl/", "workloads/", "collection/")) or name.startswith("karpenter/node"):
             yield from ((name, document) for document in documents(text) if "kind" in document)
+
+
+OTHER_SETTINGS = """
+clusters:
+  - {name: elsewhere, prometheus: {url: "http://127.0.0.1:9090"}}
+  - name: frankfurt
+    prometheus:
+      url: https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-abc
+      auth: sigv4
+      region: eu-central-1
+      role_arn: arn:aws:iam::999999999999:role/gpucost-query-frankfurt
+      external_id: other
+    selector: {cluster: fra, stage: prod}
+pricing: {source: constant, gpu_hourly_usd: 1}
+utilization: {signal: DCGM_FI_PROF_SM_ACTIVE}
+business_units:
+  - {name: vision, namespace_labels: {org/unit: vision}, pod_labels: {squad: v}}
+cost_labels: [project]
+"""
+OTHER_PARAMETERS = """
+cluster: frankfurt
+account_id: "999999999999"
+deployment_account_id: "888888888888"
+deployment_stack: costs
+kubernetes_version: "1.35"
+zones: [eu-central-1a, eu-central-1b]
+environment: staging
+collection: {scrape_interval_seconds: 30, dashboards: false}
+gpu_group: {instance_type: p5.48xlarge, nodes: 2, mig_geometry: all-1g.10gb}
+spot_instance_types: [g5.xlarge, g6.xlarge]
+system_nodes: {purpose: tools}
+tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labels: {project: eyes}}]
+"""
+
+
+@cache
+def render_other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) -> dict[str, str]:
+    return dict(render_files(template_values(parse_settings(settings), parse_parameters(parameters))))

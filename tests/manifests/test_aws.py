@@ -10,8 +10,7 @@ from cfnlint.decode import decode
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost_devstack.template import REPOSITORY
-from tests.manifests.rendered import CLUSTER, example_files, target_files
-from tests.manifests.test_render import render_other
+from tests.manifests.rendered import CLUSTER, example_files, render_other, target_files
 
 TEMPLATES = sorted((CLUSTER / "aws").glob("*.yaml"))
 

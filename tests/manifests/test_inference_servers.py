@@ -26,7 +26,7 @@ from tests.manifests.cluster import (
     wait_until,
 )
 from tests.manifests.rendered import ACCOUNT, COLLECTORS, configuration, settings_text
-from tests.manifests.test_targets import unknown_fields
+from tests.manifests.schema_checks import unknown_fields
 
 ADDED_SERVER = (
     "{name: added, prompt_tokens: my_prompt_total, generated_tokens: my_generated_total, queue_time: my_queue_seconds}"

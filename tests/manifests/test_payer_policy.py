@@ -11,7 +11,7 @@ from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.targets import PAYER_POLICY, TARGETS
 from gpucost_cli.manifests.values import existing_cluster_values
 from tests.manifests.rendered import ACCOUNT, settings_text
-from tests.manifests.test_schemas import check
+from tests.manifests.schema_checks import check
 
 UNITS = """
 business_units:

@@ -1,26 +1,14 @@
 """Every rendered object is valid in the schema of its version; unknown keys are errors."""
 
-from collections.abc import Mapping
 from copy import deepcopy
-from pathlib import Path
-from typing import Any
 
 import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
-from tests.manifests.rendered import example_files, example_parameters, objects
+from tests.manifests.rendered import example_files, objects
+from tests.manifests.schema_checks import CHARTS, CUSTOM, check, foreign_keys
 
-SCHEMAS = Path(__file__).parent / "schemas"
-CUSTOM: Mapping[str, Any] = {
-    kind: {**schema, "$defs": document.get("$defs", {})}
-    for name in ("karpenter", "eksctl", "others")
-    for document in [yaml.safe_load((SCHEMAS / f"{name}.yaml").read_text())]
-    for kind, schema in document.items()
-    if kind != "$defs"
-}
-CHARTS: Mapping[str, Any] = yaml.safe_load((SCHEMAS / "charts.yaml").read_text())
 VALUES = {
     "helm/gpu-operator.yaml": "gpu-operator",
     "helm/gpu-operator-mig-single.yaml": "gpu-operator",
@@ -35,25 +23,6 @@ VALUES = {
     "helm/cluster-autoscaler.yaml": "cluster-autoscaler",
     "karpenter/values.yaml": "karpenter",
 }
-
-
-def check(document: Any) -> None:
-    """Validate an object; raise an error if it does not fit its schema."""
-    if document["kind"] in CUSTOM:
-        jsonschema.Draft202012Validator(CUSTOM[document["kind"]]).validate(document)
-    else:
-        version = example_parameters().kubernetes_version
-        assert kubernetes_validate.validate(document, version, strict=True) == version
-
-
-def foreign_keys(chart: Mapping[str, list[str]], values: Mapping[str, Any], section: str = "top") -> list[str]:
-    """List the keys of values that the chart does not have."""
-    keys = [f"{section}.{key}" for key in values if key not in chart[section]]
-    for key, value in values.items():
-        below = key if section == "top" else f"{section}.{key}"
-        if below in chart and isinstance(value, dict):
-            keys += foreign_keys(chart, value, below)
-    return keys
 
 
 def test_every_object_fits_its_schema() -> None:

@@ -13,9 +13,9 @@ from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.serve import serve_values
 from gpucost_cli.manifests.targets import SERVE, SERVE_FILE
+from tests.gpucost_command import in_this_process
 from tests.manifests.rendered import documents
-from tests.manifests.test_schemas import check
-from tests.system.test_cli import in_this_process
+from tests.manifests.schema_checks import check
 
 IMAGE = "210987654321.dkr.ecr.us-east-1.amazonaws.com/gpucost:0.1.0"
 SETTINGS = """

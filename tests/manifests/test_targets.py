@@ -18,6 +18,7 @@ from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.targets import QUERY_ROLE, TARGETS
 from gpucost_cli.manifests.values import existing_cluster_values
+from tests.gpucost_command import in_this_process
 from tests.manifests.rendered import (
     ACCOUNT,
     CLUSTER,
@@ -28,10 +29,8 @@ from tests.manifests.rendered import (
     settings_text,
     target_files,
 )
-from tests.manifests.test_schemas import CHARTS, check, foreign_keys
-from tests.system.test_cli import in_this_process
+from tests.manifests.schema_checks import CHARTS, check, foreign_keys, unknown_fields
 
-STACK = yaml.safe_load((Path(__file__).parent / "schemas/kube-prometheus-stack.yaml").read_text())
 LOCAL_SETTINGS = """
 clusters:
   - {name: lab, prometheus: {url: "http://127.0.0.1:9090"}}
@@ -43,29 +42,6 @@ cost_labels: [project]
 
 def stack_values() -> Any:
     return yaml.safe_load(target_files("kube-prometheus-stack")["helm/kube-prometheus-stack.yaml"])
-
-
-def unknown_fields(values: Any) -> list[str]:
-    """Return the keys of the stack's values that the chart or its CRDs do not have."""
-    prometheus, fields = values["prometheus"], STACK["fields"]
-    spec = prometheus["prometheusSpec"]
-    parts: list[tuple[str, Any]] = [("podMonitor", monitor) for monitor in prometheus["additionalPodMonitors"]]
-    for monitor in prometheus["additionalPodMonitors"]:
-        parts.append(("namespaceSelector", monitor["namespaceSelector"]))
-        for endpoint in monitor["podMetricsEndpoints"]:
-            parts.append(("podMetricsEndpoint", endpoint))
-            parts += [("relabeling", rule) for rule in endpoint["relabelings"]]
-    for remote_write in spec["remoteWrite"]:
-        parts += [("remoteWrite", remote_write), ("sigv4", remote_write["sigv4"])]
-        parts.append(("queueConfig", remote_write["queueConfig"]))
-        parts += [("relabeling", rule) for rule in remote_write["writeRelabelConfigs"]]
-    unknown = foreign_keys(STACK["values"], values)
-    unknown += [f"{kind}.{key}" for kind, part in parts for key in part if key not in fields[kind]]
-    return unknown + [
-        f"action {part['action']}"
-        for kind, part in parts
-        if kind == "relabeling" and part.get("action", "replace") not in fields["relabelingActions"]
-    ]
 
 
 def test_values_have_only_keys_of_the_chart_and_its_crds() -> None:

@@ -13,7 +13,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.ports import Table
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.prometheus_clients import client_without_waits
-from tests.sources.test_prometheus_client import THRESHOLD, answering
+from tests.recording_server import THRESHOLD, answering
 from tests.system.timeline import HOUR
 
 

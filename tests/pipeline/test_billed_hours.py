@@ -20,7 +20,7 @@ from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.athena import AthenaBill
 from gpucost.storage.ports import Table
-from tests.pipeline.test_restate import NOW, System
+from tests.pipeline.restated import NOW, System
 from tests.records import HOUR, amount
 
 BILLED = BillLine(

@@ -14,7 +14,7 @@ from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.split_comparison import SplitComparer
 from gpucost.storage.ports import Table
 from gpucost_cli import hours_commands
-from tests.pipeline.test_restate import System
+from tests.pipeline.restated import System
 from tests.records import HOUR, amount
 
 NOW = datetime.now(UTC).replace(microsecond=0)

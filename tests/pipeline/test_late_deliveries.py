@@ -19,7 +19,7 @@ from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable
-from tests.pipeline.test_restate import NOW, OnePod, System, document
+from tests.pipeline.restated import NOW, OnePod, System, document
 from tests.records import HOUR, amount
 
 

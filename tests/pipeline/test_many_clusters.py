@@ -30,7 +30,7 @@ from gpucost_devstack.aws import client_environment, local_client, running_aws
 from tests.chaos.script import ScriptedReader
 from tests.conftest import DynamoTable
 from tests.prometheus_clients import client_without_waits
-from tests.sources.test_prometheus_client import GOOD, answering
+from tests.recording_server import GOOD, answering
 
 CLUSTERS = 300
 NOW = floor_hour(datetime.now(UTC)) + timedelta(minutes=5)

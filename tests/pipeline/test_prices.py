@@ -1,8 +1,7 @@
 """Price refreshes with DynamoDB Local and a documented AWS: few calls, idempotent, with retries."""
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,79 +12,16 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import NodeHour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.pipeline.refresh_bill import BillRefreshService
-from gpucost.pipeline.refresh_prices import PriceRefreshService, PricesRefresh
 from gpucost.runtime.messages import PricesDue
-from gpucost.settings.bill import CurSettings
-from gpucost.settings_document import SettingsDocumentStore
-from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost.sources.bill.athena import AthenaBill
-from gpucost.storage.bill_store import BillStore
-from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
-from tests.records import amount, record
+from tests.prices import DAY, G5, HOUR, MINUTE, NOON, P5, PriceRefresh
+from tests.records import record
 from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
 
 pytestmark = pytest.mark.tools  # seconds
-
-NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
-HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
-G5, P5 = "g5.xlarge", "p5.48xlarge"
-
-
-def no_bill(cur: CurSettings) -> AthenaBill:
-    raise AssertionError("these settings do not name the bill")
-
-
-class System:
-    """A price refresh with a real table. `client` may record its calls; `aws` has AWS's prices."""
-
-    def __init__(
-        self, table: DynamoTable, aws: Aws, client: Any = None, *, fetched: str = "spot on-demand shapes"
-    ) -> None:
-        self.aws, self.now = aws, NOON + MINUTE
-        client = client or table.client
-        self.store = SettingsDocumentStore(DynamoDBTable(client, table.name), clock=lambda: self.now)
-        self.ledger = Ledger(DynamoDBTable(client, table.name))
-        self.book = PriceStore(DynamoDBTable(client, table.name))
-        store = BillStore(DynamoDBTable(client, table.name), clock=lambda: self.now)
-        bill = BillRefreshService(no_bill, store, clock=lambda: self.now)
-        self.service = PriceRefreshService(
-            self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
-            catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()),
-            clock=lambda: self.now,
-        )  # fmt: skip
-
-    def push(self, clusters: tuple[str, ...] = ("demo",)) -> None:
-        document = {
-            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:1"}} for name in clusters],
-            "pricing": {"sources": ["spot", "on-demand"]},
-        }
-        self.store.push(json.dumps(document), author="me", now=self.now)
-
-    def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
-        """Publish an hour with nodes of these (instance type, zone), which may be idle."""
-        nodes = tuple(NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, amount(0), CapacityCosts())
-                      for number, (kind, zone) in enumerate(uses))  # fmt: skip
-        self.ledger.publish(
-            replace(record(cluster=cluster, hour=hour), nodes=nodes), replacing=self.ledger.manifest(cluster, hour),
-            settings_version=1, now=datetime.now(UTC),
-        )  # fmt: skip
-
-    def refresh(self, source: Any = None, *, new_only: bool = False) -> PricesRefresh:
-        result = self.service.refresh(PricesDue(source=source, new_only=new_only))
-        assert result is not None
-        return result
-
-    def amounts(self, at: datetime) -> set[tuple[str, str, str]]:
-        prices = self.book.in_force(at, at + MINUTE).prices
-        return {(price.source, price.applies_to["instance_type"], str(price.amount)) for price in prices}
 
 
 @pytest.fixture
@@ -103,8 +39,8 @@ def aws() -> Aws:
 
 
 @pytest.fixture
-def system(table: DynamoTable, aws: Aws) -> System:
-    system = System(table, aws)
+def system(table: DynamoTable, aws: Aws) -> PriceRefresh:
+    system = PriceRefresh(table, aws)
     system.push()
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), (P5, "us-east-1b"), (P5, "eu-west-1a"), ("", ""))
     return system
@@ -114,7 +50,7 @@ def periods(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datet
     return {(change.source, change.start, change.end) for change in changes}
 
 
-def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
+def test_types_in_use_are_fetched_once_per_region(system: PriceRefresh) -> None:
     result = system.refresh()
     assert result.failures == []
     assert {refresh.source: refresh.prices_changed for refresh in result.refreshed} == {
@@ -135,7 +71,7 @@ def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
 
 
 def test_node_without_pods_is_in_use(table: DynamoTable, aws: Aws) -> None:
-    system = System(table, aws)
+    system = PriceRefresh(table, aws)
     system.push()
     idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, 0, CapacityCosts())
     system.ledger.publish(
@@ -146,13 +82,13 @@ def test_node_without_pods_is_in_use(table: DynamoTable, aws: Aws) -> None:
     assert system.amounts(NOON) == {("spot", P5, "20"), ("on-demand", P5, "55.04")}
 
 
-def test_second_refresh_fetches_little_and_writes_nothing(system: System, table: DynamoTable) -> None:
+def test_second_refresh_fetches_little_and_writes_nothing(system: PriceRefresh, table: DynamoTable) -> None:
     system.refresh()
     before = table.client.scan(TableName=table.name)["Items"]
     system.aws.calls.clear()
     system.aws.requests.clear()
     watched = MeteredClient(table.client)
-    again = System(table, system.aws, watched)
+    again = PriceRefresh(table, system.aws, watched)
     again.now = NOON + 31 * MINUTE
     result = again.refresh()
     assert [(refresh.prices_changed, refresh.past_prices_changed) for refresh in result.refreshed] == [(0, 0)] * 3
@@ -162,7 +98,7 @@ def test_second_refresh_fetches_little_and_writes_nothing(system: System, table:
     assert min(starts) >= NOON.replace(hour=0) - 2 * HOUR
 
 
-def test_price_history_is_fetched_once_for_new_types(system: System) -> None:
+def test_price_history_is_fetched_once_for_new_types(system: PriceRefresh) -> None:
     system.refresh("spot")
     first = min(params["StartTime"] for params in system.aws.requests if "StartTime" in params)
     assert first == NOON + MINUTE - 90 * DAY
@@ -184,7 +120,7 @@ def test_price_history_is_fetched_once_for_new_types(system: System) -> None:
     assert ("spot", "g6.xlarge", "0.5") in system.amounts(NOON - 39 * DAY)
 
 
-def test_new_price_is_logged_for_rated_hours_and_not_for_the_current_hour(system: System) -> None:
+def test_new_price_is_logged_for_rated_hours_and_not_for_the_current_hour(system: PriceRefresh) -> None:
     system.refresh()
     for change in system.book.pending_changes():
         system.book.settle(change.id, now=system.now)
@@ -199,7 +135,7 @@ def test_new_price_is_logged_for_rated_hours_and_not_for_the_current_hour(system
     assert periods(system.book.pending_changes()) == {("spot", NOON + 40 * MINUTE, NOON + HOUR)}
 
 
-def test_hour_attributed_before_the_schedule_counts_as_rated(system: System) -> None:
+def test_hour_attributed_before_the_schedule_counts_as_rated(system: PriceRefresh) -> None:
     system.refresh()
     pending = len(system.book.pending_changes())
     system.rated(NOON, (G5, "us-east-1a"))
@@ -210,7 +146,7 @@ def test_hour_attributed_before_the_schedule_counts_as_rated(system: System) -> 
     assert len(system.book.pending_changes()) == pending + 1
 
 
-def test_newest_rated_hour_is_that_of_any_cluster(system: System) -> None:
+def test_newest_rated_hour_is_that_of_any_cluster(system: PriceRefresh) -> None:
     system.push(("demo", "other"))
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), cluster="other")
     system.refresh()
@@ -223,7 +159,7 @@ def test_newest_rated_hour_is_that_of_any_cluster(system: System) -> None:
 
 @pytest.mark.tools
 @pytest.mark.parametrize("days", [1, 3, 20])
-def test_missing_hours_are_sent_after_an_outage(system: System, days: int) -> None:
+def test_missing_hours_are_sent_after_an_outage(system: PriceRefresh, days: int) -> None:
     system.refresh()
     system.now = NOON + days * DAY + MINUTE
     system.aws.points += every(6, G5, "us-east-1a", NOON + HOUR, " ".join(f"0.{number}" for number in range(50, 80)))
@@ -237,7 +173,7 @@ def test_missing_hours_are_sent_after_an_outage(system: System, days: int) -> No
     assert fetched, "hours rated with the older price are recorded as changed"
 
 
-def test_instance_type_no_longer_in_use_is_still_refreshed(system: System) -> None:
+def test_instance_type_no_longer_in_use_is_still_refreshed(system: PriceRefresh) -> None:
     system.refresh()
     system.rated(NOON, (G5, "us-east-1a"))
     system.now = NOON + DAY
@@ -247,7 +183,7 @@ def test_instance_type_no_longer_in_use_is_still_refreshed(system: System) -> No
     assert {("spot", P5, "22"), ("on-demand", P5, "58")} <= system.amounts(NOON + 21 * HOUR)
 
 
-def test_hourly_refresh_looks_up_only_new_types_in_price_lists(system: System) -> None:
+def test_hourly_refresh_looks_up_only_new_types_in_price_lists(system: PriceRefresh) -> None:
     system.refresh()
     system.aws.calls.clear()
     system.refresh(new_only=True)
@@ -261,7 +197,7 @@ def test_hourly_refresh_looks_up_only_new_types_in_price_lists(system: System) -
     assert ("on-demand", G5, "1.2") in system.amounts(NOON)
 
 
-def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_price_history_is_stored_in_parts(system: PriceRefresh, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that ran out of time continues there, and not from the beginning."""
     types = sorted(f"g9.{number}xlarge" for number in range(15))
     system.aws.points += [Point(name, "us-east-1a", NOON - 50 * DAY, "1") for name in types]
@@ -295,7 +231,7 @@ def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pyte
     assert {kind for _, kind, _ in system.amounts(NOON)} == set(types)
 
 
-def test_hour_that_cannot_be_read_leaves_other_clusters_refreshed(system: System, table: DynamoTable) -> None:
+def test_hour_that_cannot_be_read_leaves_other_clusters_refreshed(system: PriceRefresh, table: DynamoTable) -> None:
     system.push(("broken", "demo"))
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), cluster="broken")
     items = table.client.scan(TableName=table.name)["Items"]
@@ -306,14 +242,14 @@ def test_hour_that_cannot_be_read_leaves_other_clusters_refreshed(system: System
     assert ("on-demand", P5, "55.04") in system.amounts(NOON)
 
 
-def test_names_that_ec2_cannot_have_are_not_requested(system: System) -> None:
+def test_names_that_ec2_cannot_have_are_not_requested(system: PriceRefresh) -> None:
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), ("x" * 300, "us-east-1a"), ("a,b.large", "us-east-1a"))
     result = system.refresh()
     assert result.failures == []
     assert {name for source in result.refreshed for name in source.unlisted_types} == set()
 
 
-def test_failing_source_leaves_others_refreshed(system: System) -> None:
+def test_failing_source_leaves_others_refreshed(system: PriceRefresh) -> None:
     system.aws.failing = {"DescribeSpotPriceHistory"}
     result = system.refresh()
     assert [failure.split(":")[0] for failure in result.failures] == [
@@ -328,14 +264,14 @@ def test_failing_source_leaves_others_refreshed(system: System) -> None:
     assert ("spot", G5, "0.10") in system.amounts(NOON)
 
 
-def test_instance_types_that_aws_does_not_list_are_reported(system: System) -> None:
+def test_instance_types_that_aws_does_not_list_are_reported(system: PriceRefresh) -> None:
     del system.aws.offers[0]
     refreshed = {refresh.source: refresh for refresh in system.refresh().refreshed}
     assert refreshed["on-demand"].unlisted_types == (f"us-east-1 {G5}",)
 
 
 def test_disabled_source_is_refused_and_not_fetched(table: DynamoTable, aws: Aws) -> None:
-    system = System(table, aws, fetched="on-demand shapes")
+    system = PriceRefresh(table, aws, fetched="on-demand shapes")
     system.push()
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"))
     with pytest.raises(InvalidInputError, match="spot is not fetched by this deployment, which fetches: on-demand, sh"):
@@ -345,12 +281,12 @@ def test_disabled_source_is_refused_and_not_fetched(table: DynamoTable, aws: Aws
 
 
 def test_nothing_is_done_before_the_first_push(table: DynamoTable, aws: Aws) -> None:
-    assert System(table, aws).service.refresh(PricesDue()) is None
+    assert PriceRefresh(table, aws).service.refresh(PricesDue()) is None
     assert aws.calls == []
 
 
 def test_without_hours_nothing_is_in_use(table: DynamoTable, aws: Aws) -> None:
-    system = System(table, aws)
+    system = PriceRefresh(table, aws)
     system.push()
     assert [refresh.prices_changed for refresh in system.refresh().refreshed] == [0, 0, 0]
     assert aws.calls == []
@@ -377,7 +313,7 @@ def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table
     def start_over() -> None:
         table.client.delete_table(TableName=table.name)
         create_table(table.client, table.name)
-        fresh = System(table, mortal)
+        fresh = PriceRefresh(table, mortal)
         fresh.push()
         fresh.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), (P5, "us-east-1b"), (P5, "eu-west-1a"))
 
@@ -389,21 +325,21 @@ def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table
     start_over()
     mortal.left = 0
     watched = MeteredClient(table.client)
-    System(table, mortal, watched).refresh()
+    PriceRefresh(table, mortal, watched).refresh()
     after, calls = book(), -mortal.left
     assert calls > 5
     assert len(watched.calls) > 10
     for k in range(1, len(watched.calls) + 1):
         start_over()
         with pytest.raises(KeyboardInterrupt):
-            System(table, mortal, MeteredClient(table.client, fail_at=k)).refresh()
-        System(table, mortal).refresh()
+            PriceRefresh(table, mortal, MeteredClient(table.client, fail_at=k)).refresh()
+        PriceRefresh(table, mortal).refresh()
         assert book() == after, f"call {k} of the table"
     for k in range(1, calls + 1):
         start_over()
         mortal.left = k
         with pytest.raises(KeyboardInterrupt):
-            System(table, mortal).refresh()
+            PriceRefresh(table, mortal).refresh()
         mortal.left = 0
-        System(table, mortal).refresh()
+        PriceRefresh(table, mortal).refresh()
         assert book() == after, f"call {k} of AWS"

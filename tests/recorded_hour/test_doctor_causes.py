@@ -11,7 +11,6 @@ import pytest
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor import ClusterReport, examine_cluster
 from gpucost_cli.doctor.findings import Finding, group_by_cause
-from tests.recorded_hour import test_incomplete_collection, test_stock_labels
 from tests.recorded_hour.recording import (
     HOUR_END,
     RecordedSeries,
@@ -21,7 +20,7 @@ from tests.recorded_hour.recording import (
     settings,
     unpack,
 )
-from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON, without_families
+from tests.recorded_hour.transforms import CHANGED, DCGM, KSM, NEURON, READ, RIGHT, STOCK, without_families
 
 OF_PODS = ("namespace", "pod", "container", "pod_uid")
 PROFILING, DEVICE_USE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
@@ -64,12 +63,13 @@ def without_all_claims(series: RecordedSeries) -> Iterable[RecordedSeries]:
     """No metric says that there are ResourceClaims."""
     if series.name == "kube_pod_resourceclaim_info":
         return []
-    return test_incomplete_collection.CHANGED["no-claim-labels"](series)
+    return CHANGED["no-claim-labels"](series)
 
 
 TAKEN_AWAY: Mapping[str, Transform] = {
-    **test_incomplete_collection.VARIANTS,
-    **{f"stock-{name}": transform for name, transform in test_stock_labels.VARIANTS.items()},
+    **RIGHT,
+    **CHANGED,
+    **{f"stock-{name}": transform for name, transform in STOCK.items()},
     "no-requests": without_families("kube_pod_container_resource_requests"),
     "no-capacity": without_families("kube_node_status_capacity"),
     "no-owners": without_families("kube_pod_owner", "kube_replicaset_owner", "kube_job_owner"),
@@ -158,7 +158,7 @@ CAUSES: Mapping[str, Cause | None] = {
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ClusterReport]]:
     recorded = read_series(unpack(tmp_path_factory.mktemp("causes")), (KSM, DCGM, NEURON))
-    read = (*test_incomplete_collection.READ, DEVICE_USE, "DCGM_FI_DEV_TOTAL_ENERGY")
+    read = (*READ, DEVICE_USE, "DCGM_FI_DEV_TOTAL_ENERGY")
     with running_variants((series for series in recorded if series.name.startswith(read)), TAKEN_AWAY) as url:
         examined = {}
         for variant in TAKEN_AWAY:

@@ -3,7 +3,7 @@
 All variants are in one Prometheus, each as a cluster. Its storage has no markers of ended series.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,8 +12,6 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.pipeline.attribute import AttributedHour
 from tests.recorded_hour.recording import (
     SCRAPE,
-    RecordedSeries,
-    Transform,
     attribute,
     gpu_hours,
     nodes_of,
@@ -23,116 +21,9 @@ from tests.recorded_hour.recording import (
     unpack,
     wrong_pods,
 )
+from tests.recorded_hour.transforms import CHANGED, DCGM, KSM, NEURON, READ, RIGHT
 from tests.system.metered_hours import assert_identity
 
-KSM, DCGM, NEURON = "kube-state-metrics", "dcgm-exporter", "neuron-monitor"
-READ = (
-    "kube_pod_container_resource_requests", "kube_pod_init_container", "kube_pod_status_phase", "kube_pod_owner",
-    "kube_pod_resourceclaim_info", "kube_pod_completion_time", "kube_pod_status_scheduled_time", "kube_node",
-    "kube_replicaset_owner", "kube_job_owner", "kube_namespace_labels", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "neuroncore_",
-    "up",
-)  # fmt: skip
-
-
-def without_families(*names: str) -> Transform:
-    return lambda series: [] if series.name in names else [series]
-
-
-def without_labels(*names: str) -> Transform:
-    return lambda series: [series.without(*names)]
-
-
-def with_exported_labels(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """As with `honorLabels: false`: the target's own labels take the names."""
-    of_target = {"namespace": "monitoring", "pod": "exporter-0", "node": "elsewhere", "container": "exporter"}
-    if series.name == "up":
-        return [series.relabeled(**of_target)]
-    exported = {f"exported_{name}": series.labels[name] for name in of_target if name in series.labels}
-    return [series.relabeled(**of_target, **exported)]
-
-
-def with_other_jobs(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    return [series.relabeled(job=f"monitoring/{series.labels['job']}-0")]
-
-
-def every_minute(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    return [series.during(lambda minute: minute % 1 < 0.5)]
-
-
-def of_two_instances(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """Two instances of kube-state-metrics, each scraped once a minute, 30 seconds apart."""
-    if series.labels["job"] != KSM:
-        return [series]
-    first, second = _divided(series)
-    return [first, second.relabeled(instance="10.0.0.2:8080")]
-
-
-def moved(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """At minute 25, kube-state-metrics moves to another address, with a gap of two minutes."""
-    if series.labels["job"] != KSM:
-        return [series]
-    successor = series.relabeled(instance="10.0.0.2:8080")
-    return [series.during(lambda minute: minute < 24), successor.during(lambda minute: minute >= 26)]
-
-
-def of_two_replicas(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    first, second = _divided(series)
-    return [first.relabeled(prometheus_replica="a"), second.relabeled(prometheus_replica="b")]
-
-
-def _divided(series: RecordedSeries) -> tuple[RecordedSeries, RecordedSeries]:
-    """Every other sample, and the rest."""
-    return series.during(lambda minute: minute % 1 < 0.5), series.during(lambda minute: minute % 1 >= 0.5)
-
-
-def with_gap_of(job: str) -> Transform:
-    def transform(series: RecordedSeries) -> Iterable[RecordedSeries]:
-        if series.labels["job"] != job:
-            return [series]
-        return [series.during(lambda minute: not 30 <= minute < 40)]
-
-    return transform
-
-
-def without_slots(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """No labels or sizes of nodes, and an exporter without virtual GPUs: a shared GPU has the label of one pod."""
-    is_size = series.labels.get("resource") in {"cpu", "memory"} and series.name == "kube_node_status_capacity"
-    if series.name == "kube_node_labels" or is_size or series.labels.get("vgpu", "0") != "0":
-        return []
-    return [series.without("vgpu")]
-
-
-def without_watched_pods(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """The GPUs that the admin claim sees are all idle."""
-    return [] if series.labels.get("pod", "").startswith("dra-watched") else [series]
-
-
-RIGHT: Mapping[str, Transform] = {
-    "as-recorded": lambda series: [series],
-    "exported-labels": with_exported_labels,
-    "other-jobs": with_other_jobs,
-    "no-claim-info": without_families("kube_pod_resourceclaim_info"),
-    "no-times": without_families("kube_pod_completion_time", "kube_pod_status_scheduled_time"),
-    "no-up": without_families("up"),
-    "two-instances": of_two_instances,
-    "two-replicas": of_two_replicas,
-}
-"""What changes no pod's GPU-hours."""
-CHANGED: Mapping[str, Transform] = {
-    "no-uids": without_labels("uid", "pod_uid"),
-    "every-minute": every_minute,
-    "moved": moved,
-    "gap-of-allocation": with_gap_of(KSM),
-    "gap-of-utilization": with_gap_of(DCGM),
-    "no-node-labels": without_families("kube_node_labels"),
-    "no-node-labels-no-slots": without_slots,
-    "no-claim-labels": without_labels(
-        "dra_claim_name", "dra_claim_namespace", "dra_device_name", "dra_driver_name", "dra_pool_name"
-    ),
-    "no-phases": without_families("kube_pod_status_phase"),
-    "only-admin-claims": without_watched_pods,
-    "no-admin-label": without_labels("label_resource_kubernetes_io_admin_access"),
-}
 VARIANTS = {**RIGHT, **CHANGED}
 
 

@@ -9,7 +9,6 @@ import pytest
 from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR_MS
 from gpucost.pipeline.attribute import AttributedHour
-from tests.recorded_hour import test_stock_labels
 from tests.recorded_hour.recording import (
     RecordedSeries,
     Transform,
@@ -19,14 +18,14 @@ from tests.recorded_hour.recording import (
     running_variants,
     unpack,
 )
-from tests.recorded_hour.test_incomplete_collection import CHANGED, DCGM, KSM, NEURON, READ, RIGHT
+from tests.recorded_hour.transforms import CHANGED, DCGM, KSM, NEURON, READ, RIGHT, ambiguous, without_capacity_of_cpus
 from tests.system.metered_hours import assert_identity
 
 SINGLE: Mapping[str, Transform] = {
     **{name: RIGHT[name] for name in ("no-claim-info", "no-times", "no-up", "exported-labels", "two-replicas")},
     **CHANGED,
-    "ambiguous": test_stock_labels.ambiguous,
-    "without-cpus": test_stock_labels.without_capacity_of_cpus,
+    "ambiguous": ambiguous,
+    "without-cpus": without_capacity_of_cpus,
 }
 ALIKE = (
     {"no-node-labels", "no-node-labels-no-slots", "ambiguous", "without-cpus"},

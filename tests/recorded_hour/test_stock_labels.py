@@ -3,102 +3,30 @@
 The recorded nodes all say 96 CPUs, so these are set to those of the true instance types (EC2's data sheets).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
 
 from gpucost.pipeline.attribute import AttributedHour
 from tests.recorded_hour.recording import (
-    RecordedSeries,
-    Transform,
     attribute,
     nodes_of,
     read_series,
     running_variants,
-    true_nodes,
     true_pods,
     unpack,
     wrong_pods,
 )
-from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON, READ
+from tests.recorded_hour.transforms import DCGM, GPU_NODES, KSM, NEURON, READ, SPOT, STOCK
 from tests.system.metered_hours import assert_identity
-
-CPUS = {"p5.48xlarge": 192, "p4d.24xlarge": 96, "g5.12xlarge": 48, "trn2.48xlarge": 192, "m7i.4xlarge": 16}
-GIBIBYTES = {"p5.48xlarge": 2048, "p4d.24xlarge": 1152, "g5.12xlarge": 192, "trn2.48xlarge": 2048, "m7i.4xlarge": 64}
-SPOT = {"al-g5-1", "al-g5-2", "al-g5-3"}
-NODES = true_nodes()
-GPU_NODES = {name: instance_type for name, (instance_type, _, _) in NODES.items() if not instance_type.startswith("m7")}
-
-
-def stock(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """Without labels of nodes, with true CPUs and the memory that a kubelet reports."""
-    if series.name == "kube_node_labels":
-        return []
-    if series.name == "kube_node_status_capacity" and series.labels["resource"] == "cpu":
-        instance_type, _, _ = NODES[series.labels["node"]]
-        memory = series.relabeled(resource="memory", unit="byte").of(str(int(GIBIBYTES[instance_type] * 2**30 * 0.96)))
-        return [series.of(str(CPUS[instance_type])), memory]
-    return [series]
-
-
-def without_memory(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    return [each for each in stock(series) if each.labels.get("resource") != "memory"]
-
-
-def with_karpenter(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """With Karpenter's metrics, and without true CPUs: what Karpenter says needs no hardware."""
-    if series.name == "kube_node_labels":
-        return []
-    if series.name != "kube_node_status_capacity" or series.labels["resource"] != "cpu":
-        return [series]
-    name = series.labels["node"]
-    instance_type, _, _ = NODES[name]
-    karpenter = RecordedSeries(
-        {
-            "__name__": "karpenter_nodes_allocatable",
-            "job": "karpenter",
-            "instance": "karpenter:8080",
-            "node_name": name,
-            "instance_type": instance_type,
-            "capacity_type": "spot" if name in SPOT else "on-demand",
-            "zone": "us-west-2a",
-            "nodepool": "pool",
-            "resource_type": "cpu",
-        },
-        series.samples,
-    )
-    return [series, karpenter]
-
-
-def ambiguous(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    """The p5 nodes have H200, which two types have, and no exporter reports the type of the Trainium node."""
-    if series.labels["job"] == NEURON:
-        return []
-    return [
-        each.relabeled(modelName="NVIDIA H200") if "H100" in each.labels.get("modelName", "") else each
-        for each in stock(series)
-    ]
-
-
-def without_capacity_of_cpus(series: RecordedSeries) -> Iterable[RecordedSeries]:
-    return [each for each in without_memory(series) if each.labels.get("resource") != "cpu"]
-
-
-VARIANTS: Mapping[str, Transform] = {
-    "stock": stock,
-    "without-memory": without_memory,
-    "with-karpenter": with_karpenter,
-    "ambiguous": ambiguous,
-    "without-cpus": without_capacity_of_cpus,
-}
 
 
 @pytest.fixture(scope="module")
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AttributedHour]]:
     recorded = read_series(unpack(tmp_path_factory.mktemp("stock")), (KSM, DCGM, NEURON))
-    with running_variants((each for each in recorded if each.name.startswith(READ)), VARIANTS) as url:
-        yield {variant: attribute(url, variant) for variant in VARIANTS}
+    with running_variants((each for each in recorded if each.name.startswith(READ)), STOCK) as url:
+        yield {variant: attribute(url, variant) for variant in STOCK}
 
 
 @pytest.mark.parametrize("variant", ["stock", "without-memory"])
@@ -110,7 +38,7 @@ def test_every_instance_type_is_inferred_and_none_is_wrong(hours: dict[str, Attr
     assert sources == {name: "neuron-monitor" if name == "al-trn-1" else "hardware" for name in GPU_NODES}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", STOCK)
 def test_every_pod_holds_what_it_held(hours: dict[str, AttributedHour], variant: str) -> None:
     hour, pods = hours[variant], true_pods()
     assert_identity(hour.record)

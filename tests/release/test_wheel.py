@@ -23,10 +23,8 @@ from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost_devstack.template import REPOSITORY
 from tests.recorded_hour import recording
 from tests.recorded_hour.recording import read_series, running_variants, unpack
-from tests.recorded_hour.test_incomplete_collection import DCGM, KSM, NEURON
-from tests.recorded_hour.test_stock_labels import GPU_NODES, stock
-from tests.system.test_so_far import ten_minutes
-from tests.system.timeline import HOUR, Timeline
+from tests.recorded_hour.transforms import DCGM, GPU_NODES, KSM, NEURON, stock
+from tests.system.timeline import HOUR, Timeline, steady_pod
 
 UV = REPOSITORY / ".venv" / "bin" / "uv"
 
@@ -195,7 +193,7 @@ def test_installed_command_shows_ten_minutes_of_samples(
 ) -> None:
     """A Prometheus that was installed ten minutes ago."""
     first = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=10)
-    served = serve(prometheus(ten_minutes(first).text()))
+    served = serve(prometheus(steady_pod(first, 10).text()))
     assert served.seconds < 120
     assert float(served.first_figures["bu-a"][1]) == pytest.approx(1 / 6, abs=0.05)
 

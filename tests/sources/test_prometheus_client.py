@@ -2,10 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread, Timer
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,55 +19,15 @@ from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.sources.prometheus.memory_budget import MAX_RESPONSE_BYTES
 from gpucost_cli.doctor import examine_cluster
 from tests.raw_server import Exchange, raw_server
+from tests.recording_server import GOOD, THRESHOLD, Handler, Response, Server, answering
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
-GOOD = json.dumps(
-    {
-        "status": "success",
-        "data": {
-            "resultType": "matrix",
-            "result": [{"metric": {"pod": "p"}, "values": [[1795082400, "3"], [1795086000.5, "NaN"]]}],
-            "stats": {"samples": {"totalQueryableSamples": 2}},
-        },
-    }
-)
-Response = tuple[int, str, dict[str, str]]
-
-
-class Server(ThreadingHTTPServer):
-    """Returns prepared responses in turn, the last one forever, and records requests."""
-
-    responses: list[Response]
-    requests: list[tuple[str, dict[str, str], dict[str, list[str]]]]
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.server.requests.append((self.path, dict(self.headers), parse_qs(body)))
-        responses = self.server.responses
-        status, text, headers = responses.pop(0) if len(responses) > 1 else responses[0]
-        if status == 0:  # close the connection in the middle of the response
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + text.encode())
-            self.close_connection = True
-            return
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text.encode())))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Log nothing."""
 
 
 class Dripping(Handler):
     """Sends single bytes, each within the read timeout."""
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the base class's name
         self.server.requests.append((self.path, {}, {}))
         self.send_response(200)
         self.send_header("Content-Length", "1000")
@@ -97,20 +56,6 @@ def test_slow_response_ends_at_the_timeout() -> None:
         thread.join()
         server.server_close()
     assert 0 < len(server.requests) <= MAX_ATTEMPTS
-
-
-@contextmanager
-def answering(*responses: Response) -> Iterator[Server]:
-    server = Server(("127.0.0.1", 0), Handler)
-    server.responses, server.requests = list(responses), []
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def client(server: Server, sleep: Callable[[float], None] = lambda _: None) -> PrometheusClient:
@@ -308,11 +253,6 @@ def test_staleness_markers_of_victoria_metrics_are_removed() -> None:
 def test_complete_response_of_victoria_metrics_cluster_is_accepted() -> None:
     with answering((200, GOOD.replace('"status"', '"isPartial":false,"status"'), {})) as server:
         assert client(server).query_range("up", HOUR, HOUR)
-
-
-THRESHOLD = json.dumps(
-    {"status": "error", "errorType": "execution", "error": "too many samples processed: the error threshold is reached"}
-)
 
 
 @pytest.mark.parametrize(("auth", "limit"), [("sigv4", "500000000"), ("sigv4", "7000000"), ("none", None)])

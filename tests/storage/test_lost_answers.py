@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,11 +13,7 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.model import (
-    Evidence,
     Recommendation,
-    RecommendationContent,
-    RecommendationSubject,
-    Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
@@ -28,6 +23,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import key
 from gpucost_devstack.aws import local_client
 from tests.conftest import DynamoTable
+from tests.features.recommendations.sample_recommendations import PROPOSED
 from tests.records import line, record
 
 pytestmark = pytest.mark.tools
@@ -39,11 +35,6 @@ SETTINGS = json.dumps(
         "clusters": [{"name": "a", "prometheus": {"url": "http://a:9"}}],
     }
 )
-SAVING = Saving(Decimal(2), Decimal(1), Decimal(3), None, None, Decimal(2))
-PROPOSED = RecommendationContent(
-    "idle", RecommendationSubject("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
-    Evidence(NOW, NOW, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0), Decimal(1),
-)  # fmt: skip
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Costs by model on Amazon's own DynamoDB engine: stored with the hour's version and restated with it."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from msgspec.structs import replace
@@ -20,8 +21,8 @@ from tests.conftest import DynamoTable
 from tests.core.single_node_cluster import HOUR, device, observation
 from tests.metered_client import MeteredClient
 from tests.records import line, record
-from tests.storage.test_ledger import NOW
 
+NOW = datetime.now(UTC).replace(microsecond=0)
 SERVED = (
     ServedTokens("team", "p", "vllm", "a", 100, 20, 0, 3),
     ServedTokens("team", "p", "vllm", "b", 50, 90, None, 4),

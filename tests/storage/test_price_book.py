@@ -1,7 +1,7 @@
 """The price book on Amazon's own DynamoDB engine: packed, idempotent, with every change of past hours in its log."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,25 +19,7 @@ from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.dynamodb_local import create_table
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
-
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
-NOW = NOON + timedelta(minutes=2)
-RATED = NOON - HOUR
-"""At 12:02 the hour that ended at 12:00 was not rated yet."""
-G5, P5 = "g5.xlarge", "p5.48xlarge"
-
-
-def spot(kind: str, start: datetime, end: datetime, amount: str, zone: str = "use1-az1", at: datetime = NOW) -> Price:
-    applies_to = {
-        "instance_type": kind, "zone_id": zone, "capacity_type": "spot", "operating_system": "linux",
-    }  # fmt: skip
-    return Price("spot", "node-hour", Decimal(amount), applies_to, "USD", start, end, at)
-
-
-def listed(kind: str, start: datetime, amount: str, at: datetime = NOW) -> Price:
-    applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
-    return Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", start, None, at)
+from tests.prices import DAY, G5, HOUR, NOON, NOW, P5, RATED, listed, spot
 
 
 def by_hand(amount: str, start: datetime, end: datetime | None = None, why: str = "negotiated", **facts: str) -> Price:

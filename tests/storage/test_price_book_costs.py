@@ -13,7 +13,7 @@ from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
-from tests.storage.test_price_book import DAY, HOUR, NOON, NOW, RATED, listed, spot
+from tests.prices import DAY, HOUR, NOON, NOW, RATED, listed, spot
 
 pytestmark = pytest.mark.tools
 

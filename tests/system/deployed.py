@@ -18,8 +18,8 @@ from gpucost_devstack.aws import STACK, Deployed, create_stack, local_client, ru
 from tests.chaos.script import document
 from tests.chaos.simulated_deployment import Endpoints, SimulatedDeployment
 from tests.enforced_permissions import enforcing
+from tests.gpucost_command import CommandResult
 from tests.system.demo_record import announced_in
-from tests.system.test_cli import CommandResult
 
 FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
 """Two hours before a past midnight."""

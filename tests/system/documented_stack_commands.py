@@ -12,8 +12,8 @@ from gpucost.features.recommendations.model import Recommendation, Recommendatio
 from gpucost_cli.deployment import find_deployment
 from gpucost_devstack.fleet import demo
 from tests.documentation.shell_commands import PAGES, script, tokens
-from tests.storage.test_lost_answers import PROPOSED
-from tests.system.test_cli import in_this_process
+from tests.features.recommendations.sample_recommendations import PROPOSED
+from tests.gpucost_command import in_this_process
 
 STACK_COMMAND = re.compile(r"(\S*/)?gpucost .*--(stack|api)\b")
 ABBREVIATED = "--stack …"

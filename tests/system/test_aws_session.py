@@ -11,7 +11,7 @@ import pytest
 
 from gpucost_devstack.loopback import LoopbackServer, serving_in_background
 from tests import forked_gpucost
-from tests.system.test_cli import CommandResult
+from tests.gpucost_command import CommandResult
 
 CONFIG = """
 [default]

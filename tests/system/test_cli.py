@@ -3,51 +3,22 @@
 import csv
 import io
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
 
 import pytest
 
 from gpucost.core.hours import format_timestamp
-from gpucost_cli.main import main
-from gpucost_devstack.template import REPOSITORY
-from tests import forked_gpucost
+from tests.gpucost_command import gpucost, in_this_process
 from tests.system.timeline import HOUR, Timeline
 
-GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-
-
-def gpucost(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return forked_gpucost.run(*arguments, env={**os.environ, **environment})
-
-
-class CommandResult(NamedTuple):
-    """Output and exit status of a command."""
-
-    returncode: int | str | None
-    stdout: str
-    stderr: str
-
-
-def in_this_process(*arguments: str) -> CommandResult:
-    """Run the command in this process, because a new process takes most of a second."""
-    out, err = io.StringIO(), io.StringIO()
-    status: int | str | None = 0
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            main(arguments)
-        except SystemExit as end:
-            status = end.code
-    return CommandResult(status, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture

@@ -26,12 +26,11 @@ from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Pod
 from gpucost_devstack.loopback import listen
 from tests import forked_gpucost
-from tests.documentation.shell_commands import PAGES, script, tokens
-from tests.documentation.test_commands import HOST
+from tests.documentation.shell_commands import HOST, PAGES, script, tokens
 from tests.listening_addresses import listening_addresses
+from tests.system.demo_record import another_demo
 from tests.system.documented_stack_commands import check_run, runs_for_demo, write_settings_files
 from tests.system.running_demo import GPUCOST, Demo, true_hours
-from tests.system.test_demo_records import another_demo
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,31 +12,7 @@ import pytest
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost_devstack.demo_records import find_demo, records_folder, running_demos
 from gpucost_devstack.template import REPOSITORY
-
-ANNOUNCE = """
-import sys
-from gpucost_devstack.demo_records import registered_demo
-port = int(sys.argv[1])
-with registered_demo(port=port, endpoint="http://127.0.0.1:9", dynamodb="http://127.0.0.1:9"):
-    print("announced", flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def another_demo(folder: Path, port: int) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has announced a demo."""
-    with subprocess.Popen(
-        [sys.executable, "-c", ANNOUNCE, str(port)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "announced\n"
-        yield process
+from tests.system.demo_record import another_demo
 
 
 @pytest.fixture

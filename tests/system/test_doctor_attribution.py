@@ -12,9 +12,9 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
 from gpucost_cli.doctor import ClusterReport, examine_cluster
 from gpucost_cli.doctor.checks import Check
+from tests.gpucost_command import gpucost
 from tests.system.doctor_cluster import healthy
 from tests.system.doctor_findings import document, only
-from tests.system.test_cli import gpucost
 
 WORKSPACE = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1"
 ROLE = "arn:aws:iam::210987654321:role/gpucost-query-x"

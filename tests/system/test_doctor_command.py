@@ -13,9 +13,9 @@ import yaml
 from gpucost.settings import PrometheusSettings
 from gpucost_cli.doctor import _check_address
 from gpucost_devstack.template import REPOSITORY
+from tests.gpucost_command import GPUCOST, gpucost
 from tests.system.doctor_cluster import Recent, healthy, shared
 from tests.system.doctor_findings import GR, document
-from tests.system.test_cli import GPUCOST, gpucost
 
 
 def write(tmp_path: Path, text: str) -> str:

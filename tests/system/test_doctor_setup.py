@@ -22,9 +22,9 @@ from gpucost_cli.doctor.findings import group_by_cause
 from gpucost_cli.doctor.setup import CollectionSetup, examine_setup
 from gpucost_devstack.prometheus import VICTORIA_METRICS_VARIABLE
 from gpucost_devstack.template import REPOSITORY
+from tests.gpucost_command import gpucost
 from tests.system.doctor_cluster import Recent, healthy
 from tests.system.doctor_findings import document
-from tests.system.test_cli import gpucost
 
 BUILD = {"revision": "abc", "branch": "HEAD", "buildUser": "ci", "buildDate": "20260101", "goVersion": "go1.25.0"}
 

@@ -2,53 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.errors import MetricsTooLargeError
-from gpucost.core.hour_record import HourRecord
-from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings_document import parse_settings
-from gpucost.sources.prometheus import metrics_reader
 from tests.records import amount
 from tests.system.limited import Traffic, limited
-from tests.system.timeline import HOUR, Timeline
+from tests.system.metered_hours import BUSY, L4, attribute, cluster
+from tests.system.timeline import Timeline
 
 BY_LABEL = "business_units: [{name: a, pod_labels: {team: a}}, {name: b, namespace_labels: {team: b}}]"
 UNLIMITED = 10**9
 
 
-BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-L4 = {"nvidia_com_gpu_product": "NVIDIA-L4", "node_kubernetes_io_instance_type": "g6.12xlarge"}
 OTHER_NAMES = ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "dcgm_fi_prof_gr_engine_active")
-
-
-def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = None, signal: str = BUSY) -> Timeline:
-    """Nodes of four GPUs, all held; pods with hexadecimal uids, as Kubernetes makes them."""
-    timeline = Timeline(gaps=[gap] if gap else [])
-    timeline.up(start)
-    for n in range(pods // 4):
-        timeline.node(f"n{n}", start, capacity={"nvidia_com_gpu": 4}, labels=L4)
-        timeline.up(start, job="dcgm-exporter", instance=f"n{n}:9400")
-    for i in range(pods):
-        node, gpu = f"n{i // 4}", i % 4
-        timeline.pod(f"p{i}", start, node=node, uid=f"0a1b-{i * 7919:04x}")
-        pod_labels = {"exported_pod": f"p{i}", "exported_namespace": "team"}
-        timeline.device((i % 8) / 8, start, node=node, gpu=gpu, signal=signal, **pod_labels)
-    return timeline
-
-
-def attribute(url: str, hours: int = 1, more: str = "") -> list[HourRecord]:
-    settings = parse_settings(
-        f'clusters: [{{name: test, prometheus: {{url: "{url}"}}}}]\n'
-        f"pricing: {{source: constant, gpu_hourly_usd: 10}}\n{more}"
-    )
-    reader = metrics_reader(settings.clusters[0], settings)
-    hour_starts = [HOUR + timedelta(hours=i - hours + 1) for i in range(hours)]
-    return attribute_hours(reader, settings.clusters[0], settings, hour_starts, now=datetime.now(UTC))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from gpucost_devstack.fleet.scenarios.energy import scenarios as energy_scenario
 from gpucost_devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import ask, assert_energy
 from tests.system.limited import limited
-from tests.system.test_economy import attribute, cluster
+from tests.system.metered_hours import attribute, cluster
 from tests.system.timeline import Timeline
 
 OFF = "energy: {enabled: false}"

@@ -10,8 +10,8 @@ from gpucost_devstack.fleet.inference_servers import KINDS, TrueKey, true_models
 from gpucost_devstack.fleet.scenarios.inference import scenarios
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, near
 from tests.system.limited import limited
+from tests.system.metered_hours import attribute, cluster
 from tests.system.remote_write import running_scenarios
-from tests.system.test_economy import attribute, cluster
 from tests.system.timeline import Timeline
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)

@@ -14,8 +14,8 @@ from gpucost_cli.local_service import LocalService
 from gpucost_cli.main import main
 from gpucost_cli.report_command import FILTERS
 from gpucost_devstack.template import REPOSITORY
+from tests.gpucost_command import in_this_process
 from tests.recording_server import recording_server
-from tests.system.test_cli import in_this_process
 from tests.system.timeline import HOUR, Timeline
 
 

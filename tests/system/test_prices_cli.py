@@ -18,9 +18,9 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.aws import create_stack, local_client, running_aws
+from tests.gpucost_command import gpucost
 from tests.single_cluster_settings import settings_text
 from tests.system.demo_record import announced_in
-from tests.system.test_cli import gpucost
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 THIS_HOUR = floor_hour(NOW)

@@ -35,8 +35,8 @@ from gpucost_cli.rendering import print_table
 from gpucost_cli.serve_command import hours_of_clusters
 from gpucost_cli.served_summary import period_tables, recommendation_lines
 from gpucost_devstack.slack import running_slack
-from tests.storage.test_lost_answers import PROPOSED
-from tests.system.test_cli import in_this_process
+from tests.features.recommendations.sample_recommendations import PROPOSED
+from tests.gpucost_command import in_this_process
 from tests.system.timeline import HOUR, Timeline
 
 ONE_HOUR = timedelta(hours=1)

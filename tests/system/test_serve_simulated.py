@@ -14,7 +14,7 @@ from gpucost_cli.local_service import LocalService
 from gpucost_cli.simulated_fleet import running_fleet
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.installation import find_program
-from tests.system.test_cli import in_this_process
+from tests.gpucost_command import in_this_process
 
 NOW = floor_hour(datetime.now(UTC)) + timedelta(minutes=10)
 

@@ -17,14 +17,9 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
 from gpucost_cli.usage_tables import first_whole_hour_sentence
+from tests.gpucost_command import gpucost
 from tests.records import record
-from tests.system.test_cli import gpucost
 from tests.system.timeline import HOUR, Timeline, steady_pod
-
-
-def ten_minutes(base: datetime) -> Timeline:
-    """Samples of ten minutes."""
-    return steady_pod(base, 10)
 
 
 def document(url: str) -> str:
@@ -36,7 +31,7 @@ def document(url: str) -> str:
 def test_samples_of_ten_minutes_are_figures_of_ten_minutes(prometheus: Callable[[str], str], minute: int) -> None:
     """Also if these are the first of the hour, or the hour ends in them."""
     first = HOUR + timedelta(minutes=minute)
-    settings = parse_settings(document(prometheus(ten_minutes(first).text())))
+    settings = parse_settings(document(prometheus(steady_pod(first, 10).text())))
     now = first + timedelta(minutes=10)
     reader = metrics_reader(settings.clusters[0], settings, clock=lambda: now)
     so_far = attribute_so_far(reader, settings.clusters[0], settings, now=now)
@@ -54,7 +49,7 @@ def test_samples_of_ten_minutes_are_figures_of_ten_minutes(prometheus: Callable[
 
 
 def test_prometheus_without_samples_has_no_figures_so_far(prometheus: Callable[[str], str]) -> None:
-    settings = parse_settings(document(prometheus(ten_minutes(HOUR).text())))
+    settings = parse_settings(document(prometheus(steady_pod(HOUR, 10).text())))
     now = HOUR + timedelta(hours=3)
     reader = metrics_reader(settings.clusters[0], settings, clock=lambda: now)
     assert attribute_so_far(reader, settings.clusters[0], settings, now=now) is None
@@ -73,7 +68,7 @@ def test_prometheus_with_an_hour_of_samples_has_no_figures_so_far(prometheus: Ca
 
 def test_serve_has_figures_so_far_until_an_hour_has_some(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     first = HOUR + timedelta(minutes=50)
-    url = prometheus(ten_minutes(first).text())
+    url = prometheus(steady_pod(first, 10).text())
     with SqliteTable(tmp_path) as table:
         service = LocalService(
             table, document(url), author="me", clock=lambda: first + timedelta(minutes=12), secret_value=str
@@ -160,7 +155,7 @@ def test_prometheus_that_stops_answering_is_named_next_to_the_figures(
     first = HOUR + timedelta(minutes=50)
     clusters = [
         {"name": name, "prometheus": {"url": url}}
-        for name, url in (("a", refused_url), ("b", prometheus(ten_minutes(first).text())))
+        for name, url in (("a", refused_url), ("b", prometheus(steady_pod(first, 10).text())))
     ]
     text = json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
     with SqliteTable(tmp_path) as table:
@@ -185,7 +180,7 @@ def test_attribute_shows_a_fresh_prometheus_and_does_not_send_to_doctor(
 ) -> None:
     first = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=10)
     path = tmp_path / "settings.yaml"
-    path.write_text(document(prometheus(ten_minutes(first).text())))
+    path.write_text(document(prometheus(steady_pod(first, 10).text())))
     done = gpucost("attribute", "--settings", str(path), COLUMNS="100")
     assert done.returncode == 0, done.stderr
     title, *rows = [line.split() for line in done.stdout.splitlines() if line.strip()]

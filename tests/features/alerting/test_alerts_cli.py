@@ -16,8 +16,8 @@ from gpucost_devstack.aws import create_stack, local_client, running_aws
 from gpucost_devstack.slack import SlackWebhook, running_slack
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
+from tests.gpucost_command import CommandResult, in_this_process
 from tests.system.demo_record import announced_in
-from tests.system.test_cli import CommandResult, in_this_process
 
 pytestmark = pytest.mark.tools  # seconds
 

@@ -16,7 +16,7 @@ from gpucost.features.alerting.notifiers.email import email_body, email_subject
 from gpucost.features.alerting.notifiers.slack import slack_message
 from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier
-from tests.functions.test_hostile_inputs import SEEDED, changed, seeds
+from tests.functions.changed_documents import SEEDED, changed, seeds
 
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:EventsTopic"
 NOW = START + timedelta(hours=3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.system.test_cli import gpucost
+from tests.gpucost_command import gpucost
 
 
 @pytest.mark.tools

@@ -333,3 +333,22 @@ _BUILDERS = (
     _idle_notebook, _idle_replicas, _too_many_replicas, _too_large_pod, _healthy, _bursty, _saturated, _full_job,
     _unobserved, _node_average, _young, _ended,
 )  # fmt: skip
+
+
+SPREAD = Pool("spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
+
+
+def loads_on(pool: Pool) -> list[Load]:
+    """A service that shrinks at night and jobs of two sizes, spread over nodes that are never removed."""
+
+    def by_day(hour: int) -> int:
+        return 9 if 8 <= hour % 24 < 20 else 3
+
+    return [
+        Load("day", lambda hour: 0.6 * by_day(hour), by_day, pool=pool),
+        Load("two", lambda _: 2.0, lambda _: 3, gpus=2, kind="Job", pool=pool),
+        Load("four", lambda _: 6.0, lambda _: 3, gpus=4, kind="Job", pool=pool),
+    ]
+
+
+HOURS = 192

@@ -1,22 +1,30 @@
 """Stubs of the recommendation service's stores and metrics, and the settings of three clusters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from gpucost.core.errors import MetricsUnavailableError, SourceError
+from gpucost.core.hour_record import HourRecord
+from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
+from gpucost.core.line_use import CompactLine
 from gpucost.core.pricing.prices import Price
+from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
 from gpucost.features.recommendations.model import Recommendation, Review
+from gpucost.features.recommendations.service import ReviewService
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.price_types import PricesInForce
+from tests.features.recommendations import simulated_fleet as sim
+from tests.records import use_of
 
 NOW = datetime(2026, 11, 16, 4, 10, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -159,3 +167,81 @@ class SettingsStub:
 
     def current(self) -> StoredSettings:
         return self._stored
+
+
+class SimulatedLedger(Ledger):
+    """Hours of a simulated fleet."""
+
+    def __init__(self, records: Sequence[HourRecord]) -> None:
+        self._records = {record.hour: record for record in records}
+        self._uses: dict[datetime, list[CompactLine]] = {}
+
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
+        return self._manifest(cluster, max(self._records))
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        return [self._manifest(cluster, hour) for hour in sorted(self._records) if start <= hour < end]
+
+    def uses_of(self, manifest: Manifest) -> list[CompactLine]:
+        """Many nights read an hour, so it is converted once."""
+        if manifest.hour not in self._uses:
+            self._uses[manifest.hour] = [use_of(line) for line in self._records[manifest.hour].lines]
+        return self._uses[manifest.hour]
+
+    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[Any, Any]:
+        return self._records[manifest.hour].nodes, ()
+
+    def _manifest(self, cluster: str, hour: datetime) -> Manifest:
+        currency = self._records[hour].currency
+        return Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, hour + HOUR, currency=currency)
+
+
+class InMemoryRecommendations(InMemoryReviews):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[str, Recommendation] = {}
+
+    def recommendations(self, _cluster: str) -> list[Recommendation]:
+        return list(self.rows.values())
+
+    def put(self, recommendation: Recommendation) -> Recommendation:
+        self.rows[recommendation.id] = recommendation
+        return recommendation
+
+
+def nightly(
+    records: Sequence[HourRecord],
+    days: Sequence[int],
+    settings: SettingsStub | None = None,
+    karpenter: Any = None,
+    book: FakePriceBook | None = None,
+    latency: Any = None,
+) -> list[dict[str, Recommendation]]:
+    """The stored recommendations after the run at the end of each day."""
+    store, nights = InMemoryRecommendations(), []
+    ledger = SimulatedLedger(records)
+    for day in days:
+        now = sim.START + timedelta(days=day)
+
+        def clock(now: datetime = now) -> datetime:
+            return now
+
+        memory = gpu_memory_cache(FakeGpuMemoryMetrics(now), InMemoryGpuMemory(), clock=clock)
+        waiting = waiting_pods_cache(UnreachableWaitingPods(), EmptyWaitingPods(), clock=clock)
+        stored: Any = settings or SettingsStub()
+        prices = book or FakePriceBook([])
+        service = ReviewService(
+            stored,
+            ledger,
+            store,
+            prices,
+            memory,
+            waiting,
+            karpenter or UnreachableKarpenter(),
+            latency=latency,
+            clock=clock,
+            time_zone=lambda: stored.current().settings.alerts.time_zone,  # noqa: B023 - called within the iteration
+        )
+        service.review_clusters(RecommendationsDue(scheduled_time=now, cluster="a"), lambda: 900)
+        nights.append(dict(store.rows))
+    return nights

@@ -19,8 +19,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
-from tests.features.recommendations.stubs import NOW, SETTINGS_TEXT, SettingsStub
-from tests.features.recommendations.test_recommendation_lifecycle import nightly
+from tests.features.recommendations.stubs import NOW, SETTINGS_TEXT, SettingsStub, nightly
 
 HOURS = 192
 H100 = sim.Pool("h100", "p5.4xlarge", 1, Decimal(5), model="NVIDIA-H100")

@@ -13,8 +13,7 @@ from gpucost.features.recommendations.model import Recommendation
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import simulated_fleet as sim
-from tests.features.recommendations.stubs import NOW, SETTINGS_TEXT, SettingsStub
-from tests.features.recommendations.test_recommendation_lifecycle import nightly
+from tests.features.recommendations.stubs import NOW, SETTINGS_TEXT, SettingsStub, nightly
 
 DAYS = 39
 BOUGHT = 24 * 30

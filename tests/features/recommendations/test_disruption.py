@@ -13,8 +13,7 @@ from gpucost.features.recommendations.sources.karpenter_disruption import Promet
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
-from tests.features.recommendations.rules.test_consolidation import SPREAD, loads_on
-from tests.features.recommendations.rules.test_rightsizing import HOURS
+from tests.features.recommendations.simulated_fleet import HOURS, SPREAD, loads_on
 from tests.system.timeline import HOUR, Timeline
 
 ELIGIBLE, ALLOWED = "karpenter_voluntary_disruption_eligible_nodes", "karpenter_nodepools_allowed_disruptions"

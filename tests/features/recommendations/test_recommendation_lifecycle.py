@@ -11,111 +11,23 @@ from msgspec import structs
 
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import Manifest
-from gpucost.core.line_use import CompactLine
-from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption
 from gpucost.features.recommendations.look_back_reader import read_look_back
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.service import ReviewService
-from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings_document import parse_settings
-from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.stubs import (
     SETTINGS_TEXT,
-    EmptyWaitingPods,
-    FakeGpuMemoryMetrics,
     FakePriceBook,
-    InMemoryGpuMemory,
-    InMemoryReviews,
     SettingsStub,
+    SimulatedLedger,
     UnreachableKarpenter,
-    UnreachableWaitingPods,
+    nightly,
     price,
 )
-from tests.records import use_of
 
 DAYS = 24
-
-
-class SimulatedLedger(Ledger):
-    """Hours of a simulated fleet."""
-
-    def __init__(self, records: Sequence[HourRecord]) -> None:
-        self._records = {record.hour: record for record in records}
-        self._uses: dict[datetime, list[CompactLine]] = {}
-
-    def newest_published_hour(self, cluster: str) -> Manifest | None:
-        return self._manifest(cluster, max(self._records))
-
-    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        return [self._manifest(cluster, hour) for hour in sorted(self._records) if start <= hour < end]
-
-    def uses_of(self, manifest: Manifest) -> list[CompactLine]:
-        """Many nights read an hour, so it is converted once."""
-        if manifest.hour not in self._uses:
-            self._uses[manifest.hour] = [use_of(line) for line in self._records[manifest.hour].lines]
-        return self._uses[manifest.hour]
-
-    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[Any, Any]:
-        return self._records[manifest.hour].nodes, ()
-
-    def _manifest(self, cluster: str, hour: datetime) -> Manifest:
-        currency = self._records[hour].currency
-        return Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, hour + HOUR, currency=currency)
-
-
-class InMemoryRecommendations(InMemoryReviews):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: dict[str, Recommendation] = {}
-
-    def recommendations(self, _cluster: str) -> list[Recommendation]:
-        return list(self.rows.values())
-
-    def put(self, recommendation: Recommendation) -> Recommendation:
-        self.rows[recommendation.id] = recommendation
-        return recommendation
-
-
-def nightly(
-    records: Sequence[HourRecord],
-    days: Sequence[int],
-    settings: SettingsStub | None = None,
-    karpenter: Any = None,
-    book: FakePriceBook | None = None,
-    latency: Any = None,
-) -> list[dict[str, Recommendation]]:
-    """The stored recommendations after the run at the end of each day."""
-    store, nights = InMemoryRecommendations(), []
-    ledger = SimulatedLedger(records)
-    for day in days:
-        now = sim.START + timedelta(days=day)
-
-        def clock(now: datetime = now) -> datetime:
-            return now
-
-        memory = gpu_memory_cache(FakeGpuMemoryMetrics(now), InMemoryGpuMemory(), clock=clock)
-        waiting = waiting_pods_cache(UnreachableWaitingPods(), EmptyWaitingPods(), clock=clock)
-        stored: Any = settings or SettingsStub()
-        prices = book or FakePriceBook([])
-        service = ReviewService(
-            stored,
-            ledger,
-            store,
-            prices,
-            memory,
-            waiting,
-            karpenter or UnreachableKarpenter(),
-            latency=latency,
-            clock=clock,
-            time_zone=lambda: stored.current().settings.alerts.time_zone,  # noqa: B023 - called within the iteration
-        )
-        service.review_clusters(RecommendationsDue(scheduled_time=now, cluster="a"), lambda: 900)
-        nights.append(dict(store.rows))
-    return nights
 
 
 def states(runs: Sequence[dict[str, Recommendation]], kind: str) -> list[str]:

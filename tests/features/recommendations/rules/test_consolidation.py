@@ -15,22 +15,9 @@ from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.rules.consolidation import pack_nodes
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
+from tests.features.recommendations.simulated_fleet import SPREAD, loads_on
 
 HOURS = 192
-SPREAD = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
-
-
-def loads_on(pool: sim.Pool) -> list[sim.Load]:
-    """A service that shrinks at night and jobs of two sizes, spread over nodes that are never removed."""
-
-    def by_day(hour: int) -> int:
-        return 9 if 8 <= hour % 24 < 20 else 3
-
-    return [
-        sim.Load("day", lambda hour: 0.6 * by_day(hour), by_day, pool=pool),
-        sim.Load("two", lambda _: 2.0, lambda _: 3, gpus=2, kind="Job", pool=pool),
-        sim.Load("four", lambda _: 6.0, lambda _: 3, gpus=4, kind="Job", pool=pool),
-    ]
 
 
 def recommended(loads: list[sim.Load]) -> tuple[list[RecommendationContent], float]:

@@ -10,15 +10,13 @@ import pytest
 from gpucost.core.errors import InvalidInputError
 from gpucost.features.recommendations.lifecycle import dismiss, reopen, update_recommendations
 from gpucost.features.recommendations.model import (
-    Evidence,
     Recommendation,
     RecommendationContent,
-    RecommendationKind,
     RecommendationSubject,
-    Saving,
     recommendation_id,
 )
 from gpucost.features.recommendations.verification import SubjectHour
+from tests.features.recommendations.sample_recommendations import content
 from tests.features.recommendations.simulated_fleet import START
 
 NOW = START + timedelta(days=30)
@@ -40,17 +38,6 @@ class SingleSubject:
         """The hours of the only subject, with one pod per GPU and no observed utilization."""
         pairs = zip(self.hourly_amounts or (), self.cost, strict=True)
         return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
-
-
-def content(
-    kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat"
-) -> RecommendationContent:
-    zero = Decimal(0)
-    return RecommendationContent(
-        kind, RecommendationSubject("demo", "research", "ns", "Deployment", workload), "do it",
-        Saving(Decimal(10_000), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
-        "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
-    )  # fmt: skip
 
 
 def opened(recommendation: RecommendationContent) -> Recommendation:

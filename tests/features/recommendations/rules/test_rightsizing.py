@@ -11,8 +11,8 @@ from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of, review_of
+from tests.features.recommendations.simulated_fleet import HOURS
 
-HOURS = 192
 KINDS = ("idle", "fewer-gpus", "add-gpus")
 
 

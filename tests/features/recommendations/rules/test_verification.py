@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.features.recommendations.model import RecommendationKind
 from gpucost.features.recommendations.verification import SubjectHour, measured_saving
-from tests.features.recommendations.rules.test_lifecycle import content
+from tests.features.recommendations.sample_recommendations import content
 
 CHANGED = 336
 Hours = list[SubjectHour | None]

@@ -1,12 +1,9 @@
-"""What messages about a settings file tell a reader to write is then accepted by `gpucost settings check`."""
+"""Settings documents that are refused, and what the messages say to write instead."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import certifi
-import pytest
-
-from tests.system.test_cli import CommandResult, in_this_process
 
 
 class Remedy(NamedTuple):
@@ -366,19 +363,3 @@ REMEDIES = (
         (CLUSTER,),
     ),
 )
-
-
-def check(folder: Path, text: str) -> CommandResult:
-    path = folder / "settings.yaml"
-    path.write_text(text)
-    return in_this_process("settings", "check", str(path))
-
-
-@pytest.mark.parametrize("remedy", REMEDIES, ids=[remedy.name for remedy in REMEDIES])
-def test_document_that_follows_a_message_is_valid(tmp_path: Path, remedy: Remedy) -> None:
-    refused = check(tmp_path, remedy.refused)
-    assert refused.returncode == 2, refused
-    assert remedy.message in refused.stderr
-    for text in remedy.followed:
-        done = check(tmp_path, text)
-        assert done.returncode == 0, (text, done.stderr)
