@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from samtranslator.yaml_helper import yaml_parse
@@ -16,8 +17,12 @@ LAYERS = ("DependenciesLayer", "CommonLayer")
 """The layers of every function."""
 
 
-def sam_build(folder: Path) -> Path:
+def sam_build(folder: Path, environment: Mapping[str, str] | None = None) -> Path:
     """Run `sam build` without Docker, and return the folder of its artifacts.
+
+    Args:
+        folder: gets the artifacts.
+        environment: of the makefiles; by default that of this process, with its Python first.
 
     Raises:
         GpuCostError: SAM is not installed, or the build fails. The message says why.
@@ -29,12 +34,13 @@ def sam_build(folder: Path) -> Path:
     variables = {
         "GPUCOST_BUILD_PLATFORM": f"{platform.machine()}-manylinux_2_28",
         "GPUCOST_BUILD_PYTHON": python_version,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SAM_CLI_TELEMETRY": "0",
     }
+    if environment is None:
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     completed = subprocess.run(
         [sam, "build", "--no-cached", "--build-dir", folder / "build"],
-        cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+        cwd=REPOSITORY, env={**environment, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if completed.returncode:
         raise GpuCostError(f"sam build failed: {completed.stderr[-2000:]}")
