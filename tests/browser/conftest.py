@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.site import Site
 from tests.browser.tabs import Tabs, running_chromium, settled
 
-expect.set_options(timeout=20_000)  # generous, because the machine may be busy
+expect.set_options(timeout=60_000)  # generous, because the machine may be busy
 
 
 @pytest.fixture(scope="module")

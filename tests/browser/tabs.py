@@ -61,7 +61,7 @@ class Tabs:
             "viewport": {"width": 1280, "height": 900},
         }
         context = self.browser.new_context(**{**context_options, **options})
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         self.contexts.append(context)
         context.add_init_script(_REPORT_VIOLATIONS)
         page = context.new_page()

@@ -23,17 +23,8 @@ def test_functions_are_built_by_make_as_well(template: Template, tmp_path: Path)
     shutil.copytree(folder / "export", copy, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (made, tools):
         path.mkdir()
-    command = [
-        "make",
-        "-s",
-        "--makefile",
-        folder / "Makefile",
-        "-C",
-        copy,
-        "build-ExportFunction",
-        f"ARTIFACTS_DIR={made}",
-    ]
-    subprocess.run(command, env=environment_without_lambdas_python(tools), check=True)
+    command = ["make", "-s", f"--makefile={folder}/Makefile", f"--directory={copy}", f"ARTIFACTS_DIR={made}"]
+    subprocess.run([*command, "build-ExportFunction"], env=environment_without_lambdas_python(tools), check=True)
     contents = {str(path.relative_to(made)): path.read_bytes() for path in made.rglob("*") if path.is_file()}
     assert contents == {"app.py": (folder / "export" / "app.py").read_bytes()}
 

@@ -18,8 +18,8 @@ from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.listing import ExportListing
 from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
-from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
+from gpucost.reports.service import ReportService
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger

@@ -20,9 +20,9 @@ from gpucost.features.opencost.filters import Filter
 from gpucost.features.opencost.service import AllocationQuery, AllocationService
 from gpucost.pipeline.backfill import Backfill
 from gpucost.pipeline.months import Adjustments, MonthService
-from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
+from gpucost.reports.service import ReportService
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger

@@ -11,13 +11,14 @@ import jsonschema
 import pytest
 
 from functions.recommend import app as recommend
-from gpucost.container import Container, utc_now
+from gpucost.container import Container
 from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import MoveToSlices
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
+from gpucost.shared_parts import utc_now
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main

@@ -40,10 +40,10 @@ from gpucost.http.documentation_page import CONTENT_SECURITY_POLICY, HTML_CONTEN
 from gpucost.http.parameters import are_unknown_parameters_ignored
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
 from gpucost.http.responses import JSON_CONTENT_TYPE
-from gpucost.reports import ReportService
 from gpucost.reports.access import AccessPolicy
 from gpucost.reports.limits import LimitReports
 from gpucost.reports.prices import PriceBookListing
+from gpucost.reports.service import ReportService
 from gpucost.runtime.gc_control import gc_paused
 
 API_VERSION = "1.0.0"

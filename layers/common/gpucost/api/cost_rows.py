@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from gpucost.core.amounts import Costs
-from gpucost.reports import CostReport
+from gpucost.reports.records import CostReport
 from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text
 
 _FIGURES_TEMPLATE = figures_template(Costs.names())

@@ -25,8 +25,7 @@ from gpucost.http.schemas import (
     period_fields,
     totals_fields,
 )
-from gpucost.reports import CostReport
-from gpucost.reports.records import PeriodComparison
+from gpucost.reports.records import CostReport, PeriodComparison
 from gpucost.reports.waste import TopWaster
 
 Currency = Annotated[str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])]

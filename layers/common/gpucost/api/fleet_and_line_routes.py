@@ -17,8 +17,9 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import FleetTotals, Instant, NextCursor, PeriodResponse, period_fields, totals_fields
-from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.lines import DEFAULT_LINES
+from gpucost.reports.parameters import QueryParameters
+from gpucost.reports.service import ReportService
 from gpucost.runtime.json_text import dumps_row
 
 

@@ -12,8 +12,9 @@ from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import describe_ok_response, describe_responses, json_response
-from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.nodes import DEFAULT_NODES
+from gpucost.reports.parameters import QueryParameters
+from gpucost.reports.service import ReportService
 
 
 def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:

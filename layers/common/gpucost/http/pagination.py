@@ -10,8 +10,8 @@ from msgspec import Struct
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.http.problems import SECURITY_HEADERS
-from gpucost.reports import CostReport
 from gpucost.reports.inference import InferenceReport
+from gpucost.reports.records import CostReport
 from gpucost.runtime.json_text import csv_text, dumps
 
 MAX_PAGE_BYTES = 4_500_000

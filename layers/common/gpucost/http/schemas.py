@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from gpucost.core.amounts import CapacityCosts, Costs, Idle, Totals
 from gpucost.core.hour_record import LINE_FIELDS
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
-from gpucost.reports import HourRow, PeriodCoverage
+from gpucost.reports.records import HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 """An exact decimal with up to 12 digits after the point. Parse it with a decimal type."""

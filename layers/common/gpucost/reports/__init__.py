@@ -3,9 +3,3 @@
 Missing and incomplete hours add nothing to any figure; the report's coverage counts them. A period in which no hour
 has figures has no row, because a row of zeros would say that nothing was spent.
 """
-
-from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.records import CostReport, HourRow, PeriodCoverage
-from gpucost.reports.service import ReportService
-
-__all__ = ["CostReport", "HourRow", "PeriodCoverage", "QueryParameters", "ReportService"]

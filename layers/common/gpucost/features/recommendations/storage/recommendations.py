@@ -16,7 +16,7 @@ from datetime import timedelta
 from pydantic import TypeAdapter
 
 from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
-from gpucost.features.recommendations.model import Recommendation, Review
+from gpucost.features.recommendations.model import Recommendation, RecommendationContent, Review
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.conditions import Comparison, MissingOr, StartsWith, equals
@@ -39,6 +39,11 @@ class DynamoRecommendations:
     def recommendations(self, cluster: str) -> list[Recommendation]:
         """All recommendations of a cluster, by id."""
         return [_read(item) for item in self._table.query(keys.partition(cluster, "recommendations"))]
+
+    def open_savings_on_workloads(self, cluster: str) -> list[RecommendationContent]:
+        """What open recommendations that save money propose for workloads of a cluster."""
+        contents = [each.content for each in self.recommendations(cluster) if each.state == "open"]
+        return [content for content in contents if content.subject.is_workload and content.saving.usd > 0]
 
     def put(self, recommendation: Recommendation) -> Recommendation:
         """Write a recommendation if its version is still the stored one, and return it with the next version.
