@@ -25,14 +25,14 @@ from gpucost.core.hour_record import Coverage, Line
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.core.rollups import DAY
+from gpucost.features.alerting.hourly_evaluation import estimates_check
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
-from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.service import AlertService
-from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.tick_figures import pricing_fingerprint
 from gpucost.runtime.messages import AlertTick, ClusterState, HourPublished
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings

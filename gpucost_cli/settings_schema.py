@@ -3,7 +3,9 @@
 import ast
 import inspect
 import json
+import re
 import textwrap
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -18,7 +20,7 @@ from gpucost.settings.section import Section
 from gpucost.settings_document import SettingsDocument
 
 EXAMPLES = files(__package__).joinpath("settings_examples.yaml")
-"""Examples of all sections, by the names of their models."""
+"""Examples of the sections without `example`, by the names of their models."""
 
 
 def settings_schema() -> dict[str, Any]:
@@ -36,8 +38,22 @@ def settings_schema_text() -> str:
 @cache
 def section_examples() -> dict[str, Any]:
     """Return the example of every section, by the name of its model. Times are text, as in JSON."""
-    examples: dict[str, Any] = yaml.load(EXAMPLES.read_text(encoding="utf-8"), Loader=PlainTimesLoader)
-    return examples
+    return {name: yaml.load(text, Loader=PlainTimesLoader) for name, text in example_texts().items()}
+
+
+@cache
+def example_texts() -> dict[str, str]:
+    """Return the YAML of every section's example, by the name of its model."""
+    blocks = re.split(r"^(\w+):\n", EXAMPLES.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    texts = dict(zip(blocks[::2], blocks[1::2], strict=True))
+    texts |= {model.__name__: vars(model)["example"] for model in _subclasses(Section) if "example" in vars(model)}
+    return {name: textwrap.dedent(text).lstrip() for name, text in texts.items()}
+
+
+def _subclasses(model: type[Section]) -> Iterator[type[Section]]:
+    for subclass in model.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 class PlainTimesLoader(yaml.SafeLoader):

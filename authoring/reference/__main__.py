@@ -1,4 +1,4 @@
-"""Writes or checks the generated pages of `docs/reference/`: `python -m authoring.reference [--check]`."""
+"""Writes or checks the generated pages and tables of `docs/`: `python -m authoring.reference [--check]`."""
 
 import json
 import sys
@@ -8,23 +8,25 @@ from authoring.openapi import openapi_text
 from authoring.reference.command_line import command_line_page
 from authoring.reference.http_api import http_api_page
 from authoring.reference.metrics import metrics_page
-from authoring.reference.settings import settings_page
+from authoring.reference.settings import alerts_page, settings_page
 from authoring.reference.template import template_page
 from gpucost_cli.settings_schema import settings_schema_text
 from gpucost_devstack.template import REPOSITORY
 
-FOLDER = REPOSITORY / "docs" / "reference"
+FOLDER = REPOSITORY / "docs"
+ALERTS_PAGE = "how-to/alerts.md"
 
 
 def files() -> dict[str, str]:
-    """Render every file, by its name."""
+    """Render every file, by its path in `docs/`."""
     return {
-        "settings.md": settings_page(),
-        "settings.schema.json": settings_schema_text(),
-        "cli.md": command_line_page(),
-        "template.md": template_page(),
-        "metrics.md": metrics_page(),
-        "http-api.md": http_api_page(json.loads(openapi_text())),
+        "reference/settings.md": settings_page(),
+        "reference/settings.schema.json": settings_schema_text(),
+        "reference/cli.md": command_line_page(),
+        "reference/template.md": template_page(),
+        "reference/metrics.md": metrics_page(),
+        "reference/http-api.md": http_api_page(json.loads(openapi_text())),
+        ALERTS_PAGE: alerts_page((FOLDER / ALERTS_PAGE).read_text(encoding="utf-8")),
     }
 
 
@@ -40,10 +42,11 @@ def main(arguments: list[str], folder: Path = FOLDER) -> int:
     }
     if not arguments:
         for name, text in outdated.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         return 0
     for name in outdated:
-        print(f"docs/reference/{name} is outdated; run: make reference", file=sys.stderr)
+        print(f"docs/{name} is outdated; run: make reference", file=sys.stderr)
     return 1 if outdated else 0
 
 

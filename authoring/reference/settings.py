@@ -4,13 +4,13 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import yaml
 
 from authoring.reference.markdown import code, fence, page, table
-from gpucost_cli.settings_schema import EXAMPLES, settings_schema
+from gpucost.features.alerting.rule_kinds import RULES
+from gpucost_cli.settings_schema import example_texts, settings_schema
 
 INTRODUCTION = """
 The settings are one YAML or JSON document. `gpucost settings push FILE --stack NAME` validates it and puts it in force. Unknown keys, wrong types and values out of range are errors that name the key. The document never contains secrets, only names of secrets in Secrets Manager.
@@ -94,6 +94,15 @@ def settings_page() -> str:
         text = " ".join(filter(None, (section.schema.get("description", ""), shared, guide)))
         parts += [heading, text, described, example]
     return page("Settings", "the settings' models", *parts)
+
+
+def alerts_page(current: str) -> str:
+    """Render docs/how-to/alerts.md: the current page, with the table of all kinds of rules."""
+    rows = [
+        (code(kind.kind), kind.fires_when, kind.subjects, kind.severity_text or kind.default_severity) for kind in RULES
+    ]
+    kinds = table(("rule", "fires when", "subject", "severity"), rows)
+    return re.sub(r"(?<=^## Rules\n\n)(\|.*\n)+", lambda _: kinds + "\n", current, count=1, flags=re.MULTILINE)
 
 
 def sections(schema: Mapping[str, Any]) -> Iterator[Section]:
@@ -238,7 +247,7 @@ def _variant(model: Mapping[str, Any]) -> str:
 
 
 def _example(section: Section) -> str:
-    """The section's example, as it stands in the file of examples, under the key that holds the section."""
+    """The section's example, as it is written, under the key that holds the section."""
     text = example_texts().get(section.name)
     if text is None:
         return ""
@@ -248,11 +257,3 @@ def _example(section: Section) -> str:
     elif key:
         text = f"{key}:\n{textwrap.indent(text, '  ')}"
     return fence("yaml", text)
-
-
-@cache
-def example_texts() -> Mapping[str, str]:
-    """The text of every example, by the name of the section's model."""
-    text = EXAMPLES.read_text(encoding="utf-8")
-    blocks = re.split(r"^(\w+):\n", text, flags=re.MULTILINE)[1:]
-    return {name: textwrap.dedent(block) for name, block in zip(blocks[::2], blocks[1::2], strict=True)}

@@ -12,13 +12,14 @@ from click.testing import CliRunner
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DecimalSchema
 
-from authoring.reference.settings import example_texts, sections, settings_page, unit
+from authoring.reference.settings import sections, settings_page, unit
 from gpucost.core.errors import SettingsError
 from gpucost.settings.section import Section
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost_cli.settings_commands import settings as settings_commands
 from gpucost_cli.settings_schema import (
     PlainTimesLoader,
+    example_texts,
     field_descriptions,
     section_examples,
     settings_schema,

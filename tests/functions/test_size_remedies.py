@@ -15,10 +15,10 @@ from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.core.limits import Limits, Quota
+from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-from gpucost.features.alerting.subjects import Subject
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.model import Recommendation, RecommendationKind, RecommendationSubject

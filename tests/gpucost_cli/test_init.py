@@ -153,7 +153,7 @@ def test_every_question_can_be_answered_on_a_terminal(fleet: str, tmp_path: Path
     settings = parse_settings((tmp_path / "settings.yaml").read_text())
     assert str(settings.pricing.gpu_hourly_usd) == "2.5"
     assert settings.business_units[0].name == "team"
-    assert [(rule.rule, rule.for_hours) for rule in settings.alerts.rules] == [("waste", 3)]
+    assert [(rule.kind, rule.for_hours) for rule in settings.alerts.rules] == [("waste", 3)]
     assert [receiver.type for receiver in settings.alerts.receivers] == ["email"]
     stack = tomllib.loads((tmp_path / "samconfig.toml").read_text())["dev"]["deploy"]["parameters"]
     assert stack["stack_name"] == "gpucost-eu"

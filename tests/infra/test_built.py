@@ -38,7 +38,7 @@ MODULES = {
     "DispatchFunction": 274,
     "AttributeFunction": 278,
     "AlertFunction": 274,
-    "ApiFunction": 588,
+    "ApiFunction": 597,
     "PricesFunction": 274,
     "ExportFunction": 274,
     "RecommendFunction": 274,

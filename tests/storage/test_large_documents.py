@@ -13,11 +13,11 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
-from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, WastefulWorkload
+from gpucost.features.alerting.findings import Subject, WastefulWorkload
+from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.features.alerting.subjects import Subject
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents

@@ -60,9 +60,9 @@ class Container(PipelineParts, ReportParts, AlertingParts, ExportParts, OpenCost
     @cached_property
     def budget_of(self) -> "Callable[[str, int], Decimal | None]":
         """The lowest budget that alert rules set for a business unit and 1 or 3 months."""
-        from gpucost.features.alerting.configured_budgets import lowest_budget
+        from gpucost.features.alerting.rule_kinds.budget import lowest_budget
 
-        return lambda unit, months: lowest_budget(self.settings_store.current().settings, unit, months)
+        return lambda unit, months: lowest_budget(self.settings_store.current().settings.alerts.rules, unit, months)
 
     @cached_property
     def time_zone(self) -> "Callable[[], str]":

@@ -19,12 +19,13 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
 from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
 from gpucost.runtime.messages import read_external_alerts
 from gpucost_devstack.alertmanager import running_alertmanager
 from gpucost_devstack.aws import client_environment, running_aws
 from gpucost_devstack.installation import find_program
 from gpucost_devstack.template import REPOSITORY
-from tests.features.alerting.sample_notifications import SUBJECTS, notification
+from tests.features.alerting.sample_notifications import FIGURES, SUBJECTS, notification
 from tests.recording_server import recording_server
 
 pytestmark = pytest.mark.tools
@@ -201,3 +202,7 @@ def test_rules_for_amp_fire_on_metric_names_of_all_karpenter_versions(tmp_path: 
         [find_program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sample_notifications_have_every_kind() -> None:
+    assert list(SUBJECTS) == list(FIGURES) == list(KINDS_BY_NAME)

@@ -11,8 +11,8 @@ from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.run_rate import ClusterSpend, run_rate
 from gpucost.features.alerting.rule_kinds.spend_change import (
+    SpendChangeRule,
     SpendComparison,
-    SpendThresholds,
     compare_with_previous_weeks,
 )
 from gpucost.features.recommendations.model import (
@@ -130,18 +130,18 @@ def spent(usd: Decimal, gpu_hours: Decimal) -> Costs:
 
 def test_days_under_other_price_sources_are_compared_in_gpu_hours() -> None:
     expensive, cheap = spent(Decimal(960), Decimal(8)), spent(Decimal(96), Decimal(8))
-    thresholds = SpendThresholds(Decimal(50), Decimal(10))
+    rule = SpendChangeRule(rule="spend-change", percent=Decimal(50), usd=Decimal(10))
     assert compare_with_previous_weeks(expensive, [(cheap, True), (cheap, True)]) == SpendComparison(
         Decimal(960), Decimal(96), False, 2
     )
     comparison = compare_with_previous_weeks(expensive, [(cheap, False), (cheap, False), (cheap, True)])
     assert comparison == SpendComparison(Decimal(960), Decimal(960), True, 3)
-    assert thresholds.breached_by(comparison) is False
+    assert rule.is_breached_by(comparison) is False
     grown = compare_with_previous_weeks(spent(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
     assert grown == SpendComparison(Decimal(960), Decimal(480), True, 2)
-    assert thresholds.breached_by(grown) is True
+    assert rule.is_breached_by(grown) is True
     assert compare_with_previous_weeks(expensive, [(cheap, True)]) is None
-    assert thresholds.breached_by(None) is None
+    assert rule.is_breached_by(None) is None
     assert compare_with_previous_weeks(Costs(), [(cheap, True)] * 3) == SpendComparison(
         Decimal(0), Decimal(96), False, 3
     )

@@ -13,11 +13,12 @@ from typing import Any, cast
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import Notification, NotificationEvent, WastefulWorkload
+from gpucost.features.alerting.findings import Subject, WastefulWorkload
+from gpucost.features.alerting.model import Notification, NotificationEvent
 from gpucost.features.alerting.notification_text import report_link
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
 from gpucost.features.alerting.refusals import RefusedMessageError
-from gpucost.features.alerting.subjects import RuleKind, Subject
+from gpucost.features.alerting.rule_kinds import RuleKind
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.fleet import Fleet, RecordingNotifier, pod, settings_with_rules

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpucost.core.errors import ConflictError
+from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import (
     Alert,
     AlertGroup,
@@ -16,7 +17,6 @@ from gpucost.features.alerting.model import (
     OutboxEntry,
 )
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.features.alerting.subjects import Subject
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable

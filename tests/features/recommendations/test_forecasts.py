@@ -11,7 +11,7 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.features.alerting.configured_budgets import lowest_budget
+from gpucost.features.alerting.rule_kinds.budget import lowest_budget
 from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.storage.ports import StoredSettings
@@ -79,7 +79,7 @@ def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
 
 def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
     store = Store(text)
-    budget_of = lambda unit, months: lowest_budget(store.current().settings, unit, months)  # noqa: E731
+    budget_of = lambda unit, months: lowest_budget(store.current().settings.alerts.rules, unit, months)  # noqa: E731
     return ForecastService(store, rollups, budget_of, published_until=lambda: UNTIL)  # type: ignore[arg-type]  # stubs with the methods it calls
 
 

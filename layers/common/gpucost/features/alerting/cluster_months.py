@@ -1,6 +1,6 @@
 """A month's spend in one cluster, and what it means for each business unit."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -49,12 +49,15 @@ def earlier_units(rollups: Rollups, cluster: str, start: datetime, spend: Partia
     return frozenset(unit for day in days for unit in day.costs)
 
 
-def spends_of_unit(months: Mapping[str, ClusterMonth], unit: str) -> list[ClusterSpend] | None:
-    """Return a unit's spend in each cluster that has any; None if one of these clusters' months is not known.
+class ClusterMonths(dict[str, ClusterMonth]):
+    """The month so far, by cluster."""
 
-    Args:
-        months: by cluster.
-        unit: the business unit.
-    """
-    of_unit = [month for month in months.values() if unit in month.units]
-    return [month.of_unit(unit) for month in of_unit] if all(month.is_summed for month in of_unit) else None
+    @property
+    def units(self) -> set[str]:
+        """The business units that have costs in any cluster."""
+        return {unit for month in self.values() for unit in month.units}
+
+    def spends_of(self, unit: str) -> list[ClusterSpend] | None:
+        """Return a unit's spend in each cluster that has any; None if one of these clusters' months is not known."""
+        of_unit = [month for month in self.values() if unit in month.units]
+        return [month.of_unit(unit) for month in of_unit] if all(month.is_summed for month in of_unit) else None

@@ -3,7 +3,7 @@
 A notification that cannot be turned into a message, or that its receiver refuses for good, is set aside in the
 dead-letter queue, which has an alarm. It delays no other notification.
 
-After a receiver failed, notifications that matter no more are left out (`stale_messages`). They leave the outbox
+After a receiver failed, notifications that matter no more are left out. They leave the outbox
 together with the message whose note says so.
 
 A message is sent and then removed from the stored outbox before the next message is sent. A crash between the two
@@ -12,18 +12,18 @@ Slack webhooks and SNS email have no such key.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from gpucost.core.errors import ConflictError, SourceError
+from gpucost.core.hours import format_timestamp
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
 from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
 from gpucost.features.alerting.ports import AlertStateStore, Notifier
 from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
-from gpucost.features.alerting.stale_messages import leave_out_stale
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
@@ -149,7 +149,7 @@ class Delivery:
         stale: tuple[OutboxEntry, ...] = ()
         failed_since = dict(group.failed_since).get(receiver)
         if failed_since is not None and receiver != HISTORY_RECEIVER:
-            entries, stale = leave_out_stale(entries, failed_since, sends_all_resolved=notifier.needs_resend)
+            entries, stale = _leave_out_stale(entries, failed_since, sends_all_resolved=notifier.needs_resend)
         if receiver in self._unbatched_receivers:
             return _Message(entries[:1], stale)
         return _Message(entries[: notifier.batch_size([entry.notification for entry in entries])], stale)
@@ -214,3 +214,46 @@ class Delivery:
 
 def _entry_key(entry: OutboxEntry) -> tuple[str, str]:
     return entry.receiver, entry.notification.id
+
+
+def _leave_out_stale(
+    entries: Sequence[OutboxEntry], failed_since: datetime, *, sends_all_resolved: bool
+) -> tuple[tuple[OutboxEntry, ...], tuple[OutboxEntry, ...]]:
+    """Return the entries to send, and the stale ones, which leave the outbox with the first message.
+
+    Of each alert, only the newest entry is sent, and none if the alert fired and resolved since the failure. If all
+    entries are stale, the newest one is sent. The first entry to send says in its note how many are left out.
+
+    Args:
+        entries: a receiver's entries, oldest first.
+        failed_since: time of the first failure.
+        sends_all_resolved: whether the receiver may know firing alerts from elsewhere, so that it must learn of their
+            end.
+    """
+    newest = {entry.notification.alert_key: entry.notification for entry in entries}
+    oldest = {entry.notification.alert_key: entry.notification for entry in reversed(entries)}
+
+    def is_current(entry: OutboxEntry) -> bool:
+        notification, key = entry.notification, entry.notification.alert_key
+        is_over = notification.event == "resolved" and oldest[key].event == "firing"
+        return notification is newest[key] and (sends_all_resolved or not is_over)
+
+    current = [entry for entry in entries if is_current(entry)] or list(entries[-1:])
+    kept = {id(entry) for entry in current}
+    stale = tuple(entry for entry in entries if id(entry) not in kept)
+    if stale:
+        current[0] = _add_note(current[0], _note_on_stale(len(stale), failed_since))
+    return tuple(current), stale
+
+
+def _note_on_stale(count: int, failed_since: datetime) -> str:
+    left_out = "1 older notification is" if count == 1 else f"{count} older notifications are"
+    return (
+        f"messages to this receiver failed from {format_timestamp(failed_since)} on. {left_out} left out, because the "
+        "alerts have resolved or were notified again; the alert history has them"
+    )
+
+
+def _add_note(entry: OutboxEntry, note: str) -> OutboxEntry:
+    notes = filter(None, (entry.notification.note, note))
+    return entry._replace(notification=replace(entry.notification, note="; ".join(notes)))

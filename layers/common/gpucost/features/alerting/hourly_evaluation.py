@@ -1,32 +1,139 @@
 """Evaluation of published hours: of one cluster, or of several clusters once all of them have figures for an hour."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
+from operator import itemgetter
 
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
+from gpucost.core.errors import GpuCostError
+from gpucost.core.hour_record import Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
+from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
+from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, Finding
 from gpucost.features.alerting.model import Alert, EvaluationCursor
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
-from gpucost.features.alerting.rule_evaluation import HourFigures, evaluate_rule
+from gpucost.features.alerting.rule_kinds.base import HourRule
 from gpucost.features.alerting.scope_update import ScopeUpdate
-from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.settings.rules import (
-    IdleWorkloadRule,
-    RuleSettings,
-    TokenCostRule,
-    UnallocatedRule,
-    WasteRule,
-)
-from gpucost.features.alerting.subjects import CROSS_CLUSTER_WASTE_SCOPE
+from gpucost.features.alerting.settings import SettingsWithAlerts, rules_of_scope
+from gpucost.storage.ports import PublishedHours, SettingsStore
 
 MAX_CLUSTER_WAIT_HOURS = 3
 """For how many hours a sum over clusters waits for the last of them."""
 MIN_VERSIONS_KEPT = 24
 """For how many hours, at least, the cursor keeps versions, to detect restated hours."""
+MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "process", "shared"})
+MAX_SINGLE_UNIT_READS = 50
+"""For how many business units lines are read one unit at a time.
+
+Each unit costs a read unit. All lines of a large cluster together cost about 240.
+"""
+
+
+class HourFigures:
+    """The figures of one hour of one cluster, or of several together. Expensive figures are read on first use.
+
+    Args:
+        ledger: published hours.
+        settings: the settings document.
+        summaries: the hour's summaries, of one or more clusters.
+        cluster: the cluster's name; empty for several clusters.
+        allows_estimates: whether a version of the settings allows estimated utilization.
+    """
+
+    def __init__(
+        self,
+        ledger: PublishedHours,
+        settings: SettingsWithAlerts,
+        summaries: Sequence[HourSummary],
+        cluster: str,
+        allows_estimates: Callable[[int], bool],
+    ) -> None:
+        self._ledger = ledger
+        self._settings = settings
+        self._summaries = summaries
+        self.cluster = cluster
+        self.hour = summaries[0].start
+        self.currency = summaries[0].manifest.currency
+        self._allows_estimates = allows_estimates
+        self.costs_by_unit_and_namespace = sum_by_key(costs for summary in summaries for costs in summary.costs.items())
+        self._lines: dict[str, Sequence[Line]] = {}
+        self._models: dict[int, list[ModelHour]] = {}
+        self._all_lines: Mapping[str, Sequence[Line]] | None = None
+
+    @property
+    def is_in_currency_of_settings(self) -> bool:
+        """Whether amounts can be compared with thresholds: the hour may be from before a change of the currency."""
+        return self.currency == self._settings.pricing.currency
+
+    @property
+    def token_weights(self) -> TokenWeights:
+        """How the cost of a model is divided to its tokens."""
+        return self._settings.inference.rules().weights
+
+    @cached_property
+    def costs_by_unit(self) -> CostsByKey[str]:
+        """Costs by business unit."""
+        return self.costs_by_unit_and_namespace.group_by(itemgetter(0))
+
+    @cached_property
+    def may_have_estimates(self) -> bool:
+        """Whether lines may have estimated utilization. Restated hours were measured with settings they do not name."""
+        manifests = [summary.manifest for summary in self._summaries]
+        return any(manifest.version > 1 or self._allows_estimates(manifest.settings_version) for manifest in manifests)
+
+    @cached_property
+    def nodes(self) -> Sequence[NodeHour]:
+        """All nodes."""
+        return [
+            node
+            for summary in self._summaries
+            for node in self._ledger.nodes_and_charges(summary.cluster, self.hour)[0]
+        ]
+
+    def models(self, window_hours: int) -> list[ModelHour]:
+        """Return the rows of models of the hours in the same currency, in a window that ends with the hour."""
+        if window_hours not in self._models:
+            self._models[window_hours] = self._read_models(window_hours)
+        return self._models[window_hours]
+
+    def _read_models(self, window_hours: int) -> list[ModelHour]:
+        start = self.hour - HOUR * (window_hours - 1)
+        rows: list[ModelHour] = []
+        for cluster in (summary.cluster for summary in self._summaries):
+            manifests = [
+                manifest
+                for manifest in self._ledger.manifests(cluster, start, self.hour + HOUR)
+                if manifest.currency == self.currency
+            ]
+            models_by_hour = self._ledger.models_of(manifests)
+            rows += [row for hour in sorted(models_by_hour) for row in models_by_hour[hour]]
+        return rows
+
+    def lines_of_unit(self, unit: str) -> Sequence[Line]:
+        """Return a business unit's lines."""
+        if self._all_lines is not None:
+            return self._all_lines.get(unit, ())
+        if unit not in self._lines:
+            self._lines[unit] = [
+                line for summary in self._summaries for line in self._ledger.lines(summary.cluster, self.hour, unit)
+            ]
+        return self._lines[unit]
+
+    def prefetch_lines(self, unit_count: int) -> None:
+        """Read all lines at once if that costs less than reading those of this many business units one by one."""
+        if unit_count <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
+            return
+        by_unit: dict[str, list[Line]] = {}
+        for summary in self._summaries:
+            for line in self._ledger.lines(summary.cluster, self.hour):
+                by_unit.setdefault(line.business_unit, []).append(line)
+        self._all_lines = by_unit
 
 
 class HourlyRuleEvaluator:
-    """Evaluates the rules that need a single published hour: waste, idle workloads, unallocated capacity, token costs.
+    """Evaluates the rules that need a single published hour.
 
     Args:
         inputs: what rules read.
@@ -44,7 +151,7 @@ class HourlyRuleEvaluator:
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = hourly_rules(settings, cluster)
+        rules = _hour_rules(settings, cluster)
         states = self._state_store.load(cluster)
         if rules or states.groups:
             self._evaluate_through(settings, states, rules, [cluster], cluster, newest)
@@ -55,7 +162,7 @@ class HourlyRuleEvaluator:
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = cross_cluster_waste_rules(settings)
+        rules = _hour_rules(settings, CROSS_CLUSTER_WASTE_SCOPE)
         states = self._state_store.load(CROSS_CLUSTER_WASTE_SCOPE)
         if rules or states.groups:
             clusters = [cluster.name for cluster in settings.clusters]
@@ -65,7 +172,7 @@ class HourlyRuleEvaluator:
         self,
         settings: SettingsWithAlerts,
         states: ScopeStates,
-        rules: dict[str, RuleSettings],
+        rules: Mapping[str, HourRule],
         clusters: Sequence[str],
         cluster: str,
         newest: datetime,
@@ -91,10 +198,8 @@ class HourlyRuleEvaluator:
                     continue
                 if selected not in figures_by_clusters:
                     selected_summaries = [by_cluster[selected_name] for selected_name in selected]
-                    figures_by_clusters[selected] = self._figures(selected_summaries, cluster)
-                for finding in evaluate_rule(
-                    rule, settings, figures_by_clusters[selected], update.alerts_of_rule(name)
-                ):
+                    figures_by_clusters[selected] = self._figures(settings, selected_summaries, cluster)
+                for finding in _findings(rule, figures_by_clusters[selected], update.alerts_of_rule(name)):
                     update.apply_finding(name, finding)
             if by_cluster:
                 versions[hour] = sum(summary.manifest.version for summary in by_cluster.values())
@@ -112,17 +217,17 @@ class HourlyRuleEvaluator:
         self,
         settings: SettingsWithAlerts,
         update: ScopeUpdate,
-        rules: dict[str, RuleSettings],
+        rules: Mapping[str, HourRule],
         cluster: str,
         restated: Sequence[HourSummary],
     ) -> None:
-        for hour_figures in (self._figures([summary], cluster) for summary in restated):
+        for hour_figures in (self._figures(settings, [summary], cluster) for summary in restated):
             for name, rule in rules.items():
-                for finding in evaluate_rule(rule, settings, hour_figures, update.alerts_of_rule(name)):
+                for finding in _findings(rule, hour_figures, update.alerts_of_rule(name)):
                     update.apply_restated_finding(name, finding)
 
-    def _figures(self, summaries: Sequence[HourSummary], cluster: str) -> HourFigures:
-        return HourFigures(self._ledger, summaries, cluster, self._allows_estimates)
+    def _figures(self, settings: SettingsWithAlerts, summaries: Sequence[HourSummary], cluster: str) -> HourFigures:
+        return HourFigures(self._ledger, settings, summaries, cluster, self._allows_estimates)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:
         """Read the hours of a period that have figures."""
@@ -155,26 +260,17 @@ class HourlyRuleEvaluator:
         return [summary for hour in sorted(changed) for summary in self._summaries(cluster, hour, hour + HOUR).values()]
 
 
-def hourly_rules(settings: SettingsWithAlerts, cluster: str) -> dict[str, RuleSettings]:
-    """Return the rules that are evaluated when an hour of a cluster is published."""
-    return {
-        name: rule
-        for name, rule in settings.alerts.rules_by_name().items()
-        if isinstance(rule, WasteRule | IdleWorkloadRule | UnallocatedRule | TokenCostRule)
-        and not (isinstance(rule, WasteRule) and rule.across_clusters)
-        and rule.scope.has_cluster(cluster)
-    }
+def _hour_rules(settings: SettingsWithAlerts, scope: str) -> dict[str, HourRule]:
+    rules = rules_of_scope(settings, scope).items()
+    return {name: rule for name, rule in rules if isinstance(rule, HourRule)}
 
 
-def cross_cluster_waste_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
-    """Return the rules on the hours of several clusters together."""
-    rules = settings.alerts.rules_by_name().items()
-    return {name: rule for name, rule in rules if isinstance(rule, WasteRule) and rule.across_clusters}
+def _findings(rule: HourRule, hour: HourFigures, active_alerts: Sequence[Alert]) -> Iterator[Finding]:
+    if hour.is_in_currency_of_settings or not rule.has_amounts:
+        yield from rule.findings(hour, active_alerts)
 
 
-def _clusters_to_sum(
-    rule: RuleSettings, by_cluster: Mapping[str, HourSummary], clusters: Sequence[str]
-) -> tuple[str, ...]:
+def _clusters_to_sum(rule: HourRule, by_cluster: Mapping[str, HourSummary], clusters: Sequence[str]) -> tuple[str, ...]:
     """Return a rule's clusters; none if one of them has no figures for the hour, or if their currencies differ."""
     selected = tuple(name for name in clusters if rule.scope.has_cluster(name))
     summaries = [by_cluster[name] for name in selected if name in by_cluster]
@@ -183,7 +279,7 @@ def _clusters_to_sum(
 
 
 def _first_hour_to_evaluate(
-    states: ScopeStates, rules: Mapping[str, RuleSettings], newest: datetime, settings: SettingsWithAlerts
+    states: ScopeStates, rules: Mapping[str, HourRule], newest: datetime, settings: SettingsWithAlerts
 ) -> datetime:
     """Return the oldest hour that may still matter, so that hours of lost or reordered messages are evaluated, too."""
     if states.cursor.evaluated_through is None:
@@ -200,3 +296,16 @@ def _versions_to_keep(
     oldest = min((evaluation.hour for alert in alerts for evaluation in alert.evaluations), default=newest)
     oldest = min(oldest, newest - (MIN_VERSIONS_KEPT - 1) * HOUR)
     return tuple(sorted((hour, version) for hour, version in versions.items() if hour >= oldest))
+
+
+def estimates_check(settings_store: SettingsStore[SettingsWithAlerts]) -> Callable[[int], bool]:
+    """Return a check whether a version of the settings allows estimated utilization. An unreadable version may."""
+
+    def allows_estimates(version: int) -> bool:
+        try:
+            sources = settings_store.version(version).settings.utilization.sources
+        except GpuCostError:
+            return True
+        return not set(sources) <= MEASURED_UTILIZATION_SOURCES
+
+    return allows_estimates

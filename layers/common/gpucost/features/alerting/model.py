@@ -6,21 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from gpucost.features.alerting.subjects import RuleKind, Severity, Subject
+from gpucost.core.hours import format_timestamp
+from gpucost.features.alerting.findings import Severity, Subject, WastefulWorkload
+from gpucost.features.alerting.rule_kinds import RuleKind
 
 AlertPhase = Literal["inactive", "pending", "firing"]
 NotificationEvent = Literal["firing", "resolved", "repeat", "digest"]
-
-
-class WastefulWorkload(NamedTuple):
-    """One of the workloads with the most waste in the evaluated hour."""
-
-    namespace: str
-    kind: str
-    name: str
-    gpu_hours: Decimal
-    waste_usd: Decimal
-    """Per hour. In a digest: over its period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +138,9 @@ class EvaluationCursor:
     versions: tuple[tuple[datetime, int], ...] = ()
     """Versions of the newest hours. A higher version of one of them is a restatement."""
     version: int = 0
+
+
+def notification_id(rule_name: str, subject: Subject, hour: datetime, event: NotificationEvent) -> str:
+    """Return the id of an event, the same for every attempt: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
+    fields = "|".join(field.replace("/", "_") for field in subject[1:] if field)
+    return f"{subject.cluster or '*'}/{rule_name}/{fields}/{format_timestamp(hour)}/{event}"

@@ -12,9 +12,9 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.rollups import DAY, costs_by_unit
 from gpucost.core.run_rate import run_rate
-from gpucost.features.alerting.cluster_months import ClusterMonth, earlier_units, spends_of_unit
-from gpucost.features.alerting.configured_budgets import lowest_budget
+from gpucost.features.alerting.cluster_months import ClusterMonth, ClusterMonths, earlier_units
 from gpucost.features.alerting.ports import PartialMonthSpend
+from gpucost.features.alerting.rule_kinds.budget import lowest_budget
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.reports.published_until import PublishedUntil
 from gpucost.storage.ports import Clock, PublishedHours, Rollups, SettingsStore
@@ -86,22 +86,24 @@ class BudgetService:
         settings = stored.settings
         until = self._published_until()
         start, end = month_bounds(until - HOUR)
-        months = {
-            cluster: self._cluster_month(cluster, start, until, has_left=settings.cluster(cluster) is None)
-            for cluster in stored.clusters(start)
-        }
+        months = ClusterMonths(
+            {
+                cluster: self._cluster_month(cluster, start, until, has_left=settings.cluster(cluster) is None)
+                for cluster in stored.clusters(start)
+            }
+        )
         currencies = set[str]().union(*(month.spend.currencies for month in months.values()))
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"this month has several currencies: {', '.join(sorted(currencies))}. Budgets need a single one"
             )
-        units = {unit.name for unit in settings.business_units}.union(*(month.units for month in months.values()))
+        units = {unit.name for unit in settings.business_units} | months.units
         rows = []
         for unit in sorted(filter(scope.covers, units)):
-            budget = lowest_budget(settings, unit, months=1)
+            budget = lowest_budget(settings.alerts.rules, unit, months=1)
             if budget is None:
                 continue
-            spends = spends_of_unit(months, unit) or []
+            spends = months.spends_of(unit) or []
             spent = sum((spend.spent for spend in spends), Decimal(0))
             rows.append(UnitBudget(unit, budget, spent, run_rate(spends, until, end)))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)

@@ -8,15 +8,12 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
+from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry
+from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
+from gpucost.features.alerting.rule_kinds.base import Rule
 from gpucost.features.alerting.settings import AlertSettings, SettingsWithAlerts
-from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
-from gpucost.features.alerting.subjects import Subject
 from gpucost.runtime.observability import logger
-
-INHIBITED_BY_MISSING_DATA = frozenset({"waste", "idle-workload", "unallocated", "token-cost", "spend-change"})
-MISSING_DATA_DETAILS = frozenset({"overdue"})
-"""Details of a data alert that mean that hours of a cluster are missing."""
 
 
 class QuietHours(Struct, frozen=True):
@@ -79,7 +76,7 @@ class Muting(Struct, frozen=True):
         if quiet_hours is not None and notification.severity != "critical" and quiet_hours.contains(self.now):
             return True
         if (
-            notification.rule_kind in INHIBITED_BY_MISSING_DATA
+            KINDS_BY_NAME[notification.rule_kind].is_inhibited_by_missing_data
             and notification.subject.cluster in self.clusters_missing_data
         ):
             return True
@@ -97,18 +94,19 @@ def current_muting(
     quiet_hours = {
         name: hours for name, rule in rules.items() if (hours := _quiet_hours(settings.alerts, rule)) is not None
     }
-    data_rules = {name for name, rule in rules.items() if isinstance(rule, DataRule)}
     clusters_missing_data = {
         alert.subject.cluster
         for group in groups
         for alert in group.alerts
-        if alert.rule in data_rules and alert.phase == "firing" and alert.subject.detail in MISSING_DATA_DETAILS
+        if alert.rule in rules
+        and alert.phase == "firing"
+        and alert.subject.detail in rules[alert.rule].details_of_missing_data
     }
     active_silences = [silence for silence in silences if silence.is_active(now)]
     return Muting(now, quiet_hours, active_silences, frozenset(clusters_missing_data))
 
 
-def time_zone_of(alerts: AlertSettings, rule: RuleSettings) -> tzinfo:
+def time_zone_of(alerts: AlertSettings, rule: Rule) -> tzinfo:
     """Return a rule's time zone, or UTC if this machine does not have it."""
     name = rule.time_zone or alerts.time_zone
     try:
@@ -118,7 +116,7 @@ def time_zone_of(alerts: AlertSettings, rule: RuleSettings) -> tzinfo:
         return UTC
 
 
-def _quiet_hours(alerts: AlertSettings, rule: RuleSettings) -> QuietHours | None:
+def _quiet_hours(alerts: AlertSettings, rule: Rule) -> QuietHours | None:
     settings = rule.quiet_hours or alerts.quiet_hours
     if settings is None:
         return None

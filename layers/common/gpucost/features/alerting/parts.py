@@ -70,8 +70,8 @@ class AlertingParts(SharedParts):
     @cached_property
     def alert_service(self) -> "AlertService":
         """For `functions/alert`."""
+        from gpucost.features.alerting.hourly_evaluation import estimates_check
         from gpucost.features.alerting.ports import RuleInputs
-        from gpucost.features.alerting.rule_kinds.waste import estimates_check
         from gpucost.features.alerting.service import AlertService
         from gpucost.pipeline.price_age import last_spot_fetch
         from gpucost.runtime.messaging import count_waiting_messages

@@ -84,6 +84,15 @@ class DayToDateSpend(Struct, frozen=True):
     pricing_fingerprint: str
     """Fingerprint of the pricing settings in force."""
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether the cluster did not exist yet, or not any more."""
+        return self == ABSENT_DAY
+
+
+ABSENT_DAY = DayToDateSpend({}, "")
+"""The day of a cluster that did not exist yet, or not any more."""
+
 
 class SpendStore(Protocol):
     """Stores sums that cost too many reads to compute every hour: in DynamoDB, or in memory for a replay."""
@@ -131,7 +140,8 @@ class RuleInputs:
     ledger: PublishedHours
     rollups: Rollups
     spend_store: SpendStore
-    read_spot_fetch_time: ReadSpotFetchTime
+    read_spot_fetch_time: ReadSpotFetchTime | None
+    """None: not available, as in a replay of past hours, so that the age of prices is not checked."""
     count_dead_letters: CountDeadLetters
     allows_estimates: Callable[[int], bool]
     """Whether a version of the settings allows estimated utilization, so that lines of its hours may have it."""

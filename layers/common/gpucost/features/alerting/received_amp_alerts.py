@@ -7,16 +7,15 @@ until it is resolved. Repetitions, silences and quiet hours apply as to other al
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.model import Alert, Notification, NotificationEvent
+from gpucost.features.alerting.findings import FLEET_SCOPE, Severity, Subject
+from gpucost.features.alerting.model import Alert, Notification, NotificationEvent, notification_id
 from gpucost.features.alerting.ports import AlertStateStore
-from gpucost.features.alerting.scope_update import MAX_NOTE_LENGTH, ScopeUpdate, notification_id
-from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
-from gpucost.features.alerting.subjects import FLEET_SCOPE, Severity, Subject
+from gpucost.features.alerting.rule_kinds.external import ExternalRule
+from gpucost.features.alerting.scope_update import MAX_NOTE_LENGTH, ScopeUpdate
+from gpucost.features.alerting.settings import SettingsWithAlerts, rules_of_scope
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
 
 AlertKey = tuple[str, Subject]
-DEFAULT_EXTERNAL_RULE_NAME = "external"
 MAX_DETAIL_LENGTH = 200
 MAX_FIRING_ALERTS = 2_000
 """Alerts of AMP that are stored at the same time. A group of 20,000 alerts could not be written any more."""
@@ -41,7 +40,7 @@ class AmpAlertHandler:
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = tick_and_amp_rules(settings)
+        rules = rules_of_scope(settings, FLEET_SCOPE)
         external_rules = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
         update = ScopeUpdate(self._state_store.load(FLEET_SCOPE), settings.alerts, rules)
         active = {alert.key: alert for name in external_rules for alert in update.alerts_of_rule(name)}
@@ -59,15 +58,6 @@ class AmpAlertHandler:
                     excess.append(alert)
         update.save(self._state_store)
         return excess
-
-
-def tick_and_amp_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
-    """Return the rules of ticks and AMP's alerts, with a default rule of kind `external` if none is set."""
-    kinds = {"budget", "spend-change", "data", "digest", "external"}
-    rules = {name: rule for name, rule in settings.alerts.rules_by_name().items() if rule.kind in kinds}
-    if not any(isinstance(rule, ExternalRule) for rule in rules.values()):
-        rules[DEFAULT_EXTERNAL_RULE_NAME] = ExternalRule(rule="external")
-    return rules
 
 
 def _fire(
@@ -106,7 +96,7 @@ def _notification(
     return Notification(
         id=f"{notification_id(rule_name, subject, hour, event)}/{suffix}",
         event=event,
-        rule_kind="external",
+        rule_kind=rule.kind,
         rule=rule_name,
         severity=rule.severity or label,
         subject=subject,

@@ -22,7 +22,7 @@ from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, R
 from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
+from gpucost.features.alerting.tick_figures import pricing_fingerprint
 from gpucost.runtime.messages import AlertTick, ClusterState
 from gpucost.storage.ports import StoredSettings
 
@@ -55,7 +55,7 @@ def replay(
         inputs,
         rollups=rollups,
         spend_store=_InMemorySpendStore(inputs, settings),
-        read_spot_fetch_time=lambda: start,
+        read_spot_fetch_time=None,
         count_dead_letters=lambda: None,
     )
     alert_states = _InMemoryAlertStateStore()
@@ -69,7 +69,6 @@ def replay(
         }
         for cluster in settings.clusters
     }
-    scheduled_settings = settings.model_copy(update={"alerts": _without_price_age_checks(settings)})
     for hour in hours:
         rollups.until = hour + HOUR
         for cluster, published_hours in published.items():
@@ -85,7 +84,7 @@ def replay(
             for cluster, published_hours in published.items()
         )
         tick = AlertTick(scheduled_time=hour + HOUR, clusters=cluster_states, correlation_id="replay")
-        scheduled.evaluate(structs.replace(stored_settings, settings=scheduled_settings, refused=()), tick)
+        scheduled.evaluate(structs.replace(stored_settings, refused=()), tick)
         yield from alert_states.take_notifications()
 
 
@@ -183,14 +182,6 @@ class _InMemorySpendStore:
             return None
         units = sum_by_key(costs for summary in summaries for costs in costs_by_unit(summary).items())
         return DayToDateSpend(units, self._pricing_fingerprint)
-
-
-def _without_price_age_checks(settings: SettingsWithAlerts) -> object:
-    rules = tuple(
-        rule.model_copy(update={"price_age_hours": None}) if rule.rule == "data" else rule
-        for rule in settings.alerts.rules
-    )
-    return settings.alerts.model_copy(update={"rules": rules})
 
 
 def count_firings(notifications: Sequence[Notification]) -> Mapping[str, int]:

@@ -1,32 +1,19 @@
-"""Evaluation on the schedule: budgets, spend changes, the state of the data, digests, and repeated notifications."""
+"""Evaluation on the schedule: the rules that need more than a published hour, and repeated notifications."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
+from functools import partial
 
-from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
-from gpucost.features.alerting.digests import Digests
-from gpucost.features.alerting.hourly_evaluation import (
-    cross_cluster_waste_rules,
-    hourly_rules,
-)
+from gpucost.features.alerting.findings import FLEET_SCOPE
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
-from gpucost.features.alerting.received_amp_alerts import tick_and_amp_rules
-from gpucost.features.alerting.rule_evaluation import firing_policy
-from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
-from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
-from gpucost.features.alerting.spend_evaluation import SpendRuleEvaluator
-from gpucost.features.alerting.subjects import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE, Subject
+from gpucost.features.alerting.rule_kinds.base import TickRule
+from gpucost.features.alerting.scope_update import ScopeUpdate
+from gpucost.features.alerting.settings import SettingsWithAlerts, rules_of_scope
+from gpucost.features.alerting.tick_figures import TickFigures
 from gpucost.runtime.messages import AlertTick
 from gpucost.storage.ports import StoredSettings
-
-AGE_CHECKED_PRICE_SOURCES = ("spot",)
-DATA_CHECK_PERIOD = timedelta(hours=6)
 
 
 class ScheduledRuleEvaluator:
@@ -48,27 +35,30 @@ class ScheduledRuleEvaluator:
             ConflictError: another writer was first; evaluating again is safe.
             SourceError: the ledger could not be read.
         """
-        settings, at = stored_settings.settings, floor_hour(message.scheduled_time)
+        settings, tick = stored_settings.settings, TickFigures(self._inputs, stored_settings, message)
         states = self._state_store.load(FLEET_SCOPE)
         evaluated_through = states.cursor.evaluated_through
-        rules = tick_and_amp_rules(settings)
-        if evaluated_through is not None and at <= evaluated_through:
+        if evaluated_through is not None and tick.at <= evaluated_through:
             return
         if not (settings.alerts.rules or states.groups):
             return
+        all_rules = rules_of_scope(settings, FLEET_SCOPE)
+        rules = {name: rule for name, rule in all_rules.items() if isinstance(rule, TickRule)}
         update = ScopeUpdate(states, settings.alerts, rules)
-        spend = SpendRuleEvaluator(self._inputs, stored_settings, at)
         for name, rule in rules.items():
-            for finding in self._findings(name, rule, stored_settings, message, spend, update):
+            for alert in update.alerts_of_rule(name):
+                if rule.is_over(alert, tick):
+                    update.discard_alert(alert)
+            for finding in rule.findings(tick, update.alerts_of_rule(name)):
                 update.apply_finding(name, finding)
         digest_periods: dict[str, dict[str, str]] = {}
-        digests = Digests(self._inputs, stored_settings)
-        for name, period, notification in digests.due_digests(rules, at, update.reported_digest_periods):
-            update.add_notification(notification)
-            digest_periods.setdefault(notification.subject.business_unit, {})[name] = period
-        spend.save_days_to_date()
-        update.save(self._state_store, at, digest_periods)
-        self._state_store.save_cursor(replace(update.cursor, evaluated_through=at))
+        for name, rule in rules.items():
+            for digest in rule.digests(tick, partial(_reported_period, update, name)):
+                update.add_digest(name, digest)
+                digest_periods.setdefault(digest.subject.business_unit, {})[name] = digest.period
+        tick.save_days_to_date()
+        update.save(self._state_store, tick.at, digest_periods)
+        self._state_store.save_cursor(replace(update.cursor, evaluated_through=tick.at))
 
     def repeat_notifications(
         self, settings: SettingsWithAlerts, states: ScopeStates, at: datetime, muting: Muting
@@ -82,7 +72,7 @@ class ScheduledRuleEvaluator:
             ConflictError: another writer was first; the next tick repeats.
         """
         scope = states.cursor.scope
-        rules = rules_of_alert_scope(settings, scope)
+        rules = rules_of_scope(settings, scope)
         update = ScopeUpdate(states, settings.alerts, rules)
         for alert in update.all_alerts():
             hours = rules[alert.rule].repeat_hours
@@ -94,128 +84,6 @@ class ScheduledRuleEvaluator:
                 update.repeat_notification(alert, at)
         return states.groups if not update.save(self._state_store) else self._state_store.load(scope).groups
 
-    def _findings(
-        self,
-        rule_name: str,
-        rule: RuleSettings,
-        stored_settings: StoredSettings[SettingsWithAlerts],
-        message: AlertTick,
-        spend_evaluator: SpendRuleEvaluator,
-        update: ScopeUpdate,
-    ) -> Iterator[Finding]:
-        if isinstance(rule, BudgetRule):
-            yield from spend_evaluator.budget_findings(rule_name, rule, update)
-        elif isinstance(rule, SpendChangeRule):
-            yield from spend_evaluator.spend_change_findings(rule_name, rule, update)
-        elif isinstance(rule, DataRule):
-            yield from self._data_findings(rule, stored_settings, message)
 
-    def _data_findings(
-        self, rule: DataRule, stored_settings: StoredSettings[SettingsWithAlerts], message: AlertTick
-    ) -> Iterator[Finding]:
-        at, settings = floor_hour(message.scheduled_time), stored_settings.settings
-        finding = DataFindingFactory(rule, at, settings.pricing.currency)
-        for state in message.clusters:
-            if not rule.scope.has_cluster(state.cluster):
-                continue
-            if rule.overdue_hours is not None:
-                overdue = state.hours_overdue
-                yield finding(
-                    state.cluster, "overdue", overdue >= rule.overdue_hours, f"≥ {rule.overdue_hours} hours overdue",
-                    {"hours": Decimal(overdue)},
-                )  # fmt: skip
-            if rule.coverage is not None:
-                coverage = self._latest_coverage(state.cluster, at)
-                is_low = None if coverage is None else coverage < rule.coverage
-                yield finding(
-                    state.cluster, "coverage", is_low, f"coverage < {rule.coverage * 100:f}%",
-                    {"coverage_percent": None if coverage is None else (coverage * 100).quantize(Decimal("0.1"))},
-                )  # fmt: skip
-            if rule.suspect_samples:
-                count, note = self._count_suspect_samples(state.cluster, at)
-                yield finding(
-                    state.cluster, "suspect-samples", None if count is None else count > 0,
-                    "samples that contradict each other or are impossible",
-                    {"notes": None if count is None else Decimal(count)}, note,
-                )  # fmt: skip
-        if rule.price_age_hours is not None and any(
-            source in settings.pricing.ordered_sources for source in AGE_CHECKED_PRICE_SOURCES
-        ):
-            newest = self._inputs.read_spot_fetch_time()
-            age = None if newest is None else Decimal((at - newest) // HOUR)
-            # With automatic sources, a deployment need not fetch spot prices.
-            is_too_old = not settings.pricing.is_automatic if age is None else age >= rule.price_age_hours
-            yield finding(
-                "", "prices", is_too_old, f"newest price ≥ {rule.price_age_hours} hours old", {"age_hours": age},
-            )  # fmt: skip
-        if rule.dead_letters:
-            count = self._inputs.count_dead_letters()
-            yield finding(
-                "", "dead-letters", None if count is None else count > 0, "any message in the dead-letter queue",
-                {"count": None if count is None else Decimal(count)},
-            )  # fmt: skip
-        if rule.invalid_settings:
-            yield finding(
-                "",
-                "settings",
-                bool(stored_settings.refused),
-                "settings that cannot be read",
-                {},
-                " ".join(stored_settings.refused),
-            )
-
-    def _count_suspect_samples(self, cluster: str, at: datetime) -> tuple[int | None, str]:
-        """Count the notes about suspect samples, and return the first of them.
-
-        The count covers the hours published since the previous tick, or the newest hour if there are none. It is None
-        if nothing was published recently.
-        """
-        published = [
-            manifest
-            for manifest in self._inputs.ledger.manifests(cluster, at - DATA_CHECK_PERIOD, at)
-            if manifest.coverage
-        ]
-        newest = [manifest for manifest in published if manifest.published_at > at - HOUR] or published[-1:]
-        if not newest:
-            return None, ""
-        notes = self._inputs.ledger.notes_of(newest)
-        suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT_PREFIX)]
-        return len(suspect), suspect[0] if suspect else ""
-
-    def _latest_coverage(self, cluster: str, at: datetime) -> Decimal | None:
-        """Return the allocation coverage of the newest published hour; None if there is none."""
-        for manifest in reversed(self._inputs.ledger.manifests(cluster, at - DATA_CHECK_PERIOD, at)):
-            if manifest.coverage is not None:
-                return manifest.coverage.allocation
-        return None
-
-
-class DataFindingFactory:
-    """Makes the findings of a data rule on one tick."""
-
-    def __init__(self, rule: DataRule, at: datetime, currency: str) -> None:
-        self._at = at
-        self._currency = currency
-        self._firing_policy = firing_policy(rule)
-
-    def __call__(
-        self,
-        cluster: str,
-        detail: str,
-        is_breach: bool | None,
-        threshold: str,
-        figures: dict[str, Decimal | None],
-        note: str = "",
-    ) -> Finding:
-        """Make a finding of a cluster, or of the service if `cluster` is empty."""
-        subject = Subject(cluster, detail=detail)
-        return Finding(subject, self._at, is_breach, threshold, figures, self._currency, self._firing_policy, note=note)
-
-
-def rules_of_alert_scope(settings: SettingsWithAlerts, scope: str) -> dict[str, RuleSettings]:
-    """Return the rules that are evaluated in a scope."""
-    rules_by_scope: dict[str, Callable[[], dict[str, RuleSettings]]] = {
-        FLEET_SCOPE: lambda: tick_and_amp_rules(settings),
-        CROSS_CLUSTER_WASTE_SCOPE: lambda: cross_cluster_waste_rules(settings),
-    }
-    return rules_by_scope.get(scope, lambda: hourly_rules(settings, scope))()
+def _reported_period(update: ScopeUpdate, rule_name: str, business_unit: str) -> str | None:
+    return update.reported_digest_periods(business_unit).get(rule_name)

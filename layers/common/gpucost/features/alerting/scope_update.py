@@ -1,52 +1,29 @@
 """The update of one scope: findings change alerts and add notifications, and changed groups are saved by version."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
+
+from msgspec import structs
 
 from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.features.alerting.findings import Digest, Finding, Subject
 from gpucost.features.alerting.model import (
     Alert,
     AlertGroup,
     Notification,
     NotificationEvent,
     OutboxEntry,
-    WastefulWorkload,
+    notification_id,
 )
 from gpucost.features.alerting.ports import AlertStateStore, ScopeStates
+from gpucost.features.alerting.rule_kinds.base import Rule
 from gpucost.features.alerting.settings import AlertSettings
-from gpucost.features.alerting.settings.rules import RuleSettings
-from gpucost.features.alerting.state_machine import FiringPolicy, Transition, advance, reevaluate
-from gpucost.features.alerting.subjects import Subject
+from gpucost.features.alerting.state_machine import Transition, advance, reevaluate
 
 HISTORY_RECEIVER = "history"
 """The receiver that records every notification. It comes before all other receivers."""
-ReadTopWasters = Callable[[], tuple[WastefulWorkload, ...]]
 MAX_NOTE_LENGTH = 500
-
-
-def no_top_wasters() -> tuple[WastefulWorkload, ...]:
-    """Return no workloads."""
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a rule found for one subject in one hour."""
-
-    subject: Subject
-    hour: datetime
-    is_breach: bool | None
-    threshold: str
-    figures: dict[str, Decimal | None]
-    currency: str
-    firing_policy: FiringPolicy
-    read_top_wasters: ReadTopWasters = no_top_wasters
-    """Reads the workloads with the most waste; called only for a notification, because it costs reads."""
-    note: str = ""
-    is_history_only: bool = False
-    """Recorded in the history and sent to no one, because an alert of a higher threshold covers it."""
 
 
 class ScopeUpdate:
@@ -58,7 +35,7 @@ class ScopeUpdate:
         rules: the rules that are evaluated in this scope, by name.
     """
 
-    def __init__(self, states: ScopeStates, settings: AlertSettings, rules: dict[str, RuleSettings]) -> None:
+    def __init__(self, states: ScopeStates, settings: AlertSettings, rules: Mapping[str, Rule]) -> None:
         self.cursor = states.cursor
         self._settings = settings
         self._rules = rules
@@ -116,7 +93,7 @@ class ScopeUpdate:
         else:
             return
         note = f"the hour {format_timestamp(finding.hour)} was restated"
-        self._apply_transition(rule_name, replace(finding, note=note), transition)
+        self._apply_transition(rule_name, structs.replace(finding, note=note), transition)
 
     def discard_alert(self, alert: Alert) -> None:
         """Remove an alert without a notification."""
@@ -129,6 +106,26 @@ class ScopeUpdate:
     def add_notification(self, notification: Notification, *, history_only: bool = False) -> None:
         """Add a notification to its owner's outbox; with `history_only`, it is recorded in the history and not sent."""
         self._notifications.setdefault(notification.subject.business_unit, []).append((notification, history_only))
+
+    def add_digest(self, rule_name: str, digest: Digest) -> None:
+        """Add a digest to its business unit's outbox."""
+        rule = self._rules[rule_name]
+        notification = Notification(
+            id=notification_id(rule_name, digest.subject, digest.start, "digest"),
+            event="digest",
+            rule_kind=rule.kind,
+            rule=rule_name,
+            severity=rule.effective_severity,
+            subject=digest.subject,
+            since=digest.start,
+            hour=digest.newest_hour,
+            threshold="",
+            figures=digest.figures,
+            currency=digest.currency,
+            workloads=digest.workloads,
+            note=digest.note,
+        )
+        self.add_notification(notification)
 
     def repeat_notification(self, alert: Alert, at: datetime) -> None:
         """Send the notification of a firing alert again."""
@@ -234,9 +231,3 @@ class ScopeUpdate:
             currency=finding.currency,
             note=finding.note[:MAX_NOTE_LENGTH],
         )
-
-
-def notification_id(rule_name: str, subject: Subject, hour: datetime, event: NotificationEvent) -> str:
-    """Return the id of an event, the same for every attempt: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
-    fields = "|".join(field.replace("/", "_") for field in subject[1:] if field)
-    return f"{subject.cluster or '*'}/{rule_name}/{fields}/{format_timestamp(hour)}/{event}"

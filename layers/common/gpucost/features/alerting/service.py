@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from gpucost.core.errors import ConflictError, IntegrityError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.delivery import Delivery
+from gpucost.features.alerting.findings import FLEET_SCOPE
 from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
 from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry
 from gpucost.features.alerting.muting import Muting, current_muting
@@ -18,7 +19,6 @@ from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluato
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-from gpucost.features.alerting.subjects import FLEET_SCOPE
 from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished, NotificationSetAside
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings

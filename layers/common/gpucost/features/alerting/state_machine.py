@@ -19,22 +19,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpucost.features.alerting.findings import FiringPolicy, Subject
 from gpucost.features.alerting.model import Alert, AlertPhase, Evaluation, EvaluationState
-from gpucost.features.alerting.subjects import Subject
 
 AlertChange = Literal["firing", "resolved"]
-
-
-class FiringPolicy(Struct, frozen=True):
-    """How long a condition must hold before an alert fires, and be over before it resolves."""
-
-    for_hours: int = 1
-    keep_firing_hours: int = 0
-
-    @property
-    def evaluations_to_keep(self) -> int:
-        """How many evaluations are kept: a run that fires an alert, a run that resolves it, and the hour before."""
-        return self.for_hours + max(1, self.keep_firing_hours) + 1
 
 
 class Transition(Struct, frozen=True):

@@ -7,8 +7,7 @@ from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifie
 from gpucost.features.alerting.notifiers.email import EmailNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.features.alerting.ports import Notifier
-from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.settings.receivers import AlertmanagerReceiver, Receiver, SlackReceiver
+from gpucost.features.alerting.settings import AlertmanagerReceiver, Receiver, SettingsWithAlerts, SlackReceiver
 
 
 def make_notifiers(

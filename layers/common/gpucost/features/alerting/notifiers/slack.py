@@ -13,6 +13,7 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notification_text import (
     figure_fields,
     headline,
+    needs_sentence,
     report_link,
     single_line,
     subject_fields,
@@ -187,7 +188,7 @@ def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]
         },
     ]
     lines = top_waster_lines(notification)
-    if notification.rule_kind in {"token-cost", "data", "external", "sample"} and not lines:
+    if needs_sentence(notification) and not lines:
         lines = [summary(notification)]
     if lines:
         blocks.append({"type": "section", "text": _plain_text_object("\n".join(lines), MAX_PARAGRAPH_LENGTH)})
