@@ -37,7 +37,7 @@ from gpucost.core.metering.observations import (
     OfferedDevice,
     PodObservation,
 )
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.runtime.gc_control import gc_paused
@@ -141,13 +141,13 @@ def hour_of_turns(pods: int, units: int, *, by_claim: bool = False) -> Callable[
     return _attributing(observed, settings_for("http://127.0.0.1:9", units))
 
 
-def fractions_in_turn(pods: int) -> Callable[[], list[PodUsage]]:
+def fractions_in_turn(pods: int) -> Callable[[], list[Holding]]:
     """A function that limits fractions of a GPU to it: of a pod that has a half all hour, and of pods in turn."""
     start, node = to_epoch_ms(HOUR), GpuNode("node", physical_gpus=PODS_PER_NODE)
     ends = [start + HOUR_MS * (turn + 1) // pods for turn in range(pods)]
     times = [IntervalMs(start, start + HOUR_MS), *map(IntervalMs, [start, *ends], ends)]
     holdings = [
-        PodUsage(PodObservation("team", f"pod-{i}", f"uid-{i}", "node", REQUEST, None), node, GPU, 1,
+        Holding(PodObservation("team", f"pod-{i}", f"uid-{i}", "node", REQUEST, None), node, GPU, 1,
                  fraction_share(Fraction(3, 4) if i else Fraction(1, 2), 1, node), time, time, time.end, time.start)
         for i, time in enumerate(times)
     ]  # fmt: skip

@@ -23,7 +23,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
@@ -189,8 +189,7 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
         pods.append(
             PodUsage(
                 pod_observation, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end,
-                utilization_source="pod", utilization=mean, observed_ms=held.length,
-                effective_gpu_ms=held.length * mean,
+                use=Use("pod", mean, held.length, held.length * mean),
             )
         )  # fmt: skip
     there, all_gpus = IntervalMs(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)

@@ -15,7 +15,7 @@ from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.pipeline.restate import RestateService
@@ -87,7 +87,7 @@ def usage_of(hour: datetime) -> Usage:
             pods.append(
                 PodUsage(
                     pod, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), time_, time_, time_.end,
-                    utilization_source="pod", utilization=used, observed_ms=HOUR_MS, effective_gpu_ms=HOUR_MS * used,
+                    use=Use("pod", used, HOUR_MS, HOUR_MS * used),
                 )
             )  # fmt: skip
         zero = Fraction(0)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +22,7 @@ from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import PodUsage, Usage
+from gpucost.core.metering.usage import UNMEASURED, PodUsage, Usage, Use
 from gpucost.core.pricing.node_costs import Pricing
 from tests.records import amount
 
@@ -47,14 +46,14 @@ def usage(
     running_minutes: int = 60,
     coverage: str = "1",
     utilization_coverage: str | None = "1",
-    **measured: Any,
+    use: Use = UNMEASURED,
 ) -> Usage:
-    """Usage of one pod; `measured` are fields of `PodUsage`."""
+    """Usage of one pod."""
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
     pod_usage = PodUsage(
         pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
         GpuShare(Fraction(1, 7), "mig-profile"), IntervalMs(0, held_minutes * MINUTE),
-        IntervalMs((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0, **measured,
+        IntervalMs((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0, use=use,
     )  # fmt: skip
     hour_coverage = Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
     return Usage("c", HOUR, hour_coverage, (pod_usage,), None, ("a note",))
@@ -169,11 +168,7 @@ def test_units_with_labels_take_no_longer_if_there_are_more_of_them(shared: dict
 
 def test_line_has_all_fields_of_pod_node_and_price() -> None:
     measured = usage(
-        utilization_source="pod",
-        utilization=Fraction(1, 2),
-        observed_ms=60 * MINUTE,
-        effective_gpu_ms=Fraction(60 * MINUTE, 7),
-        used_beyond_allocation_gpu_ms=Fraction(3_600),
+        use=Use("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600)),
     )
     rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
     (line,) = attribute_usage(measured, rules).lines

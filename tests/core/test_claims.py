@@ -24,23 +24,23 @@ from gpucost.core.metering.device_use import device_hours, group_by_device
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GpuNode, GpuShare
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries, PodObservation
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import UNMEASURED, Holding, PodUsage, Use
 from gpucost_devstack.fleet import hardware
 
 HOUR = 3_600_000
 DEVICES = [ClaimedDevice(claim, "n1", uuid, "") for claim, uuid in (("a", "GPU-0"), ("a", "GPU-1"), ("b", "GPU-2"))]
 
 
-def holding(pod: str, device: ClaimedDevice, held: IntervalMs, running: IntervalMs) -> PodUsage:
+def holding(pod: str, device: ClaimedDevice, held: IntervalMs, running: IntervalMs) -> Holding:
     observed = PodObservation("team", pod, f"uid-{pod}", "n1", (), None, claimed_device=device)
     share = GpuShare(Fraction(1), "whole")
-    return PodUsage(observed, GpuNode("n1"), DRA_GPU_DRIVER, 1, share, held, running, held.end, held.start)
+    return Holding(observed, GpuNode("n1"), DRA_GPU_DRIVER, 1, share, held, running, held.end, held.start)
 
 
 @st.composite
-def pods_with_claims(draw: st.DrawFn) -> list[PodUsage]:
+def pods_with_claims(draw: st.DrawFn) -> list[Holding]:
     """Up to five pods, each with all devices of one claim, for a part of the hour, running for a part of that."""
-    holdings: list[PodUsage] = []
+    holdings: list[Holding] = []
     for number in range(draw(st.integers(1, 5))):
         start, run, end = sorted(draw(st.lists(st.integers(0, 60), min_size=3, max_size=3, unique=True)))
         claim = draw(st.sampled_from("ab"))
@@ -50,7 +50,7 @@ def pods_with_claims(draw: st.DrawFn) -> list[PodUsage]:
 
 
 @given(pods_with_claims())
-def test_sharers_hold_each_device_exactly_once(holdings: list[PodUsage]) -> None:
+def test_sharers_hold_each_device_exactly_once(holdings: list[Holding]) -> None:
     """The GPU time of a claim is the time in which any pod holds it, whoever else does."""
     expected = sum(
         overlap_length(
@@ -72,32 +72,37 @@ def test_sharers_hold_each_device_exactly_once(holdings: list[PodUsage]) -> None
 
 
 @given(pods_with_claims(), st.data())
-def test_merging_keeps_every_amount(holdings: list[PodUsage], data: st.DataObject) -> None:
-    pieces = share_claimed_devices(holdings)
-    for piece in pieces:
-        observed_ms = data.draw(st.integers(0, piece.running.length))
+def test_merging_keeps_every_amount(holdings: list[Holding], data: st.DataObject) -> None:
+    pieces: list[PodUsage] = []
+    for holding in share_claimed_devices(holdings):
+        use = UNMEASURED
+        observed_ms = data.draw(st.integers(0, holding.running.length))
         if observed_ms:
             utilization = Fraction(data.draw(st.integers(0, 100)), 100)
-            source: UtilizationSource = "pod" if piece.share.replicas == 1 else "shared"
-            piece.set_use(source, utilization, observed_ms, piece.gpus * utilization * observed_ms, Fraction(1))
+            source: UtilizationSource = "pod" if holding.share.replicas == 1 else "shared"
+            use = Use(source, utilization, observed_ms, holding.gpus * utilization * observed_ms, Fraction(1))
+        pieces.append(PodUsage.of(holding, use))
     lines = merge_pieces(pieces)
     assert len(lines) == len({piece.pod.pod for piece in pieces})
-    for amount in ("gpu_ms", "effective_gpu_ms", "unmeasured_gpu_ms", "waste_gpu_ms", "used_beyond_allocation_gpu_ms"):
+    used_beyond = [sum(usage.use.beyond_allocation_gpu_ms for usage in usages) for usages in (lines, pieces)]
+    assert used_beyond[0] == used_beyond[1]
+    for amount in ("gpu_ms", "effective_gpu_ms", "unmeasured_gpu_ms", "waste_gpu_ms"):
         assert sum(getattr(line, amount) for line in lines) == sum(getattr(piece, amount) for piece in pieces), amount
 
 
 def test_requests_are_neither_shared_nor_merged() -> None:
-    pods = [holding(name, DEVICES[0], IntervalMs(0, HOUR), IntervalMs(0, HOUR)) for name in ("p", "p")]
-    for usage in pods:
-        usage.pod = PodObservation("team", "p", "uid-p", "n1", (), None)
-    assert merge_pieces(share_claimed_devices(pods)) == pods
+    claiming = holding("p", DEVICES[0], IntervalMs(0, HOUR), IntervalMs(0, HOUR))
+    requesting = replace(claiming, pod=PodObservation("team", "p", "uid-p", "n1", (), None))
+    assert share_claimed_devices([requesting, requesting]) == [requesting, requesting]
+    usages = [PodUsage.of(requesting)] * 2
+    assert merge_pieces(usages) == usages
 
 
 H100 = "NVIDIA H100 80GB HBM3"
 NODE = GpuNode("n1", gpu_model=H100, physical_gpus=2)
 
 
-def partition_holding(pod: str, name: str, minutes: tuple[int, int], claim: str = "") -> PodUsage:
+def partition_holding(pod: str, name: str, minutes: tuple[int, int], claim: str = "") -> Holding:
     """A pod with a partition, named as in a ResourceSlice, from the first minute to the second."""
     gpu, _, rest = name.partition("-mig-")
     profile = rest.split("-")[0].replace("g", "g.", 1)
@@ -109,10 +114,10 @@ def partition_holding(pod: str, name: str, minutes: tuple[int, int], claim: str 
 
 
 @st.composite
-def pods_with_partitions(draw: st.DrawFn) -> list[PodUsage]:
+def pods_with_partitions(draw: st.DrawFn) -> list[Holding]:
     """Pods with partitions of two GPUs that never overlap in memory at a time."""
     choices = sorted(hardware.placements("h100").items(), key=lambda choice: choice[0])
-    holdings: list[PodUsage] = []
+    holdings: list[Holding] = []
     taken: list[tuple[int, frozenset[int], int, int]] = []
     for number in range(draw(st.integers(1, 10))):
         gpu = draw(st.integers(0, 1))
@@ -128,14 +133,14 @@ def pods_with_partitions(draw: st.DrawFn) -> list[PodUsage]:
 
 
 @given(pods_with_partitions())
-def test_partitions_hold_no_more_than_their_gpu(holdings: list[PodUsage]) -> None:
+def test_partitions_hold_no_more_than_their_gpu(holdings: list[Holding]) -> None:
     shared = share_claimed_devices(holdings)
     for minute in range(60):
         for gpu in ("gpu-0", "gpu-1"):
             assert held_at(shared, gpu, minute) == min(held_at(holdings, gpu, minute), 1)
 
 
-def held_at(pieces: Sequence[PodUsage], gpu: str, minute: int) -> Fraction:
+def held_at(pieces: Sequence[Holding], gpu: str, minute: int) -> Fraction:
     """What pods hold of a GPU at a time."""
     gpus = (
         piece.gpus
@@ -151,13 +156,12 @@ def test_partitions_that_exceed_their_gpu_are_scaled_down_only_meanwhile() -> No
     """3g, 2g and 1g with double memory are 29/28. For 20 minutes there are all three."""
     names = {"a": "gpu-0-mig-3g40gb-9-0", "b": "gpu-0-mig-2g20gb-14-4", "c": "gpu-0-mig-1g20gb-15-6"}
     times = {"a": (0, 60), "b": (0, 60), "c": (20, 40)}
-    lines = merge_pieces(
-        share_claimed_devices([partition_holding(pod, name, times[pod]) for pod, name in names.items()])
-    )
+    shared = share_claimed_devices([partition_holding(pod, name, times[pod]) for pod, name in names.items()])
+    lines = merge_pieces([PodUsage.of(piece) for piece in shared])
     scale = Fraction(28, 29)
     expected = {"a": (40 + 20 * scale) / 2, "b": (40 + 20 * scale) * 2 / 7, "c": 20 * scale / 4}
     assert {line.pod.pod: line.gpu_ms / 60_000 for line in lines} == expected
-    assert {line.utilization_source for line in lines} == {"none"}
+    assert {line.use.source for line in lines} == {"none"}
     assert all(line.share.replicas == 1 for line in lines)
 
 
@@ -174,7 +178,7 @@ def test_pod_has_a_line_for_each_claim() -> None:
         partition_holding("p", "gpu-1-mig-2g20gb-14-0", (0, 60), "a"),
         partition_holding("p", "gpu-1-mig-2g20gb-14-2", (0, 60), "b"),
     ]
-    lines = merge_pieces(holdings)
+    lines = merge_pieces([PodUsage.of(holding) for holding in holdings])
     assert sorted((line.pod.claimed_device.claim, line.units) for line in lines) == [("a", 2), ("b", 1)]  # type: ignore[union-attr]
 
 
@@ -186,14 +190,15 @@ def exporter_series(gpu: int, profile: str = "", instance: str = "", claim: str 
 
 
 def offered_gpus(
-    holdings: list[PodUsage], *, series: Sequence[DeviceSeries] = (), offered: Sequence[OfferedTime] | None = None
+    holdings: list[Holding], *, series: Sequence[DeviceSeries] = (), offered: Sequence[OfferedTime] | None = None
 ) -> list[AdvertisedGpus]:
     """What a node with two GPUs offers to claims."""
     lifecycle = NodeLifecycle(NODE, IntervalMs(0, HOUR), ())
     scrapes = {"d/x": Scrapes(tuple(range(-HOUR, 2 * HOUR, 60_000)))}
     devices = device_hours(group_by_device(series), scrapes, IntervalMs(0, HOUR))
     slices = None if offered is None else {"n1": offered}
-    return list(gpus_for_claims({"n1": [lifecycle]}, devices, holdings, slices).get(("n1", ""), ()))
+    gpus, _ = gpus_for_claims({"n1": [lifecycle]}, devices, holdings, slices)
+    return list(gpus.get(("n1", ""), ()))
 
 
 def test_part_that_no_partition_fits_is_not_offered() -> None:
@@ -240,7 +245,7 @@ def test_gpu_that_left_the_slices_while_held_is_not_taken_from_others() -> None:
     assert [piece.gpus for piece in gpus] == [2, 2]
 
 
-def claim_of(pod: str, namespace: str, gpus: Sequence[int], minutes: tuple[int, int] = (0, 60)) -> list[PodUsage]:
+def claim_of(pod: str, namespace: str, gpus: Sequence[int], minutes: tuple[int, int] = (0, 60)) -> list[Holding]:
     """What a pod holds of some GPUs of a node with two through one claim, with a sample each minute."""
     time = IntervalMs(minutes[0] * 60_000, minutes[1] * 60_000)
     holdings = []

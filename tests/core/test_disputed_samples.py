@@ -83,7 +83,7 @@ def test_unlabeled_use_is_of_lone_pod_unless_disputed_pod_may_have_held_gpus(con
     second = replace(pod(1 if contradiction else 0), pod="q", uid="q", contradiction=contradiction)
     whole = observation(devices=(device(labeled=False),), nodes=(node(1, SINGLE_GPU),))
     (measured,) = meter(replace(whole, pods=(pod(), second)), MeteringRules()).pods
-    assert (measured.pod.pod, measured.utilization_source) == ("p", source)
+    assert (measured.pod.pod, measured.use.source) == ("p", source)
 
 
 def test_exporters_that_assign_more_devices_than_pod_requests_are_suspect() -> None:
@@ -91,7 +91,7 @@ def test_exporters_that_assign_more_devices_than_pod_requests_are_suspect() -> N
     devices = (replace(device(), scrape_target=EXPORTER), replace(device(), scrape_target=TENANT, uuid="GPU-1"))
     usage = meter(exported(*devices), MeteringRules())
     (unmeasured,) = usage.pods
-    assert unmeasured.utilization_source == "none"
+    assert unmeasured.use.source == "none"
     assert unmeasured.effective_gpu_ms == 0
     assert usage.coverage.utilization == 0
     assert usage.notes == (
@@ -114,7 +114,7 @@ def test_pods_on_other_nodes_than_that_of_suspect_exporters_are_measured() -> No
         replace(device(labeled=False), scrape_target=EXPORTER, uuid="GPU-2", node="n2"),
     )
     usage = meter(replace(exported(*devices), nodes=nodes, pods=pods), MeteringRules())
-    uses = {pod_usage.pod.pod: (pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods}
+    uses = {pod_usage.pod.pod: (pod_usage.use.source, pod_usage.use.utilization) for pod_usage in usage.pods}
     assert uses == {"p": ("none", None), "q": ("pod", Fraction(1, 2))}
 
 
@@ -129,7 +129,7 @@ def test_each_node_with_contradictory_exporters_is_noted() -> None:
         replace(device(labeled=False), scrape_target=TENANT, node="n2", uuid="GPU-3"),
     )
     usage = meter(replace(exported(*devices), nodes=nodes, pods=pods), MeteringRules())
-    assert [(pod_usage.pod.pod, pod_usage.utilization_source) for pod_usage in usage.pods] == [
+    assert [(pod_usage.pod.pod, pod_usage.use.source) for pod_usage in usage.pods] == [
         ("p", "none"), ("q", "none")
     ]  # fmt: skip
     exporters = "suspect samples: GPU exporters dcgm-exporter/n1:9400 and tenant/10.9.9.9:8080 contradict each other"

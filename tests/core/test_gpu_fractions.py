@@ -24,7 +24,7 @@ from gpucost.core.metering.gpu_fractions import (
 )
 from gpucost.core.metering.gpu_shares import GPU, GpuNode, to_kubernetes_resource
 from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, PodObservation
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding, PodUsage
 
 MINUTE = 60_000
 NODE = GpuNode("n1", instance_type="g5.12xlarge", physical_gpus=4)
@@ -82,9 +82,9 @@ def test_resources_have_their_names_in_kubernetes() -> None:
     assert to_kubernetes_resource(CORES) == "nvidia.com/gpucores"
 
 
-def holding(name: str, share: Fraction, held: IntervalMs, units: int = 1) -> PodUsage:
+def holding(name: str, share: Fraction, held: IntervalMs, units: int = 1) -> Holding:
     pod = PodObservation("team", name, f"uid-{name}", "n1", (), None)
-    return PodUsage(pod, NODE, GPU, units, fraction_share(share * units, units, NODE), held, held, held.end, held.start)
+    return Holding(pod, NODE, GPU, units, fraction_share(share * units, units, NODE), held, held, held.end, held.start)
 
 
 def test_pods_that_exceed_their_gpu_divide_it_in_proportion() -> None:
@@ -94,7 +94,8 @@ def test_pods_that_exceed_their_gpu_divide_it_in_proportion() -> None:
         holding("second", Fraction(1, 2), IntervalMs(30 * MINUTE, 60 * MINUTE)),
     )
     gpus = {("team", "first"): frozenset({"GPU-0"}), ("team", "second"): frozenset({"GPU-0"})}
-    lines = {line.pod.pod: line for line in merge_pieces(limit_to_gpus([first, second], gpus))}
+    limited = limit_to_gpus([first, second], gpus)
+    lines = {line.pod.pod: line for line in merge_pieces([PodUsage.of(piece) for piece in limited])}
     assert lines["first"].gpu_ms == 30 * MINUTE * (Fraction(3, 4) + Fraction(3, 5))
     assert lines["second"].gpu_ms == 30 * MINUTE * Fraction(2, 5)
     apart = {("team", "first"): frozenset({"GPU-0"}), ("team", "second"): frozenset({"GPU-1"})}
@@ -102,9 +103,9 @@ def test_pods_that_exceed_their_gpu_divide_it_in_proportion() -> None:
 
 
 @st.composite
-def pods_with_fractions(draw: st.DrawFn) -> tuple[list[PodUsage], dict[tuple[str, str], frozenset[str]]]:
+def pods_with_fractions(draw: st.DrawFn) -> tuple[list[Holding], dict[tuple[str, str], frozenset[str]]]:
     """Up to eight pods on four GPUs; of some, the GPU is not known."""
-    holdings, gpus = list[PodUsage](), dict[tuple[str, str], frozenset[str]]()
+    holdings, gpus = list[Holding](), dict[tuple[str, str], frozenset[str]]()
     for number in range(draw(st.integers(1, 8))):
         start, end = sorted(draw(st.lists(st.integers(0, 60), min_size=2, max_size=2, unique=True)))
         uuids = draw(st.sets(st.sampled_from(["GPU-0", "GPU-1", "GPU-2", "GPU-3"]), min_size=1, max_size=2))
@@ -117,7 +118,7 @@ def pods_with_fractions(draw: st.DrawFn) -> tuple[list[PodUsage], dict[tuple[str
 
 @given(pods_with_fractions())
 def test_no_gpu_and_no_node_is_held_more_than_once(
-    drawn: tuple[list[PodUsage], dict[tuple[str, str], frozenset[str]]],
+    drawn: tuple[list[Holding], dict[tuple[str, str], frozenset[str]]],
 ) -> None:
     holdings, gpus = drawn
     limited = limit_to_gpus(holdings, gpus)
@@ -136,11 +137,11 @@ def test_no_gpu_and_no_node_is_held_more_than_once(
 
 @given(pods_with_fractions())
 def test_merging_keeps_the_gpu_time_of_each_pod(
-    drawn: tuple[list[PodUsage], dict[tuple[str, str], frozenset[str]]],
+    drawn: tuple[list[Holding], dict[tuple[str, str], frozenset[str]]],
 ) -> None:
     holdings, gpus = drawn
     limited = limit_to_gpus(holdings, gpus)
-    lines = merge_pieces(limited)
+    lines = merge_pieces([PodUsage.of(piece) for piece in limited])
     assert len(lines) == len({piece.pod.pod for piece in limited})
     assert sum(line.gpu_ms for line in lines) == sum(piece.gpu_ms for piece in limited)
 

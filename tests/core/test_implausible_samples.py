@@ -195,5 +195,5 @@ def test_many_pods_on_same_gpu_are_metered_quickly() -> None:
     )  # fmt: skip
     usages: list[Usage] = []
     assert instructions(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < FEW
-    used = sum(pod.effective_gpu_ms + pod.used_beyond_allocation_gpu_ms for pod in usages[0].pods)
+    used = sum(pod.effective_gpu_ms + pod.use.beyond_allocation_gpu_ms for pod in usages[0].pods)
     assert used == 30 * MINUTE

@@ -27,8 +27,8 @@ def test_values_that_are_not_numbers_are_unobserved(invalid: str) -> None:
     samples = tuple((START + minute * MINUTE, Decimal(invalid if minute >= 30 else "0.5")) for minute in range(60))
     usage = meter(observation(devices=(replace(device(), samples=samples),)), MeteringRules())
     (measured,) = usage.pods
-    assert measured.utilization == Fraction(1, 2)
-    assert measured.observed_ms == 30 * MINUTE
+    assert measured.use.utilization == Fraction(1, 2)
+    assert measured.use.observed_ms == 30 * MINUTE
     assert usage.coverage.utilization == Decimal("0.5")
 
 
@@ -37,7 +37,7 @@ def test_values_above_full_use_count_as_full_use() -> None:
     samples = tuple((START + minute * MINUTE, Decimal("1.2")) for minute in range(60))
     for exceeding in (device(total="72"), replace(device(), samples=samples)):
         (measured,) = meter(observation(devices=(exceeding,)), MeteringRules()).pods
-        assert (measured.utilization, measured.effective_gpu_ms) == (Fraction(1), Fraction(HOUR_MS))
+        assert (measured.use.utilization, measured.effective_gpu_ms) == (Fraction(1), Fraction(HOUR_MS))
 
 
 def test_notes_on_invalid_values_name_pod_or_node() -> None:
@@ -99,7 +99,7 @@ def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
         usage = meter(
             replace(observation(devices=order), utilization_scrapes={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
         )
-        assert usage.pods[0].observed_ms == HOUR_MS
+        assert usage.pods[0].use.observed_ms == HOUR_MS
 
 
 def sampled_device(uuid: str, use: str, *labeled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
@@ -120,7 +120,7 @@ def test_node_average_uses_only_devices_without_pod() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
     devices = (device(), replace(device(total="6", labeled=False), uuid="GPU-1"))
     usage = meter(replace(observation(devices=devices), pods=pods), MeteringRules(("pod", "node")))
-    uses = [(pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods]
+    uses = [(pod_usage.use.source, pod_usage.use.utilization) for pod_usage in usage.pods]
     assert uses == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
 
 
@@ -133,7 +133,7 @@ def test_device_of_pod_measured_by_average_stays_in_averages() -> None:
     )  # labeled with the pod before it ran, without samples after it
     observed = replace(observation(devices=devices, nodes=nodes), pods=(late, elsewhere))
     usage = meter(observed, MeteringRules(("pod", "node", "cluster")))
-    uses = [(pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods]
+    uses = [(pod_usage.use.source, pod_usage.use.utilization) for pod_usage in usage.pods]
     assert uses == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
 
 
@@ -142,7 +142,7 @@ def test_lingering_label_does_not_count_for_new_pod_of_same_name() -> None:
     second = replace(pod(), uid="u2", held_samples={"k": minutes(30, 60)}, running_samples={"k": minutes(30, 60)})
     devices = (*sampled_device("GPU-0", "0.75", (0, 40)), *sampled_device("GPU-1", "0.25", (30, 60)))
     usage = meter(replace(observation(devices=devices), pods=(first, second)), MeteringRules())
-    utilizations = [(pod_usage.pod.uid, pod_usage.utilization) for pod_usage in usage.pods]
+    utilizations = [(pod_usage.pod.uid, pod_usage.use.utilization) for pod_usage in usage.pods]
     assert utilizations == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
 
 
@@ -164,7 +164,7 @@ def test_use_of_shared_gpus_is_credited_up_to_the_part_held_of_each() -> None:
     (measured,) = meter(observed, MeteringRules(("pod", "shared"))).pods
     assert measured.gpu_ms == HOUR_MS // 2
     assert measured.effective_gpu_ms == HOUR_MS // 4
-    assert measured.used_beyond_allocation_gpu_ms == 3 * HOUR_MS // 4
+    assert measured.use.beyond_allocation_gpu_ms == 3 * HOUR_MS // 4
 
 
 @pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
@@ -357,10 +357,10 @@ def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) 
     whole = node(1, {"label_nvidia_com_gpu_count": "1"})
     alone = replace(observation(devices=(device(labeled=False),), nodes=(whole,)), pods=(lone,))
     (measured,) = meter(alone, MeteringRules()).pods
-    assert measured.utilization_source == ("pod" if first < 0 else "none")
+    assert measured.use.source == ("pod" if first < 0 else "none")
     samples = replace(device(labeled=False), samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
     (measured,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
-    assert (measured.utilization_source, measured.utilization) == ("pod", Fraction(1, 2))
+    assert (measured.use.source, measured.use.utilization) == ("pod", Fraction(1, 2))
 
 
 def held_seconds(sampled: Mapping[str, range], gpus: int) -> dict[str, int]:
@@ -460,5 +460,5 @@ def test_pod_that_is_pending_until_the_end_of_the_hour_has_no_use() -> None:
     )
     (measured,) = meter(replace(observation(devices=tuple(series)), pods=(pending,)), MeteringRules()).pods
     assert measured.held.length == 2 * MINUTE
-    assert measured.observed_ms == 0
+    assert measured.use.observed_ms == 0
     assert measured.effective_gpu_ms == 0

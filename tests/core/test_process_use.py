@@ -83,10 +83,10 @@ def test_values_per_process_divide_the_use_of_the_better_signal() -> None:
     """`GPU_UTIL` says 90% and 10%, but the GPU was used at 0.5: the pods used 0.45 and 0.05 of it."""
     sharers = [Sharer(0, 60, constant(90)), Sharer(0, 60, constant(10))]
     busy, idle = measured(shared_gpu(sharers, constant("0.5"), constant(100))).pods
-    assert (busy.utilization_source, idle.utilization_source) == ("process", "process")
+    assert (busy.use.source, idle.use.source) == ("process", "process")
     assert gpu_hours(busy) == Fraction(1, 4), "the quarter that it holds"
-    assert busy.used_beyond_allocation_gpu_ms == Fraction(2, 10) * HOUR_MS
-    assert (gpu_hours(idle), idle.utilization) == (Fraction(5, 100), Fraction(2, 10))
+    assert busy.use.beyond_allocation_gpu_ms == Fraction(2, 10) * HOUR_MS
+    assert (gpu_hours(idle), idle.use.utilization) == (Fraction(5, 100), Fraction(2, 10))
 
 
 def test_use_of_other_processes_belongs_to_no_pod() -> None:
@@ -100,16 +100,16 @@ def test_zeros_of_an_exporter_that_sees_no_processes_are_no_measurement(knows_ui
     sharers = [Sharer(0, 60, constant(0)), Sharer(0, 60, constant(0))]
     unseen = shared_gpu(sharers, constant("0.4"), constant(40), knows_uids=knows_uids)
     usage = measured(unseen)
-    assert [(pod.utilization_source, gpu_hours(pod)) for pod in usage.pods] == [("shared", Fraction(2, 10))] * 2
+    assert [(pod.use.source, gpu_hours(pod)) for pod in usage.pods] == [("shared", Fraction(2, 10))] * 2
     assert any("hostPID" in note for note in usage.notes) == knows_uids
     for unmeasured in measured(unseen, ("pod", "process")).pods:
-        assert (unmeasured.utilization_source, unmeasured.unmeasured_gpu_ms) == ("none", HOUR_MS / REPLICAS)
+        assert (unmeasured.use.source, unmeasured.unmeasured_gpu_ms) == ("none", HOUR_MS / REPLICAS)
 
 
 def test_idle_gpu_is_measured_as_idle() -> None:
     sharers = [Sharer(0, 60, constant(0)), Sharer(0, 60, constant(0))]
     for usage in measured(shared_gpu(sharers, constant("0"), constant(0)), ("pod", "process")).pods:
-        assert usage.utilization_source == "process"
+        assert usage.use.source == "process"
         assert usage.effective_gpu_ms == usage.unmeasured_gpu_ms == 0
 
 
@@ -119,7 +119,7 @@ def test_copies_of_an_older_exporter_are_not_values_per_process() -> None:
     copied = shared_gpu(sharers, constant("0.4"), constant(40))
     copies = tuple(series for series in copied.process_devices if series.pod)
     usages = measured(replace(copied, process_devices=copies)).pods
-    assert {usage.utilization_source for usage in usages} == {"shared"}
+    assert {usage.use.source for usage in usages} == {"shared"}
 
 
 def test_replicas_split_the_rest_while_a_pod_has_no_value() -> None:
@@ -127,10 +127,10 @@ def test_replicas_split_the_rest_while_a_pod_has_no_value() -> None:
     values = {minute: 10 if minute < 30 else None for minute in range(60)}
     gap = shared_gpu([Sharer(0, 60, constant(20)), Sharer(0, 60, values)], constant("0.3"), constant(30))
     first, second = measured(gap).pods
-    assert (first.utilization_source, gpu_hours(first)) == ("process", Fraction(2, 10))
-    assert (second.utilization_source, gpu_hours(second)) == ("shared", Fraction(1, 10))
+    assert (first.use.source, gpu_hours(first)) == ("process", Fraction(2, 10))
+    assert (second.use.source, gpu_hours(second)) == ("shared", Fraction(1, 10))
     _, partly = measured(gap, ("pod", "process")).pods
-    assert (partly.utilization_source, partly.observed_ms) == ("process", HOUR_MS // 2)
+    assert (partly.use.source, partly.use.observed_ms) == ("process", HOUR_MS // 2)
     assert gpu_hours(partly) == Fraction(5, 100)
     assert partly.waste_gpu_ms + partly.effective_gpu_ms == partly.unmeasured_gpu_ms == Fraction(HOUR_MS, 8)
 
@@ -173,7 +173,7 @@ def test_sharers_never_use_more_than_their_gpu(observed: Observation, sources: t
     use_at = {time: used for series in observed.devices for time, used in series.samples or ()}
     device_ms = sum(Fraction(used) * MINUTE for used in use_at.values())
     pods = measured(observed, sources).pods
-    assert sum(pod.effective_gpu_ms + pod.used_beyond_allocation_gpu_ms for pod in pods) <= device_ms
+    assert sum(pod.effective_gpu_ms + pod.use.beyond_allocation_gpu_ms for pod in pods) <= device_ms
     for pod_usage in pods:
         assert pod_usage.effective_gpu_ms <= pod_usage.gpu_ms
         assert pod_usage.waste_gpu_ms >= 0

@@ -18,7 +18,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.node_costs import Pricing
@@ -54,8 +54,7 @@ def hour_of(
         pods.append(
             PodUsage(
                 pod, node, "nvidia_com_gpu", units, GpuShare(Fraction(1), "capacity"), time, time, time.end,
-                utilization_source="pod", utilization=Fraction(1, 4), observed_ms=time.length,
-                effective_gpu_ms=held_gpu_ms / 4,
+                use=Use("pod", Fraction(1, 4), time.length, held_gpu_ms / 4),
             )
         )  # fmt: skip
         gpu_ms += held_gpu_ms

@@ -57,7 +57,7 @@ VENDOR_FAULTS = tuple(
         ("claims on Neuron nodes are blamed on dcgm-exporter", f"{READER}/resource_claims.py", "change=CHANGE_FOR_NEURON if NEURON.vendor in vendors and NVIDIA not in vendors else _CHANGE_FOR_NVIDIA,", "change=_CHANGE_FOR_NVIDIA,", LACKING_TESTS),
         ("unknown drivers have no note", f"{READER}/reader.py", "unexplained += collected.unknown_drivers() if collected else []", "", LACKING_TESTS),
         ("GPUs that an exporter hides are stranded", f"{METERING}/claims.py", "count = max(reported, node.devices or most[_pool(node)])", "count = reported", LACKING_TESTS),
-        ("GPUs that an exporter hides have no note", f"{METERING}/claims.py", "if hidden is not None and count > reported:", "if False:", LACKING_TESTS),
+        ("GPUs that an exporter hides have no note", f"{METERING}/claims.py", "if count > reported:", "if False:", LACKING_TESTS),
         ("doctor blames hidden GPUs of claims on a flag", f"{CHECKS}/devices.py", "has_claims = has_claims or (not node.capacity and any(device.claim for device in devices))", "pass", LACKING_TESTS),
         ("types of SageMaker have no hardware", f"{METERING}/instance_types.py", 'return types | {f"{SAGEMAKER_PREFIX}{name}": hardware for name, hardware in types.items()}', "return types", HYPERPOD_TESTS),
         ("instance groups are no node pools", f"{METERING}/kubernetes_labels.py", ', "sagemaker.amazonaws.com/instance-group-name"', "", HYPERPOD_TESTS),

@@ -15,7 +15,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 
@@ -114,13 +114,7 @@ def _pod(
     unmeasured = PodUsage(pod, node, "nvidia_com_gpu", units, share, time, time, time.end)
     if used is None:
         return unmeasured
-    return replace(
-        unmeasured,
-        utilization_source="pod",
-        utilization=used,
-        observed_ms=length * observed,
-        effective_gpu_ms=unmeasured.gpu_ms * observed * used,
-    )
+    return replace(unmeasured, use=Use("pod", used, length * observed, unmeasured.gpu_ms * observed * used))
 
 
 def _served(pods: list[PodUsage], seed: int) -> tuple[ServedTokens, ...]:

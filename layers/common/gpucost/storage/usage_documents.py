@@ -19,7 +19,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import ClaimedDevice, PodObservation
-from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import Energy, NodeEnergy, NodeUsage, PodUsage, Usage, Use
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (
@@ -53,11 +53,11 @@ def usage_document(usage: Usage) -> dict[str, Any]:
             *_bounds(pod_usage.held),
             *_bounds(pod_usage.running),
             pod_usage.last_sample_ms,
-            pod_usage.utilization_source,
-            None if pod_usage.utilization is None else _fraction_text(pod_usage.utilization),
-            _fraction_text(pod_usage.observed_ms),
-            _fraction_text(pod_usage.effective_gpu_ms),
-            _fraction_text(pod_usage.used_beyond_allocation_gpu_ms),
+            pod_usage.use.source,
+            None if pod_usage.use.utilization is None else _fraction_text(pod_usage.use.utilization),
+            _fraction_text(pod_usage.use.observed_ms),
+            _fraction_text(pod_usage.use.effective_gpu_ms),
+            _fraction_text(pod_usage.use.beyond_allocation_gpu_ms),
         ]
         for pod_usage in usage.pods
     ]
@@ -104,9 +104,9 @@ def _served_document(usage: Usage) -> dict[str, Any]:
 def _energy_document(usage: Usage) -> dict[str, Any]:
     """Return the energy of pods and nodes, by their position; nothing where none was measured."""
     pods = [
-        [index, _fraction_text(pod.energy_joules), _fraction_text(pod.energy_gpu_ms)]
+        [index, _fraction_text(pod.energy.joules), _fraction_text(pod.energy.gpu_ms)]
         for index, pod in enumerate(usage.pods)
-        if pod.energy_joules is not None
+        if pod.energy is not None
     ]
     nodes = [
         [
@@ -121,14 +121,10 @@ def _energy_document(usage: Usage) -> dict[str, Any]:
     return {"energy": {"pods": _columns(pods), "nodes": _columns(nodes)}} if pods or nodes else {}
 
 
-def _add_energy(usage: Usage, document: dict[str, Any]) -> Usage:
-    energy = document.get("energy", {"pods": [], "nodes": []})
-    for index, joules, gpu_ms in _rows(energy["pods"]):
-        usage.pods[index].add_energy(parse_fraction(joules), parse_fraction(gpu_ms))
-    for index, joules, idle_joules, measured_gpu_ms in _rows(energy["nodes"]):
-        if usage.nodes is not None:
-            usage.nodes[index].energy = NodeEnergy(parse_fraction(joules), parse_fraction(idle_joules), measured_gpu_ms)
-    return usage
+def _with_energy(pods: list[PodUsage], columns: Sequence[Sequence[Any]]) -> list[PodUsage]:
+    for index, joules, gpu_ms in _rows(columns):
+        pods[index] = replace(pods[index], energy=Energy(parse_fraction(joules), parse_fraction(gpu_ms)))
+    return pods
 
 
 def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
@@ -145,21 +141,24 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     ]
     allocation, utilization = document["coverage"]
     namespaces = document["namespaces"]
+    energy = document.get("energy", {"pods": [], "nodes": []})
+    pods = _with_energy([_pod(row, nodes, namespaces) for row in _rows(document["pods"])], energy["pods"])
     accounts = document["nodes"]
-    usage = Usage(
+    usages = None if accounts is None else tuple(_node_usage(row, nodes) for row in _rows(accounts))
+    for index, joules, idle_joules, measured_gpu_ms in _rows(energy["nodes"]):
+        if usages is not None:
+            usages[index].energy = NodeEnergy(parse_fraction(joules), parse_fraction(idle_joules), measured_gpu_ms)
+    return Usage(
         cluster=cluster,
         hour=hour,
         coverage=Coverage(
             parse_decimal(str(allocation)), None if utilization is None else parse_decimal(str(utilization))
         ),
-        pods=_with_claims(
-            [_pod(row, nodes, namespaces) for row in _rows(document["pods"])], document.get("claims", [])
-        ),
-        nodes=None if accounts is None else tuple(_node_usage(row, nodes) for row in _rows(accounts)),
+        pods=_with_claims(pods, document.get("claims", [])),
+        nodes=usages,
         notes=tuple(document["notes"]),
         served=tuple(ServedTokens(*row) for row in _rows(document.get("served", []))),
     )
-    return _add_energy(usage, document)
 
 
 def _node_usage(row: Sequence[Any], nodes: Sequence[GpuNode]) -> NodeUsage:
@@ -209,11 +208,13 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         held=_interval(held_start, held_end),
         running=_interval(run_start, run_end),
         last_sample_ms=last_sample_ms,
-        utilization_source=source,
-        utilization=None if utilization is None else parse_fraction(utilization),
-        observed_ms=parse_fraction(observed),
-        effective_gpu_ms=parse_fraction(effective),
-        used_beyond_allocation_gpu_ms=parse_fraction(beyond),
+        use=Use(
+            source,
+            None if utilization is None else parse_fraction(utilization),
+            parse_fraction(observed),
+            parse_fraction(effective),
+            parse_fraction(beyond),
+        ),
     )
 
 

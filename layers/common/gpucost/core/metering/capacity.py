@@ -11,7 +11,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.nodes import NodeLifecycle, physical_or_advertised_gpus
 from gpucost.core.metering.nvlink_domains import FreeGpus
-from gpucost.core.metering.usage import NodeUsage, PodUsage
+from gpucost.core.metering.usage import Holding, NodeUsage
 
 ZERO = Fraction(0)
 
@@ -51,7 +51,7 @@ def _advertised_at(time: IntervalMs, node: GpuNode, slices_per_gpu: int | None) 
 def split_node_time(
     lifecycle: NodeLifecycle,
     advertised: Sequence[AdvertisedGpus],
-    holdings: Sequence[PodUsage],
+    holdings: Sequence[Holding],
     unobserved: Sequence[IntervalMs],
     slices_per_gpu: int | None,
     disputed: Sequence[DisputedHolding] = (),
@@ -182,7 +182,7 @@ def _physical_or_max_advertised_gpus(
     return max([from_node, *(state.gpus for state in advertised)])
 
 
-def is_overcommitted(node: GpuNode, holdings: Sequence[PodUsage]) -> bool:
+def is_overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:
     """Whether pods hold more units or more physical GPUs than a node has at a time."""
     if node.physical_gpus is not None and sum((holding.gpus for holding in holdings), ZERO) > node.physical_gpus:
         return True

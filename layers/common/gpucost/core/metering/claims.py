@@ -19,8 +19,9 @@ from gpucost.core.metering.mig_partitions import Partition, claimable_share, par
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding, PodUsage, Use
 
+ZERO = Fraction(0)
 _MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "process", "shared", "node", "cluster")
 _MAX_NAME_BASE = 58
 """Characters before the random suffix of a name that the API server generates."""
@@ -38,11 +39,10 @@ class OfferedTime(NamedTuple):
 def gpus_for_claims(
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     devices: Iterable[DeviceHour],
-    holdings: Iterable[PodUsage] = (),
+    holdings: Iterable[Holding] = (),
     offered: Mapping[str, Sequence[OfferedTime]] | None = None,
-    hidden: dict[str, tuple[int, int]] | None = None,
-) -> dict[NodeKey, Sequence[AdvertisedGpus]]:
-    """Return the nodes whose GPUs a DRA driver offers, with the GPUs that claims hold or can have, by time.
+) -> tuple[dict[NodeKey, Sequence[AdvertisedGpus]], list[str]]:
+    """Return the nodes whose GPUs a DRA driver offers, with the GPUs that claims hold or can have, by time; and notes.
 
     A node offers its GPUs to claims if it advertises none, and a collector reports its ResourceSlices. Without a
     collector, the GPUs of its instance type are offered, if an exporter reports a claim on it or on a node of its
@@ -54,7 +54,6 @@ def gpus_for_claims(
         devices: all devices that exporters report.
         holdings: what pods hold.
         offered: by node, the devices in its ResourceSlices, and when they were.
-        hidden: collects, by node, how many GPUs its exporter reports, and how many it has.
     """
     silent = [
         lifecycle
@@ -63,11 +62,11 @@ def gpus_for_claims(
         if not any(state.capacity for _, state in lifecycle.states)
     ]
     if not silent:
-        return {}
+        return {}, []
     on_node: dict[str, list[DeviceHour]] = {}
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
-    held: dict[NodeKey, list[PodUsage]] = {}
+    held: dict[NodeKey, list[Holding]] = {}
     for holding in holdings:
         if holding.pod.claimed_device is not None:
             held.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
@@ -81,6 +80,8 @@ def gpus_for_claims(
         pool, count = _pool(lifecycle.node), _reported_gpus(on_node.get(lifecycle.node.name, ()))
         most[pool] = max(count, most.get(pool, 0))
     gpus: dict[NodeKey, Sequence[AdvertisedGpus]] = {}
+    hidden: dict[str, tuple[int, int]] = {}
+    """How many GPUs exporters report of a node that has more, and how many it has."""
     for lifecycle in silent:
         node = lifecycle.node
         key = node.name, node.provider_id
@@ -89,10 +90,10 @@ def gpus_for_claims(
         elif _pool(node) in pools and any(device.observed_times for device in on_node.get(node.name, ())):
             reported = _reported_gpus(on_node[node.name])
             count = max(reported, node.devices or most[_pool(node)])
-            if hidden is not None and count > reported:
+            if count > reported:
                 hidden[node.name] = reported, count
             gpus[key] = _gpus_of_exporter(lifecycle, held.get(key, ()), on_node[node.name], count)
-    return gpus
+    return gpus, _hidden_gpus_notes(hidden)
 
 
 def _reported_gpus(devices: Iterable[DeviceHour]) -> int:
@@ -105,7 +106,7 @@ def _pool(node: GpuNode) -> tuple[str, str]:
 
 
 def _gpus_in_slices(
-    lifecycle: NodeLifecycle, held: Sequence[PodUsage], offered: Sequence[OfferedTime]
+    lifecycle: NodeLifecycle, held: Sequence[Holding], offered: Sequence[OfferedTime]
 ) -> list[AdvertisedGpus]:
     """Return the GPUs of a node that claims hold, or that devices in its ResourceSlices let claims have."""
     gpus = []
@@ -125,7 +126,7 @@ def _gpus_in_slices(
                 )
                 for gpu in whole | partitions.keys() | of_claims.keys()
             )
-            total = sum(usable, Fraction(0)) * lifecycle.node.gpu_fraction
+            total = sum(usable, ZERO) * lifecycle.node.gpu_fraction
             gpus.append(AdvertisedGpus(piece, total, total))
     return gpus
 
@@ -140,11 +141,11 @@ def _held_or_claimable(
     if claimable is None:
         return Fraction(1)
     shares = (profile_share(partition.profile, node.gpu_model) or 0 for partition in held)
-    return min(Fraction(1), claimable + sum(shares, Fraction(0)))
+    return min(Fraction(1), claimable + sum(shares, ZERO))
 
 
 def _gpus_of_exporter(
-    lifecycle: NodeLifecycle, held: Sequence[PodUsage], devices: Sequence[DeviceHour], count: int
+    lifecycle: NodeLifecycle, held: Sequence[Holding], devices: Sequence[DeviceHour], count: int
 ) -> list[AdvertisedGpus]:
     """Return the GPUs of a node, less what no claim can have of GPUs with partitions, while its exporter reports any.
 
@@ -164,7 +165,7 @@ def _gpus_of_exporter(
     for layout in layouts.values():
         shares = [profile_share(profile, node.gpu_model) for profile in layout]
         if None not in shares:
-            gpus -= max(Fraction(0), 1 - sum((share or 0 for share in shares), Fraction(0)))
+            gpus -= max(ZERO, 1 - sum((share or 0 for share in shares), ZERO))
     dynamic = [
         (holding, name)
         for holding, name in _named(held)
@@ -174,7 +175,7 @@ def _gpus_of_exporter(
     for piece, (present,) in present_by_piece(reported, [holding.held for holding, _ in dynamic]):
         partitions = _partitions_by_gpu(dynamic[index][1] for index in present)
         usable = (_held_or_claimable(node, of_gpu, None, is_offered_whole=True) for of_gpu in partitions.values())
-        total = (gpus - len(partitions) + sum(usable, Fraction(0))) * node.gpu_fraction
+        total = (gpus - len(partitions) + sum(usable, ZERO)) * node.gpu_fraction
         advertised.append(AdvertisedGpus(piece, total, total))
     return advertised
 
@@ -199,7 +200,7 @@ def _static_layouts(series: Iterable[DeviceSeries]) -> dict[str, list[str]]:
     return layouts
 
 
-def hidden_gpus_notes(hidden: Mapping[str, tuple[int, int]]) -> list[str]:
+def _hidden_gpus_notes(hidden: Mapping[str, tuple[int, int]]) -> list[str]:
     """Return a note if exporters report fewer GPUs than nodes have whose GPUs are for claims.
 
     dcgm-exporter's commit b77dab5 (pull request 570) reports GPUs without claims again; 4.4.2-4.7.0 is the first tag
@@ -215,7 +216,7 @@ def hidden_gpus_notes(hidden: Mapping[str, tuple[int, int]]) -> list[str]:
     ]
 
 
-def _named(holdings: Iterable[PodUsage]) -> list[tuple[PodUsage, str]]:
+def _named(holdings: Iterable[Holding]) -> list[tuple[Holding, str]]:
     """Return what pods hold through claims, with the devices' names in ResourceSlices."""
     devices = ((holding, holding.pod.claimed_device) for holding in holdings)
     return [(holding, device.name) for holding, device in devices if device is not None and device.name]
@@ -229,23 +230,26 @@ def _partitions_by_gpu(names: Iterable[str]) -> dict[str, set[Partition]]:
     return by_gpu
 
 
-def share_claimed_devices(holdings: list[PodUsage]) -> list[PodUsage]:
+def share_claimed_devices(holdings: list[Holding]) -> list[Holding]:
     """Divide each claimed device equally among the pods that hold it at a time, and a GPU among its partitions.
 
     The shares of a GPU's partitions can add up to more than the GPU (3g+2g+1g with double memory is 29/28). They are
     scaled down while they do. A holding whose share changes is replaced by one for each time in which it does not. So
     a node's pods hold no more than its devices at any time.
     """
-    on_gpu: dict[tuple[str, str, str], list[PodUsage]] = {}
-    for holding in holdings:
+    on_gpu: dict[tuple[str, str, str], list[int]] = {}
+    for index, holding in enumerate(holdings):
         if holding.pod.claimed_device is not None:
             key = holding.node.name, holding.node.provider_id, _gpu_of(holding.pod.claimed_device)
-            on_gpu.setdefault(key, []).append(holding)
-    pieces: dict[int, list[PodUsage]] = {}
-    for holders in on_gpu.values():
+            on_gpu.setdefault(key, []).append(index)
+    pieces: dict[int, list[Holding]] = {}
+    for indexes in on_gpu.values():
+        holders = [holdings[index] for index in indexes]
         if len(holders) > 1:
-            pieces |= _pieces_of_holders(holders)
-    return [piece for holding in holdings for piece in pieces.get(id(holding), [holding])] if pieces else holdings
+            pieces |= {indexes[position]: parts for position, parts in _pieces_of_holders(holders).items()}
+    if not pieces:
+        return holdings
+    return [piece for index, holding in enumerate(holdings) for piece in pieces.get(index, [holding])]
 
 
 def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
@@ -258,7 +262,7 @@ def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
     return claim.startswith(base) and len(claim) > len(base)
 
 
-def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[str]) -> list[PodUsage]:
+def without_admin_access(holdings: list[Holding], admin_namespaces: Container[str]) -> list[Holding]:
     """Drop claims with admin access: they look at devices that other claims hold, and hold none.
 
     No metric says which claims have it. A claim is taken for one if its namespace may have such claims, and another
@@ -267,7 +271,7 @@ def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[s
     of_admins = [holding for holding in holdings if _may_have_admin_access(holding, admin_namespaces)]
     if not of_admins:
         return holdings
-    of_others: dict[tuple[str, str, str], list[PodUsage]] = {}
+    of_others: dict[tuple[str, str, str], list[Holding]] = {}
     for holding in holdings:
         if _is_claim(holding) and not _may_have_admin_access(holding, admin_namespaces):
             of_others.setdefault(_device_key(holding), []).append(holding)
@@ -279,7 +283,7 @@ def without_admin_access(holdings: list[PodUsage], admin_namespaces: Container[s
     return [holding for holding in holdings if not _is_claim(holding) or _claim_key(holding) not in looks]
 
 
-def notes_on_admin_namespaces(holdings: Iterable[PodUsage], admin_namespaces: Container[str]) -> list[str]:
+def notes_on_admin_namespaces(holdings: Iterable[Holding], admin_namespaces: Container[str]) -> list[str]:
     """Return a note for each node whose devices only claims hold that may have admin access, which holds none."""
     devices = {_device_key(holding) for holding in holdings if _may_have_admin_access(holding, admin_namespaces)}
     return [
@@ -289,7 +293,7 @@ def notes_on_admin_namespaces(holdings: Iterable[PodUsage], admin_namespaces: Co
     ]
 
 
-def _may_have_admin_access(holding: PodUsage, admin_namespaces: Container[str]) -> bool:
+def _may_have_admin_access(holding: Holding, admin_namespaces: Container[str]) -> bool:
     pod = holding.pod
     return (
         pod.claimed_device is not None
@@ -298,9 +302,9 @@ def _may_have_admin_access(holding: PodUsage, admin_namespaces: Container[str]) 
     )
 
 
-def notes_on_claimed_devices(holdings: Iterable[PodUsage], *, collects_admin_access: bool) -> list[str]:
+def notes_on_claimed_devices(holdings: Iterable[Holding], *, collects_admin_access: bool) -> list[str]:
     """Return a note for each node with devices that several claims hold at a time."""
-    by_device: dict[tuple[str, str, str], list[PodUsage]] = {}
+    by_device: dict[tuple[str, str, str], list[Holding]] = {}
     for holding in holdings:
         if _is_claim(holding):
             by_device.setdefault(_device_key(holding), []).append(holding)
@@ -318,8 +322,8 @@ def notes_on_claimed_devices(holdings: Iterable[PodUsage], *, collects_admin_acc
     ]
 
 
-def _have_simultaneous_claims(holders: Iterable[PodUsage]) -> bool:
-    latest: PodUsage | None = None
+def _have_simultaneous_claims(holders: Iterable[Holding]) -> bool:
+    latest: Holding | None = None
     for holder in sorted(holders, key=lambda holder: holder.first_sample_ms):
         if latest and _claim_key(holder) != _claim_key(latest) and _are_simultaneous(holder, latest):
             return True
@@ -328,23 +332,23 @@ def _have_simultaneous_claims(holders: Iterable[PodUsage]) -> bool:
     return False
 
 
-def _is_claim(holding: PodUsage) -> bool:
+def _is_claim(holding: Holding) -> bool:
     return holding.pod.claimed_device is not None
 
 
-def _device_key(holding: PodUsage) -> tuple[str, str, str]:
+def _device_key(holding: Holding) -> tuple[str, str, str]:
     """Identify the device of a claim: a whole GPU, or a partition."""
     device = holding.pod.claimed_device
     name = (device.name or f"{device.uuid}/{device.mig_instance}") if device else ""
     return holding.node.name, holding.node.provider_id, name
 
 
-def _claim_key(holding: PodUsage) -> tuple[str, str]:
+def _claim_key(holding: Holding) -> tuple[str, str]:
     device = holding.pod.claimed_device
     return holding.pod.namespace, device.claim if device else ""
 
 
-def _are_simultaneous(holding: PodUsage, other: PodUsage) -> bool:
+def _are_simultaneous(holding: Holding, other: Holding) -> bool:
     """Whether both have samples of the same time. One that follows the other has later samples."""
     first = max(holding.first_sample_ms, other.first_sample_ms)
     return first <= min(holding.last_sample_ms, other.last_sample_ms) and holding.held.overlap(other.held).length > 0
@@ -355,28 +359,28 @@ def _gpu_of(device: ClaimedDevice) -> str:
     return partition.gpu if partition else device.name or device.uuid
 
 
-def _pieces_of_holders(holders: Sequence[PodUsage]) -> dict[int, list[PodUsage]]:
+def _pieces_of_holders(holders: Sequence[Holding]) -> dict[int, list[Holding]]:
     """Cut the holders of one GPU wherever one starts or ends, and divide the GPU in each piece.
 
-    Holders whose share never changes are left out. Keys are `id(holder)`.
+    Keys are positions of holders; those whose share never changes are left out.
     """
     times = [holder.held for holder in holders]
-    pieces: dict[int, list[tuple[IntervalMs, GpuShare]]] = {id(holder): [] for holder in holders}
+    pieces: list[list[tuple[IntervalMs, GpuShare]]] = [[] for _ in holders]
     for time, (indexes,) in present_by_piece(enclosing_interval(times), times):
         if not indexes:  # between two holders
             continue
         present = [holders[index] for index in indexes]
         pods_by_claim, scale = Counter(map(_claim_of, present)), _scale(present)
-        for holder in present:
-            pieces[id(holder)].append((time, _share_of_piece(holder, pods_by_claim[_claim_of(holder)], scale)))
+        for index, holder in zip(indexes, present, strict=True):
+            pieces[index].append((time, _share_of_piece(holder, pods_by_claim[_claim_of(holder)], scale)))
     return {
-        id(holder): [holder.during(time, share) for time, share in pieces[id(holder)]]
-        for holder in holders
-        if any(share is not holder.share for _, share in pieces[id(holder)])
+        position: [holder.during(time, share) for time, share in pieces[position]]
+        for position, holder in enumerate(holders)
+        if any(share is not holder.share for _, share in pieces[position])
     }
 
 
-def _share_of_piece(holder: PodUsage, count: int, scale: Fraction) -> GpuShare:
+def _share_of_piece(holder: Holding, count: int, scale: Fraction) -> GpuShare:
     """Return a holder's share while `count` pods, itself included, hold its claim.
 
     Returns the holder's own share object if nothing changes: the caller compares by identity.
@@ -392,75 +396,68 @@ def _share_of_piece(holder: PodUsage, count: int, scale: Fraction) -> GpuShare:
     return share if scale == 1 else GpuShare(share.gpus_per_unit * scale, share.source, share.replicas)
 
 
-def _claim_of(holding: PodUsage) -> tuple[str, ClaimedDevice | None]:
+def _claim_of(holding: Holding) -> tuple[str, ClaimedDevice | None]:
     return holding.pod.namespace, holding.pod.claimed_device
 
 
-def _scale(holders: Sequence[PodUsage]) -> Fraction:
+def _scale(holders: Sequence[Holding]) -> Fraction:
     """Return the factor for the shares of a GPU's claims at a time, so that they hold no more than the GPU."""
     shares = {_claim_of(holder): holder.share.gpus_per_unit for holder in holders}
-    total, gpu = sum(shares.values(), Fraction(0)), holders[0].node.gpu_fraction
+    total, gpu = sum(shares.values(), ZERO), holders[0].node.gpu_fraction
     return Fraction(1) if total <= gpu else gpu / total
 
 
-def merge_pieces(holdings: list[PodUsage]) -> list[PodUsage]:
+def merge_pieces(usages: list[PodUsage]) -> list[PodUsage]:
     """Merge what each pod holds of one resource through one claim or as a fraction: one line in the ledger for each.
 
     The share is the mean over the time held. GPU-milliseconds do not change.
     """
-    pieces = [
-        holding for holding in holdings if holding.pod.claimed_device is not None or holding.share.source == FRACTION
-    ]
+    pieces = [usage for usage in usages if usage.pod.claimed_device is not None or usage.share.source == FRACTION]
     if not pieces:
-        return holdings
+        return usages
     merged: dict[tuple[str, ...], list[PodUsage]] = {}
-    for piece in pieces:
-        pod, node = piece.pod, piece.node
+    for usage in pieces:
+        pod, node = usage.pod, usage.node
         claim = pod.claimed_device.claim if pod.claimed_device is not None else ""
-        key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, piece.resource, claim)
-        merged.setdefault(key, []).append(piece)
-    requested = [
-        holding for holding in holdings if holding.pod.claimed_device is None and holding.share.source != FRACTION
-    ]
+        key = (pod.namespace, pod.pod, pod.uid, node.name, node.provider_id, usage.resource, claim)
+        merged.setdefault(key, []).append(usage)
+    requested = [usage for usage in usages if usage.pod.claimed_device is None and usage.share.source != FRACTION]
     lines = requested + [parts[0] if len(parts) == 1 else _merge(parts) for parts in merged.values()]
     return sorted(lines, key=lambda line: (line.pod.namespace, line.pod.pod, line.pod.uid, line.pod.node))
 
 
 def _merge(parts: Sequence[PodUsage]) -> PodUsage:
+    first = parts[0]
+    # It held from the first part's start to the last one's end, as much as the parts on average.
     held = IntervalMs(min(part.held.start for part in parts), max(part.held.end for part in parts))
+    is_claim = first.pod.claimed_device is not None
+    units = len({part.pod.claimed_device for part in parts}) if is_claim else first.units
+    gpu_ms = sum((part.gpu_ms for part in parts), ZERO)
+    share = next((part.share for part in parts if part.share.replicas > 1), first.share)
     running_parts = [part.running for part in parts if part.running.length]
     running = IntervalMs(
         min((time.start for time in running_parts), default=held.end),
         max((time.end for time in running_parts), default=held.end),
     )
-    is_claim = parts[0].pod.claimed_device is not None
-    units = len({part.pod.claimed_device for part in parts}) if is_claim else parts[0].units
-    gpu_ms = sum((part.gpu_ms for part in parts), Fraction(0))
-    share = next((part.share for part in parts if part.share.replicas > 1), parts[0].share)
-    observed = [part for part in parts if part.utilization is not None]
-    observed_ms = sum((Fraction(part.observed_ms) for part in observed), Fraction(0))
-    merged = replace(
-        parts[0],
+    # Its observed time leaves as much GPU time unmeasured as the parts have; of several sources, the least precise.
+    uses, energies = [part.use for part in parts], [part.energy for part in parts if part.energy is not None]
+    unmeasured_gpu_ms = sum((Fraction(part.unmeasured_gpu_ms) for part in parts), ZERO)
+    observed_ms = sum((Fraction(use.observed_ms) for use in uses if use.utilization is not None), ZERO)
+    used_ms = sum((use.utilization * use.observed_ms for use in uses if use.utilization is not None), ZERO)
+    return replace(
+        first,
         units=units,
         share=replace(share, gpus_per_unit=gpu_ms / units / held.length),
         held=held,
         running=running,
         last_sample_ms=max(part.last_sample_ms for part in parts),
         first_sample_ms=min(part.first_sample_ms for part in parts),
+        use=Use(
+            max({use.source for use in uses} - {"none"}, key=_MOST_PRECISE_FIRST.index, default="none"),
+            used_ms / observed_ms if observed_ms else None,
+            running.length - unmeasured_gpu_ms * held.length / gpu_ms,
+            sum((use.effective_gpu_ms for use in uses), ZERO),
+            sum((use.beyond_allocation_gpu_ms for use in uses), ZERO),
+        ),
+        energy=sum(energies[1:], energies[0]) if energies else None,
     )
-    unmeasured_gpu_ms = sum((Fraction(part.unmeasured_gpu_ms) for part in parts), Fraction(0))
-    sources = {part.utilization_source for part in parts} - {"none"}
-    merged.set_use(
-        max(sources, key=_MOST_PRECISE_FIRST.index, default="none"),
-        sum((part.utilization * part.observed_ms for part in observed if part.utilization is not None), Fraction(0))
-        / observed_ms
-        if observed_ms
-        else None,
-        running.length - unmeasured_gpu_ms / merged.gpus,
-        sum((part.effective_gpu_ms for part in parts), Fraction(0)),
-        sum((part.used_beyond_allocation_gpu_ms for part in parts), Fraction(0)),
-    )
-    for part in parts[1:]:  # `merged` is a copy of the first part
-        if part.energy_joules is not None:
-            merged.add_energy(part.energy_joules, part.energy_gpu_ms)
-    return merged

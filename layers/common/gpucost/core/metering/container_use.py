@@ -12,7 +12,7 @@ from gpucost.core.metering.device_use import DeviceHour, continuous_times_of
 from gpucost.core.metering.gpu_fractions import CORES
 from gpucost.core.metering.gpu_shares import FRACTION
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 
 PodName = tuple[str, str]
 
@@ -35,7 +35,7 @@ def devices_of_containers(
 
 
 def pods_measured_by_container(
-    holdings: Sequence[PodUsage], containers: Mapping[PodName, list[DeviceHour]], gpus_of_pod: GpusOfPod
+    holdings: Sequence[Holding], containers: Mapping[PodName, list[DeviceHour]], gpus_of_pod: GpusOfPod
 ) -> dict[PodName, list[DeviceHour]]:
     """Return the containers of pods that are measured by them: of GPUs on which every pod is.
 
@@ -60,7 +60,7 @@ def pods_measured_by_container(
     }
 
 
-def _limits_cores(holding: PodUsage) -> bool:
+def _limits_cores(holding: Holding) -> bool:
     """Whether every container with a vGPU requests cores."""
     with_gpus = {request.container for request in holding.pod.requests if request.resource == holding.resource}
     with_cores = {request.container for request in holding.pod.requests if request.resource == CORES and request.units}

@@ -20,7 +20,7 @@ from gpucost.core.metering.gpu_shares import (
     is_neuron,
     partition_type,
 )
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 
 GpusOfPod = Mapping[tuple[str, str], frozenset[str]]
 """UUIDs of the GPUs on which pods have fractions, by namespace and name."""
@@ -42,7 +42,7 @@ class DeviceAssignments(Struct):
 
 
 def assign_devices(
-    holdings: Sequence[PodUsage],
+    holdings: Sequence[Holding],
     devices: Iterable[DeviceHour],
     window: IntervalMs,
     suspect_nodes: Container[str] = (),
@@ -77,10 +77,10 @@ def assign_devices(
                 mapped_nodes.add(device.node)
                 _add_labeled_device(labeled, device, label, indexes, holdings)
     assignments = DeviceAssignments()
-    on_unmapped_node: dict[str, list[PodUsage]] = {}
-    for holding in holdings:
+    on_unmapped_node: dict[str, list[int]] = {}
+    for index, holding in enumerate(holdings):
         if holding.node.name not in mapped_nodes:
-            on_unmapped_node.setdefault(holding.node.name, []).append(holding)
+            on_unmapped_node.setdefault(holding.node.name, []).append(index)
     for index, holding in enumerate(holdings):
         node_name = holding.node.name
         assigned: list[DeviceHour] = []
@@ -93,7 +93,8 @@ def assign_devices(
             assigned = _choose_labeled(holding, labeled[index], has_namesakes=has_namesakes)
         assigned = assigned or _only_device(holding, on_node.get(node_name, ()))
         if not assigned and node_name in on_unmapped_node and node_name not in suspect_nodes:
-            assigned = _all_devices(holding, on_node.get(node_name, ()), on_unmapped_node[node_name], window)
+            others = (holdings[other].held for other in on_unmapped_node[node_name] if other != index)
+            assigned = _all_devices(holding, on_node.get(node_name, ()), others, window)
         if assigned:
             assignments.add(index, assigned)
     return assignments
@@ -111,7 +112,7 @@ def _add_labeled_device(
     device: DeviceHour,
     label: LabeledPod,
     indexes: Iterable[int],
-    holdings: Sequence[PodUsage],
+    holdings: Sequence[Holding],
 ) -> None:
     """Add a device to those of the holdings, among some of the label's pod name, to which the label may refer."""
     for index in indexes:
@@ -126,7 +127,7 @@ def _add_labeled_device(
             of_holding[-1].labeled_while_running_ms += device.labeled_ms(label, holding.running)
 
 
-def _choose_labeled(holding: PodUsage, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
+def _choose_labeled(holding: Holding, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
     """Choose the devices of a holding among those with its pod's label."""
     running = [labeled_device for labeled_device in labeled if labeled_device.labeled_while_running_ms]
     if not running:
@@ -139,7 +140,7 @@ def _choose_labeled(holding: PodUsage, labeled: Sequence[_LabeledDevice], *, has
     return [labeled_device.device for labeled_device in running]
 
 
-def _only_device(holding: PodUsage, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
+def _only_device(holding: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
     """Return the only device that a pod with a shared GPU can be on, regardless of labels; empty for several."""
     if not is_shared_resource(holding) or holding.node.devices != 1:
         return []
@@ -148,7 +149,7 @@ def _only_device(holding: PodUsage, devices: Sequence[DeviceHour]) -> list[Devic
 
 
 def _all_devices(
-    holding: PodUsage, devices: Sequence[DeviceHour], neighbors: Sequence[PodUsage], window: IntervalMs
+    holding: Holding, devices: Sequence[DeviceHour], held_by_others: Iterable[IntervalMs], window: IntervalMs
 ) -> list[DeviceHour]:
     """Return all devices of a node whose GPUs one pod holds alone; none where a sample may belong to another pod.
 
@@ -168,13 +169,13 @@ def _all_devices(
         return []
     margin = 2 * max((device.interval for device in devices), default=0)
     time_with_margin = IntervalMs(holding.held.start - margin, holding.held.end + margin)
-    if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):
+    if any(held.overlap(time_with_margin).length for held in held_by_others):
         return []
     is_separable = holding.running == window or not any(device.is_continuous for device in devices)
     return compatible if is_separable else []
 
 
-def uuids_of_fractions(holding: PodUsage, gpus_of_pod: GpusOfPod) -> frozenset[str]:
+def uuids_of_fractions(holding: Holding, gpus_of_pod: GpusOfPod) -> frozenset[str]:
     """Return the UUIDs of the GPUs of a pod's vGPUs; none if they are not known.
 
     HAMi's metrics have no uid. If a pod's name was used again on other GPUs, there are too many.
@@ -185,7 +186,7 @@ def uuids_of_fractions(holding: PodUsage, gpus_of_pod: GpusOfPod) -> frozenset[s
     return uuids if len(uuids) == holding.units else frozenset()
 
 
-def _gpus_of_node(holding: PodUsage) -> Fraction | None:
+def _gpus_of_node(holding: Holding) -> Fraction | None:
     """Return the physical GPUs of a pod's node; None if they are unknown."""
     node = holding.node
     if node.physical_gpus is None and vendor_of(holding.resource) != NVIDIA:
@@ -193,7 +194,7 @@ def _gpus_of_node(holding: PodUsage) -> Fraction | None:
     return None if node.physical_gpus is None else Fraction(node.physical_gpus)
 
 
-def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
+def scale_mig_shares(holdings: Sequence[Holding], assignments: DeviceAssignments) -> list[Holding]:
     """Return holdings of MIG slices with the shares that the slices have on the GPUs assigned to them."""
     scaled = list(holdings)
     for index, devices in assignments.devices_of.items():
@@ -208,7 +209,7 @@ def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignment
     return scaled
 
 
-def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
+def is_compatible(holding: Holding, device: DeviceHour) -> bool:
     """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore, …"""
     resource = holding.resource
     vendor = vendor_of(resource)
@@ -230,12 +231,12 @@ def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
     return device.is_mig_device or not holding.node.mig_profile
 
 
-def is_shared_resource(holding: PodUsage) -> bool:
+def is_shared_resource(holding: Holding) -> bool:
     """Whether units are replicas of devices (time-slicing, MPS)."""
     return holding.share.replicas > 1
 
 
-def replicas_per_device(holding: PodUsage, device: DeviceHour) -> int:
+def replicas_per_device(holding: Holding, device: DeviceHour) -> int:
     """Return how many units one device provides; a slice whose share is derived from capacity is no replica.
 
     For fractions, of which a device has no definite number, it is about how many of this size fit.
@@ -243,7 +244,7 @@ def replicas_per_device(holding: PodUsage, device: DeviceHour) -> int:
     return 1 if holding.share.source == "capacity" and device.is_mig_device else holding.share.replicas
 
 
-def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
+def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
     """Return the physical GPUs that a device stands for."""
     if holding.share.source == FRACTION:
         return holding.node.gpu_fraction
@@ -253,19 +254,19 @@ def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
     return holding.share.gpus_per_unit if count == 1 else holding.share.gpus_per_unit * count
 
 
-def devices_expected(holding: PodUsage) -> int:
+def devices_expected(holding: Holding) -> int:
     """Return how many devices an exclusive holding has."""
     has_cores = is_neuron(holding.resource) and holding.resource != NEURON_CORE
     return holding.units * holding.node.cores_per_device() if has_cores else holding.units
 
 
-def replicas_held(holding: PodUsage, device: DeviceHour, devices: int) -> Fraction:
+def replicas_held(holding: Holding, device: DeviceHour, devices: int) -> Fraction:
     """Return a holding's replicas of one of its devices: from slots, otherwise spread evenly over its devices."""
     slot_count = max((device.slot_count(label) for label in labeled_pods_of_holding(holding, device)), default=0)
     return Fraction(min(slot_count, holding.units)) if slot_count else Fraction(holding.units, max(1, devices))
 
 
-def labeled_pods_of_holding(holding: PodUsage, device: DeviceHour) -> list[LabeledPod]:
+def labeled_pods_of_holding(holding: Holding, device: DeviceHour) -> list[LabeledPod]:
     """Return the labels of a device that name the holding's pod."""
     labels = device.labeled_pods_by_name.get((holding.pod.namespace, holding.pod.pod), ())
     return [label for label in labels if label[2] in {"", holding.pod.uid}]

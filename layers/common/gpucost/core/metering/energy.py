@@ -4,7 +4,7 @@ No exporter measures the power of a pod or of a MIG device: each series is that 
 energy of a time is divided among those that hold a part of it at that time, in proportion to what they hold.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -26,7 +26,7 @@ from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import EnergySeries, ScrapeTarget
 from gpucost.core.metering.signals import SUCCESSORS
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
-from gpucost.core.metering.usage import NodeEnergy, PodUsage
+from gpucost.core.metering.usage import Energy, Holding, NodeEnergy
 
 ENERGY_COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 ENERGY_COUNTERS: Mapping[str, Decimal] = {ENERGY_COUNTER: Decimal("0.001"), SUCCESSORS[ENERGY_COUNTER]: Decimal(1)}
@@ -146,13 +146,13 @@ def _draws_of_power(samples: Sequence[tuple[int, Fraction]], interval: int, wind
 
 def attribute_energy(
     energies: Mapping[GpuKey, GpuEnergy],
-    holdings: Sequence[PodUsage],
+    holdings: Sequence[Holding],
     assignments: DeviceAssignments,
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     unknown_holders: Mapping[NodeKey, Sequence[IntervalMs]],
     window: IntervalMs,
-) -> dict[NodeKey, NodeEnergy]:
-    """Add their GPUs' energy to holdings, and return that of each node.
+) -> tuple[dict[int, Energy], dict[NodeKey, NodeEnergy]]:
+    """Return the energy of holdings, by their index, and of nodes.
 
     A GPU's energy is idle while no pod holds it, if the devices of all pods on the node are clear then.
 
@@ -167,41 +167,45 @@ def attribute_energy(
     holders_of: dict[GpuKey, list[_Holder]] = {}
     for index, devices in assignments.devices_of.items():
         for device in devices:
-            holders_of.setdefault(device.key[:2], []).append(_holder(holdings[index], device, devices))
+            holders_of.setdefault(device.key[:2], []).append(_holder(index, holdings[index], device, devices))
+    of_holdings: dict[int, Energy] = {}
     nodes: dict[NodeKey, NodeEnergy] = {}
     for gpu, energy in energies.items():
         name = _node_of_gpu(gpu, holders_of.get(gpu, ()), lifecycles)
-        holders = [holder for holder in holders_of.get(gpu, ()) if holder.holding.node.name == name]
+        holders = [holder for holder in holders_of.get(gpu, ()) if holder.node == name]
         presences = [(lifecycle.node.provider_id, lifecycle.present) for lifecycle in lifecycles.get(name, ())]
         for provider_id, present in presences or [("", window)]:
             key = name, provider_id
             node = nodes.setdefault(key, NodeEnergy())
-            _attribute(energy, holders, present, unknown_holders.get(key, ()), node)
-    return {key: node for key, node in nodes.items() if node.measured_gpu_ms}
+            for index, part in _attribute(energy, holders, present, unknown_holders.get(key, ()), node):
+                of_holdings[index] = of_holdings[index] + part if index in of_holdings else part
+    return of_holdings, {key: node for key, node in nodes.items() if node.measured_gpu_ms}
 
 
 class _Holder(Struct, frozen=True):
     """A holding of a GPU or of a part of it."""
 
-    holding: PodUsage
+    index: int
+    node: str
     gpus: Fraction
     """What it holds of this GPU."""
     times: Sequence[IntervalMs]
 
 
-def _holder(holding: PodUsage, device: DeviceHour, devices: Sequence[DeviceHour]) -> _Holder:
+def _holder(index: int, holding: Holding, device: DeviceHour, devices: Sequence[DeviceHour]) -> _Holder:
     gpus = replicas_held(holding, device, len(devices)) * holding.share.gpus_per_unit
     if is_shared_resource(holding) or len(devices) <= devices_expected(holding):
-        return _Holder(holding, gpus, (holding.held,))
+        return _Holder(index, holding.node.name, gpus, (holding.held,))
     # More devices than units were held in succession, so each counts only while it had the pod's label.
     labels = set(labeled_pods_of_holding(holding, device))
     labeled = union(sample.time for sample in device.samples if not labels.isdisjoint(sample.labels))
-    return _Holder(holding, holding.share.gpus_per_unit, [time.overlap(holding.held) for time in labeled])
+    times = [time.overlap(holding.held) for time in labeled]
+    return _Holder(index, holding.node.name, holding.share.gpus_per_unit, times)
 
 
 def _node_of_gpu(gpu: GpuKey, holders: Sequence[_Holder], lifecycles: Mapping[str, Sequence[NodeLifecycle]]) -> str:
     """Return the name of a GPU's node; that of its pods if its exporter does not name a node."""
-    names = {holder.holding.node.name for holder in holders}
+    names = {holder.node for holder in holders}
     return names.pop() if gpu[0] not in lifecycles and len(names) == 1 else gpu[0]
 
 
@@ -211,7 +215,8 @@ def _attribute(
     time: IntervalMs,
     unknown_holders: Sequence[IntervalMs],
     node: NodeEnergy,
-) -> None:
+) -> Iterator[tuple[int, Energy]]:
+    """Yield the energy of holdings, by index; add that of the GPU to the node's energy."""
     held_by = [(held, holder) for holder in holders for held in holder.times]
     for piece, (indexes, unknown) in present_by_piece(time, [held for held, _ in held_by], unknown_holders):
         joules, measured_ms = energy.during(piece)
@@ -224,13 +229,13 @@ def _attribute(
         if held_gpus < 1 and unknown:
             continue  # another pod may hold the rest of the GPU
         for holder in present:
-            holder.holding.add_energy(joules * holder.gpus / held_gpus, holder.gpus * measured_ms)
+            yield holder.index, Energy(joules * holder.gpus / held_gpus, holder.gpus * measured_ms)
         if not present:
             node.idle_joules += joules
 
 
 def times_of_unknown_holders(
-    holdings: Sequence[PodUsage],
+    holdings: Sequence[Holding],
     assignments: DeviceAssignments,
     disputed: Mapping[NodeKey, Sequence[DisputedHolding]],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],

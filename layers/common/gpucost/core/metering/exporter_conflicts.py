@@ -14,7 +14,7 @@ from gpucost.core.metering.device_use import DeviceHour, DeviceKey
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, is_utilization, overlap_beyond_lag
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 
 MAX_MEAN_DIFFERENCE = Fraction(1, 10)
 """How far the mean use that two exporters report for one GPU may differ; they sample it at different times."""
@@ -89,7 +89,7 @@ def nodes_with_surplus_devices(
 
 
 def surplus_assigned_devices(
-    holdings: Sequence[PodUsage], assignments: DeviceAssignments, window: IntervalMs
+    holdings: Sequence[Holding], assignments: DeviceAssignments, window: IntervalMs
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return the devices of pods that several exporters together assign more devices than they request."""
     surplus: dict[DeviceKey, tuple[str, str]] = {}

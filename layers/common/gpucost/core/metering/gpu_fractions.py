@@ -18,7 +18,7 @@ from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fraction
 from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare
 from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, Observation, PodObservation
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 
 CORES, MEMORY = "nvidia_com_gpucores", "nvidia_com_gpumem"
 MEMORY_PERCENTAGE = "nvidia_com_gpumem_percentage"
@@ -113,7 +113,7 @@ class ReservedTime(Struct, frozen=True):
 
 
 def disputed_parts_of_reserved_gpus(
-    reserved: Collection[ReservedTime], unknown: Sequence[ReservedTime], holdings: Iterable[PodUsage]
+    reserved: Collection[ReservedTime], unknown: Sequence[ReservedTime], holdings: Iterable[Holding]
 ) -> Iterator[tuple[GpuNode, DisputedHolding]]:
     """Yield what pods may have held of reserved GPUs, beyond what is known.
 
@@ -121,7 +121,7 @@ def disputed_parts_of_reserved_gpus(
     """
     if not reserved:
         return
-    on_group: dict[str, list[PodUsage]] = {}
+    on_group: dict[str, list[Holding]] = {}
     for holding in holdings:
         for group in holding.pod.fraction.groups if holding.pod.fraction else ():
             on_group.setdefault(group, []).append(holding)
@@ -159,7 +159,7 @@ def gpus_of_groups(
     return {**gpus_of_pod, **named}
 
 
-def limit_to_gpus(holdings: list[PodUsage], gpus_of_pod: GpusOfPod) -> list[PodUsage]:
+def limit_to_gpus(holdings: list[Holding], gpus_of_pod: GpusOfPod) -> list[Holding]:
     """Scale down what pods hold of a GPU while their shares add up to more than it, in proportion.
 
     A pod with most of a GPU's cores and one with most of its memory fit on it together. Where the GPU of a pod is
@@ -196,8 +196,8 @@ _Factors = list[tuple[IntervalMs, Fraction]]
 
 
 def _limit(
-    holdings: list[PodUsage], groups: Iterable[tuple[Fraction, Sequence[int]]], *, per_unit: bool
-) -> list[PodUsage]:
+    holdings: list[Holding], groups: Iterable[tuple[Fraction, Sequence[int]]], *, per_unit: bool
+) -> list[Holding]:
     """Scale down holdings while those of a group exceed its GPUs.
 
     Args:
@@ -222,13 +222,13 @@ def _limit(
             factors_of.setdefault(index, []).append(factors)
     if not factors_of:
         return holdings
-    limited: list[PodUsage] = []
+    limited: list[Holding] = []
     for index, holding in enumerate(holdings):
         limited.extend(_scaled(holding, factors_of[index], per_unit) if index in factors_of else [holding])
     return limited
 
 
-def _scaled(holding: PodUsage, factors_by_gpu: Sequence[_Factors], per_unit: bool) -> Iterable[PodUsage]:
+def _scaled(holding: Holding, factors_by_gpu: Sequence[_Factors], per_unit: bool) -> Iterable[Holding]:
     """Cut a holding into pieces, each with the mean of the factors on its GPUs."""
     count = holding.units if per_unit else 1
     time_of = itemgetter(0)

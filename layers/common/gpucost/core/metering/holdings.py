@@ -1,10 +1,10 @@
 """Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpucost.core.intervals import IntervalMs
@@ -24,9 +24,9 @@ from gpucost.core.metering.gpu_fractions import (
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare, to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT_PREFIX, format_sample_value, is_count
 from gpucost.core.metering.nodes import NodeLifecycle
-from gpucost.core.metering.observations import ContainerRequest, GpuLimits, PodObservation
+from gpucost.core.metering.observations import ContainerRequest, NodeObservation, Observation, PodObservation
 from gpucost.core.metering.spans import Span, SpanReader
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 
 ZERO = Fraction(0)
 _NEVER = IntervalMs(0, 0)
@@ -34,90 +34,115 @@ NodeKey = tuple[str, str]
 """A node's name and provider id."""
 
 
-class HoldingReader(Struct):
-    """Derives holdings from pods.
+class HeldGpus(Struct, frozen=True):
+    """What pods hold, and what they may hold."""
+
+    holdings: list[Holding]
+    disputed: Mapping[NodeKey, Sequence[DisputedHolding]]
+    """What pods may have held according to implausible samples; no business unit pays for it."""
+    notes: Sequence[str] = ()
+
+
+def read_holdings(
+    observation: Observation,
+    spans: SpanReader,
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]],
+    nodes_with_vgpus: Container[str] = (),
+    slices_per_gpu: int | None = None,
+) -> HeldGpus:
+    """Derive what pods hold from their requests and from devices of claims.
 
     Args:
+        observation: of the hour.
         spans: derives spans from sample times.
         lifecycles: the nodes of the hour by name; nodes that replaced each other are in order of time.
+        nodes_with_vgpus: names of nodes whose GPUs a scheduler divides by cores and memory.
         slices_per_gpu: from the settings, for nodes whose labels do not say it.
-        collects_nodes: whether a node that is not in `lifecycles` did not exist.
-        notes: receives the notes of the hour.
+
+    Returns:
+        All holdings of the hour, in the order of namespaces, pods and uids.
     """
+    reader = _HoldingReader(observation, spans, lifecycles, nodes_with_vgpus, slices_per_gpu)
+    holdings: list[Holding] = []
+    for pod in sorted(observation.pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
+        holdings.extend(reader.holdings_of_pod(pod))
+    reader.dispute_reserved_gpus(holdings)
+    return HeldGpus(_trim_handovers(holdings), reader.disputed, reader.notes)
 
-    spans: SpanReader
-    lifecycles: Mapping[str, Sequence[NodeLifecycle]]
-    slices_per_gpu: int | None
-    collects_nodes: bool = False
-    notes: list[str] = field(default_factory=list)
-    max_advertised_units: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
-    """By node, the most units of each resource that it advertised."""
-    node_contradictions: Mapping[str, str] = field(default_factory=dict)
-    """By node, how sources contradict each other about what it advertises."""
-    nodes_with_vgpus: Set[str] = frozenset()
-    """Names of nodes whose GPUs HAMi divides."""
-    vgpu_limits: Mapping[str, GpuLimits] = field(default_factory=dict)
-    """What HAMi divides of each GPU, by node."""
-    disputed_holdings: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
-    """What pods may have held according to implausible samples; no business unit pays for it."""
-    _reserved: list[ReservedTime] = field(default_factory=list)
-    """Times in which pods reserved GPUs for others."""
-    _unknown_fractions: list[ReservedTime] = field(default_factory=list)
-    """Times in which pods held unknown fractions of reserved GPUs."""
-    _units_of_requests: dict[tuple[ContainerRequest, ...], dict[str, int]] = field(default_factory=dict)
-    """The valid results of `_effective_requests`, because many pods request the same."""
-    _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
-    """By node, the span and node of pods that have a sample at every scrape, as most do."""
-    _units_of_full_hour: dict[tuple[str, tuple[ContainerRequest, ...]], list[tuple[str, int, GpuShare]]] = field(
-        default_factory=dict
-    )
-    """By node and requests, what `_held_units` returned, for pods there all hour that hold no fraction of a GPU."""
 
-    def read(self, pods: Sequence[PodObservation]) -> list[PodUsage]:
-        """Return all holdings of the hour, in the order of namespaces, pods and uids."""
-        holdings: list[PodUsage] = []
-        for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
-            holdings.extend(self._holdings_of_pod(pod))
-        self._dispute_reserved_gpus(holdings)
-        return _trim_handovers(holdings)
+def end_at_last_labels(held: HeldGpus, devices: Iterable[DeviceHour]) -> HeldGpus:
+    """Let holdings end when exporters stop naming their pods, where no other metric says when pods finish.
 
-    def end_at_last_labels(self, holdings: Sequence[PodUsage], devices: Iterable[DeviceHour]) -> list[PodUsage]:
-        """Let holdings end when exporters stop naming their pods, where no other metric says when pods finish.
+    Exporters name the pods that the kubelet runs. After that, and without a name, a pod may hold its GPUs or not.
+    On nodes of which no exporter names a pod, pods hold until they are deleted.
+    """
+    last_labels: dict[tuple[str, str, str], IntervalMs] = {}
+    for device in devices:
+        for namespace, pod in device.labeled_pods_by_name:
+            key = device.node, namespace, pod
+            last = device.last_label((namespace, pod))
+            last_labels[key] = max(last, last_labels.get(key, last), key=lambda time: time.end)
+    nodes_with_names = {node for node, _, _ in last_labels}
+    kept: list[Holding] = []
+    disputed = {node: [*of_node] for node, of_node in held.disputed.items()}
+    for holding in held.holdings:
+        # A claim's device has the exporter's samples already.
+        if holding.pod.claimed_device is not None or holding.node.name not in nodes_with_names:
+            kept.append(holding)
+            continue
+        last = last_labels.get((holding.node.name, holding.pod.namespace, holding.pod.pod), _NEVER)
+        if holding.held.end - last.end <= last.length:
+            kept.append(holding)
+            continue
+        end = max(last.end, holding.held.start)
+        after = IntervalMs(end, holding.held.end)
+        key_of_node = holding.node.name, holding.node.provider_id
+        disputed.setdefault(key_of_node, []).append(DisputedHolding(after, holding.gpus))
+        named = holding.during(IntervalMs(holding.held.start, end), holding.share)
+        kept.append(replace(named, last_sample_ms=min(last.start, end)))
+    holdings = _trim_handovers([holding for holding in kept if holding.held.length])
+    return HeldGpus(holdings, disputed, held.notes)
 
-        Exporters name the pods that the kubelet runs. After that, and without a name, a pod may hold its GPUs or not.
-        On nodes of which no exporter names a pod, pods hold until they are deleted.
-        """
-        last_labels: dict[tuple[str, str, str], IntervalMs] = {}
-        for device in devices:
-            for namespace, pod in device.labeled_pods_by_name:
-                key = device.node, namespace, pod
-                last = device.last_label((namespace, pod))
-                last_labels[key] = max(last, last_labels.get(key, last), key=lambda time: time.end)
-        nodes_with_names = {node for node, _, _ in last_labels}
-        kept: list[PodUsage] = []
-        for holding in holdings:
-            # A claim's device has the exporter's samples already.
-            if holding.pod.claimed_device is not None or holding.node.name not in nodes_with_names:
-                kept.append(holding)
-                continue
-            last = last_labels.get((holding.node.name, holding.pod.namespace, holding.pod.pod), _NEVER)
-            if holding.held.end - last.end <= last.length:
-                kept.append(holding)
-                continue
-            end = max(last.end, holding.held.start)
-            after = IntervalMs(end, holding.held.end)
-            key_of_node = holding.node.name, holding.node.provider_id
-            self.disputed_holdings.setdefault(key_of_node, []).append(DisputedHolding(after, holding.gpus))
-            named = holding.during(IntervalMs(holding.held.start, end), holding.share)
-            kept.append(replace(named, last_sample_ms=min(last.start, end)))
-        return _trim_handovers([holding for holding in kept if holding.held.length])
 
-    def _dispute_reserved_gpus(self, holdings: Sequence[PodUsage]) -> None:
+class _HoldingReader:
+    """Derives the holdings of one pod after the other; arguments as of `read_holdings`."""
+
+    def __init__(
+        self,
+        observation: Observation,
+        spans: SpanReader,
+        lifecycles: Mapping[str, Sequence[NodeLifecycle]],
+        nodes_with_vgpus: Container[str],
+        slices_per_gpu: int | None,
+    ) -> None:
+        self._spans = spans
+        self._lifecycles = lifecycles
+        self._nodes_with_vgpus = nodes_with_vgpus
+        self._slices_per_gpu = slices_per_gpu
+        self._collects_nodes = observation.collects_nodes
+        self._vgpu_limits = observation.vgpus.limits
+        self._max_advertised_units = _max_advertised_units(observation.nodes)
+        self._node_contradictions = {node.name: node.contradiction for node in observation.nodes if node.contradiction}
+        self.notes: list[str] = []
+        self.disputed: dict[NodeKey, list[DisputedHolding]] = {}
+        self._reserved: list[ReservedTime] = []
+        """Times in which pods reserved GPUs for others."""
+        self._unknown_fractions: list[ReservedTime] = []
+        """Times in which pods held unknown fractions of reserved GPUs."""
+        # Most pods of an hour request the same, and have a sample at every scrape: what follows of that is kept.
+        self._units_of_requests: dict[tuple[ContainerRequest, ...], dict[str, int]] = {}
+        """The valid results of `_effective_requests`."""
+        self._full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = {}
+        """By node, the span and node of pods that have a sample at every scrape."""
+        self._units_of_full_hour: dict[tuple[str, tuple[ContainerRequest, ...]], list[tuple[str, int, GpuShare]]] = {}
+        """By node and requests, what `_held_units` returned, for pods there all hour that hold no fraction of a GPU."""
+
+    def dispute_reserved_gpus(self, holdings: Sequence[Holding]) -> None:
         """Note which reserved GPUs pods hold in unknown parts, so that these count as unobserved."""
         disputed = disputed_parts_of_reserved_gpus(self._reserved, self._unknown_fractions, holdings)
         nodes = set()
         for node, part in disputed:
-            self.disputed_holdings.setdefault((node.name, node.provider_id), []).append(part)
+            self.disputed.setdefault((node.name, node.provider_id), []).append(part)
             nodes.add(node.name)
         for name in sorted(nodes):
             self.notes.append(
@@ -126,7 +151,7 @@ class HoldingReader(Struct):
                 "gpu-fraction-num-devices] and --metric-labels-allowlist=pods=[runai-gpu-group] in kube-state-metrics"
             )
 
-    def _holdings_of_pod(self, pod: PodObservation) -> list[PodUsage]:
+    def holdings_of_pod(self, pod: PodObservation) -> list[Holding]:
         if pod.held_samples is None:
             if pod.node not in self._full_hour_placements:
                 self._full_hour_placements[pod.node] = self._placement(pod)
@@ -146,9 +171,9 @@ class HoldingReader(Struct):
             held_units = self._held_units(pod, node, span.time)
             if is_cacheable:
                 self._units_of_full_hour[key] = held_units
-        running = self.spans.running_time(pod, span)
+        running = self._spans.running_time(pod, span)
         return [
-            PodUsage(pod, node, resource, units, share, span.time, running, span.last_sample_ms, span.first_sample_ms)
+            Holding(pod, node, resource, units, share, span.time, running, span.last_sample_ms, span.first_sample_ms)
             for resource, units, share in held_units
         ]
 
@@ -165,7 +190,7 @@ class HoldingReader(Struct):
         contradiction, gpus = self._implausibility(pod, node, requests)
         if contradiction:
             self.notes.append(f"{SUSPECT_PREFIX}{contradiction}; what it holds is unobserved")
-            disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
+            disputed = self.disputed.setdefault((node.name, node.provider_id), [])
             disputed.append(DisputedHolding(time, gpus))
             return []
         shares: dict[str, GpuShare] = {}
@@ -175,11 +200,11 @@ class HoldingReader(Struct):
                 self._unknown_fractions.append(ReservedTime(pod.fraction.groups, node, time))
                 return []
             shares[GPU] = fraction_share(share * requests[GPU], requests[GPU], node)
-        elif pod.node in self.nodes_with_vgpus and requests and GPU in requests:
+        elif pod.node in self._nodes_with_vgpus and requests and GPU in requests:
             share_of_vgpus = self._share_of_vgpus(pod, node, requests[GPU])
             if share_of_vgpus is None:
                 most = requests[GPU] * node.gpu_fraction
-                disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
+                disputed = self.disputed.setdefault((node.name, node.provider_id), [])
                 disputed.append(DisputedHolding(time, most))
                 return []
             shares[GPU] = share_of_vgpus
@@ -190,7 +215,7 @@ class HoldingReader(Struct):
 
     def _share_of_vgpus(self, pod: PodObservation, node: GpuNode, units: int) -> GpuShare | None:
         """Return the share of a GPU that each of a pod's vGPUs is; None, with a note, if it is unknown."""
-        gpus = requested_gpus(pod.requests, limits_of(node, self.vgpu_limits.get(node.name)))
+        gpus = requested_gpus(pod.requests, limits_of(node, self._vgpu_limits.get(node.name)))
         if gpus is None:
             self.notes.append(
                 f"pods on node {node.name!r} request memory of GPUs whose memory is unknown; what they hold is "
@@ -209,11 +234,11 @@ class HoldingReader(Struct):
         """
         if requests is None:
             return f"{_pod_label(pod)} requests an implausible number of GPUs", None
-        if pod.node in self.node_contradictions:
-            return f"{self.node_contradictions[pod.node]}, with {_pod_label(pod)} on it", None
+        if pod.node in self._node_contradictions:
+            return f"{self._node_contradictions[pod.node]}, with {_pod_label(pod)} on it", None
         if pod.contradiction:
             return f"{_pod_label(pod)}: {pod.contradiction}", self._requested_gpus(pod, node, requests)
-        max_advertised = self.max_advertised_units.get(pod.node, {})
+        max_advertised = self._max_advertised_units.get(pod.node, {})
         for resource, units in requests.items():
             advertised = max_advertised.get(resource)
             if advertised is not None and units <= advertised:
@@ -232,10 +257,10 @@ class HoldingReader(Struct):
 
     def _placement(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
         """Return when a pod held GPUs, and its node's state then; None for a node that did not exist."""
-        span = self.spans.held_span(pod)
+        span = self._spans.held_span(pod)
         if not span.time.length:
             return span, None
-        lifecycle = _lifecycle_during(self.lifecycles.get(pod.node, ()), span.time)
+        lifecycle = _lifecycle_during(self._lifecycles.get(pod.node, ()), span.time)
         if lifecycle is not None:
             # The pod objects of a terminated spot node remain for a while, but they hold nothing any more.
             span = Span(
@@ -244,13 +269,13 @@ class HoldingReader(Struct):
                 span.first_sample_ms,
             )
             return span, lifecycle.state_during(span.time)
-        if self.collects_nodes or pod.node in self.lifecycles:
+        if self._collects_nodes or pod.node in self._lifecycles:
             self.notes.append(f"node {pod.node!r} does not exist: pods that are still bound to it hold nothing")
             return span, None
         return span, GpuNode(pod.node)
 
     def _share(self, node: GpuNode, resource: str) -> GpuShare:
-        share = node.share(resource, self.slices_per_gpu)
+        share = node.share(resource, self._slices_per_gpu)
         if share.is_estimate:
             name, model = to_kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
             basis = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"
@@ -301,12 +326,23 @@ def _pod_label(pod: PodObservation) -> str:
     return f"pod {pod.namespace}/{pod.pod}"
 
 
+def _max_advertised_units(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
+    """Return, by node, the most units of each resource that it advertised."""
+    advertised: dict[str, dict[str, Decimal]] = {}
+    for node in nodes:
+        units = advertised.setdefault(node.name, {})
+        for state in node.states:
+            for resource, count in state.capacity.items():
+                units[resource] = max(count, units.get(resource, count))
+    return advertised
+
+
 def _lifecycle_during(lifecycles: Sequence[NodeLifecycle], time: IntervalMs) -> NodeLifecycle | None:
     """Return the first of the nodes of one name that existed during a pod's time; pods do not move to a successor."""
     return next((lifecycle for lifecycle in lifecycles if lifecycle.present.overlap(time).length), None)
 
 
-def _trim_handovers(holdings: list[PodUsage]) -> list[PodUsage]:
+def _trim_handovers(holdings: list[Holding]) -> list[Holding]:
     """Let a pod's holding end when its GPU's next pod starts, if the GPU changed hands between two scrapes.
 
     A holding extends one scrape interval beyond the pod's last sample. If the next pod's first sample falls within
@@ -327,7 +363,7 @@ def _trim_handovers(holdings: list[PodUsage]) -> list[PodUsage]:
     return [holding for holding in trimmed if holding.held.length]
 
 
-def _ends_at_handovers(holdings: Sequence[PodUsage]) -> dict[int, int]:
+def _ends_at_handovers(holdings: Sequence[Holding]) -> dict[int, int]:
     """When the holdings of a node end that its GPUs' next pods cut short, by index."""
     uncertain = [holding for holding in holdings if holding.last_sample_ms < holding.held.end]
     if not uncertain:

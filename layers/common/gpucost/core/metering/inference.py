@@ -13,7 +13,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.consumers import divide_among_consumers
 from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 from gpucost.core.model_names import MAX_LENGTH, MAX_NAMES_OF_POD, OTHERS, bounded_names
 
 MAX_EDGE_GAP_MS = 300_000
@@ -33,16 +33,17 @@ _Counts = Mapping[_ServedKey, Mapping[CounterKind, int]]
 
 
 def served_tokens(
-    counters: ServerCounters, holdings: Iterable[PodUsage], window: IntervalMs, notes: list[str]
-) -> tuple[ServedTokens, ...]:
-    """Return what the servers in pods with GPUs processed, in order of name.
+    counters: ServerCounters, holdings: Iterable[Holding], window: IntervalMs
+) -> tuple[tuple[ServedTokens, ...], list[str]]:
+    """Return what the servers in pods with GPUs processed, in order of name, and notes on pods of which it is unknown.
 
     Args:
         counters: of all servers. Those of pods without GPUs are ignored.
         holdings: what pods held in the hour.
         window: the hour.
-        notes: receives a sentence for each pod whose tokens are unknown.
     """
+    if not counters.series:
+        return (), []
     by_pod: dict[_PodName, list[CounterSeries]] = {}
     for series in counters.series:
         by_pod.setdefault(_pod_of_series(series), []).append(series)
@@ -52,6 +53,7 @@ def served_tokens(
         if name in by_pod:
             lifetimes.setdefault(name, []).append(holding.held)
     served: list[ServedTokens] = []
+    notes: list[str] = []
     unknown: list[str] = []
     unnamed: list[str] = []
     for name in sorted(lifetimes):
@@ -78,12 +80,14 @@ def served_tokens(
     if len(unknown) > MAX_NOTES:
         notes.append(f"tokens of {len(unknown) - MAX_NOTES} further pods are unknown")
     if counters.of_gateways:
-        served = divide_among_consumers(served, _gateway_tokens(counters, window, notes))
-    return tuple(served)
+        passed, gateway_notes = _gateway_tokens(counters, window)
+        served = divide_among_consumers(served, passed)
+        notes += gateway_notes
+    return tuple(served), notes
 
 
-def _gateway_tokens(counters: ServerCounters, window: IntervalMs, notes: list[str]) -> list[ServedTokens]:
-    """Return what passed gateways, by their pod, model and consumer; nothing if any pod's is unknown.
+def _gateway_tokens(counters: ServerCounters, window: IntervalMs) -> tuple[list[ServedTokens], list[str]]:
+    """Return what passed gateways, by their pod, model and consumer; nothing and a note if any pod's is unknown.
 
     A gateway's pod has no GPUs, so that its lifetime is unknown. It is that of its samples.
     """
@@ -97,13 +101,12 @@ def _gateway_tokens(counters: ServerCounters, window: IntervalMs, notes: list[st
         pod_reader = _PodCounters(of_pod, counters.scrapes, lifetimes, window)
         counts = pod_reader.counts()
         if counts is None:
-            notes.append(f"consumers of models are unknown: gateway {'/'.join(name)}: {pod_reader.reason}")
-            return []
+            return [], [f"consumers of models are unknown: gateway {'/'.join(name)}: {pod_reader.reason}"]
         passed += [
             ServedTokens(*name, gateway, model, **kinds, consumer=consumer)  # type: ignore[arg-type]
             for (gateway, model, consumer), kinds in sorted(_with_bounded_names(counts).items())
         ]
-    return passed
+    return passed, []
 
 
 def _with_bounded_names(counts: _Counts) -> _Counts:

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpucost.core.amounts import quantize
 from gpucost.core.hour_record import Coverage, UtilizationSource
@@ -16,15 +17,14 @@ from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, adve
 from gpucost.core.metering.claims import (
     OfferedTime,
     gpus_for_claims,
-    hidden_gpus_notes,
     merge_pieces,
     notes_on_admin_namespaces,
     notes_on_claimed_devices,
     share_claimed_devices,
     without_admin_access,
 )
-from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
-from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
+from gpucost.core.metering.container_use import PodName, devices_of_containers, pods_measured_by_container
+from gpucost.core.metering.device_assignment import DeviceAssignments, GpusOfPod, assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours, group_by_device
 from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
 from gpucost.core.metering.exporter_conflicts import (
@@ -35,7 +35,7 @@ from gpucost.core.metering.exporter_conflicts import (
     surplus_assigned_devices,
 )
 from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, nodes_with_vgpus
-from gpucost.core.metering.holdings import HoldingReader, NodeKey
+from gpucost.core.metering.holdings import HeldGpus, NodeKey, end_at_last_labels, read_holdings
 from gpucost.core.metering.implausible_samples import (
     SUSPECT_PREFIX,
     are_utilizations,
@@ -43,7 +43,6 @@ from gpucost.core.metering.implausible_samples import (
     is_utilization,
 )
 from gpucost.core.metering.inference import served_tokens
-from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node, unlabeled_gpus_notes
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
@@ -57,7 +56,7 @@ from gpucost.core.metering.observations import (
 )
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
-from gpucost.core.metering.usage import NodeEnergy, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import Energy, Holding, NodeEnergy, NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver, unlabeled_pods_notes
 
 MAX_BRIDGED_GAP_MS = 300_000
@@ -100,7 +99,9 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     """
     start = to_epoch_ms(observation.hour)
     window = window or IntervalMs(start, start + HOUR_MS)
-    notes = list(observation.notes)
+
+    # When the allocation source was scraped. What pods held on both sides of a gap, they held in it; free GPUs are
+    # unobserved in it if it is long.
     spans = SpanReader(observation.allocation_scrapes, window, observation.utilization_scrapes)
     covered = union(
         time
@@ -109,39 +110,28 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     )
     unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
     before_samples = _time_before_samples(observation.allocation_scrapes, window)
-    if covered:  # otherwise the hour has no figures, and its reason says so
-        notes += [_scrape_gap_note(gap, window) for gap in unobserved if gap.start >= before_samples.end]
+
+    # The nodes, and the devices about which exporters do not contradict each other. A device that several exporters
+    # describe differently has no use, rather than that of either.
     vgpu_nodes = nodes_with_vgpus(observation)
     lifecycles = _node_lifecycles(observation, spans, rules, vgpu_nodes)
-    notes += unlabeled_gpus_notes(lifecycle for of_name in lifecycles.values() for lifecycle in of_name)
-    devices, suspect = _trusted_devices(observation, lifecycles, window)
-    reader = HoldingReader(
-        spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
-        _max_advertised_units(observation.nodes),
-        {node.name: node.contradiction for node in observation.nodes if node.contradiction},
-        vgpu_nodes, observation.vgpus.limits,
-    )  # fmt: skip
-    holdings = reader.read(observation.pods)
+    all_devices, suspect = _trusted_devices(observation, lifecycles, window)
+
+    # What pods held: whole units first, then the parts of devices of claims, and of GPUs with fractions, that several
+    # pods held at a time.
+    held = read_holdings(observation, spans, lifecycles, vgpu_nodes, rules.slices_per_gpu)
     if observation.lacks_ends_of_pods:
-        holdings = reader.end_at_last_labels(holdings, devices)
-    if observation.admin_namespaces is not None:
-        holdings = without_admin_access(holdings, observation.admin_namespaces)
-        notes += notes_on_admin_namespaces(holdings, observation.admin_namespaces)
-        notes += notes_on_claimed_devices(holdings, collects_admin_access=bool(observation.admin_namespaces))
-    holdings = share_claimed_devices(holdings)
-    gpus_of_pod = gpus_of_groups(observation.pods, devices, observation.vgpus.gpus_of_pod)
+        held = end_at_last_labels(held, all_devices)
+    holdings, claim_notes = _share_claims(held.holdings, observation.admin_namespaces)
+    gpus_of_pod = gpus_of_groups(observation.pods, all_devices, observation.vgpus.gpus_of_pod)
     if vgpu_nodes or gpus_of_pod:
         holdings = limit_to_gpus(holdings, gpus_of_pod)
-    disputed_nodes = {name for name, _ in reader.disputed_holdings}
-    assignments = assign_devices(holdings, devices, window, disputed_nodes, gpus_of_pod)
-    surplus = surplus_assigned_devices(holdings, assignments, window)
-    if surplus:
-        devices, suspect = exclude_suspect_devices(devices, surplus), suspect | surplus
-        assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus}, gpus_of_pod)
-    notes += contradiction_notes(suspect)
+
+    # On which devices the pods were. A MIG slice's share depends on the GPU on which it is.
+    devices, assignments, surplus = _assign_devices(holdings, all_devices, window, held.disputed, gpus_of_pod)
     holdings = scale_mig_shares(holdings, assignments)
-    notes += _partial_hour_notes(before_samples, window, holdings)
-    containers = devices_of_containers(observation.vgpus.use, observation.utilization_scrapes, window)
+
+    # How the pods used them, and what they drew.
     resolver = UtilizationResolver(
         holdings,
         devices,
@@ -149,28 +139,22 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         rules.utilization_sources,
         window,
         device_hours(group_by_device(observation.process_devices), observation.utilization_scrapes, window),
-        pods_measured_by_container(holdings, containers, gpus_of_pod),
+        _containers_of_pods(observation, holdings, gpus_of_pod, window),
     )
-    resolver.measure()
-    notes += _unusable_utilization_notes(observation, resolver)
-    use_without_pods = _use_without_pods(resolver, reader.disputed_holdings)
-    energy_of_nodes: dict[NodeKey, NodeEnergy] = {}
-    if observation.energy:
-        energy_of_nodes = attribute_energy(
-            gpu_energies(observation.energy, observation.utilization_scrapes, window),
-            holdings,
-            assignments,
-            lifecycles,
-            times_of_unknown_holders(holdings, assignments, reader.disputed_holdings, lifecycles, unobserved),
-            window,
-        )
-    served: tuple[ServedTokens, ...] = ()
-    if observation.counters.series:
-        served = served_tokens(observation.counters, holdings, window, notes)
-    hidden: dict[str, tuple[int, int]] = {}
-    for_claims = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans), hidden)
-    notes += hidden_gpus_notes(hidden)
-    nodes_with_unexplained = _nodes_with_unexplained(observation, use_without_pods, lifecycles, for_claims, notes)
+    use_without_pods = _use_without_pods(resolver, held.disputed)
+    energy_of_holdings, energy_of_nodes = _energy(
+        observation, holdings, assignments, lifecycles, held, unobserved, window
+    )
+    energies = map(energy_of_holdings.get, range(len(holdings)))
+    usages = list(map(PodUsage.of, holdings, resolver.uses, energies))
+    served, token_notes = served_tokens(observation.counters, holdings, window)
+
+    # What is left of each node. GPUs that something unknown may hold are unobserved instead of stranded.
+    for_claims, hidden_notes = gpus_for_claims(lifecycles, devices, holdings, _offered_times(observation, spans))
+    unexplained, notes_on_unexplained = _nodes_with_unexplained(observation, use_without_pods, lifecycles, for_claims)
+    nodes, node_notes = _split_nodes(
+        observation, vgpu_nodes, lifecycles, holdings, held.disputed, unobserved, for_claims, rules
+    )
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -178,23 +162,102 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
             allocation=quantize(Fraction(overlap_length(covered, window), window.length)),
             utilization=_device_coverage(devices, lifecycles, holdings, window),
         ),
-        pods=tuple(merge_pieces(holdings)),
-        nodes=_usage_of_nodes(
-            observation,
-            lifecycles,
-            holdings,
-            reader.disputed_holdings,
-            unobserved,
-            rules,
-            notes,
-            for_claims,
-            vgpu_nodes,
-            energy_of_nodes,
-            nodes_with_unexplained,
+        pods=tuple(merge_pieces(usages)),
+        nodes=None if nodes is None else tuple(_completed(node, energy_of_nodes, unexplained) for node in nodes),
+        notes=suspect_first(
+            [
+                *observation.notes,
+                *_scrape_gap_notes(covered, unobserved, before_samples, window),
+                *unlabeled_gpus_notes(lifecycle for of_name in lifecycles.values() for lifecycle in of_name),
+                *held.notes,
+                *claim_notes,
+                *contradiction_notes(suspect | surplus),
+                *_partial_hour_notes(before_samples, window, holdings),
+                *_unusable_utilization_notes(observation, resolver),
+                *token_notes,
+                *hidden_notes,
+                *notes_on_unexplained,
+                *node_notes,
+            ]
         ),
-        notes=suspect_first(notes),
         served=served,
     )
+
+
+def _share_claims(
+    holdings: list[Holding], admin_namespaces: Container[str] | None
+) -> tuple[list[Holding], Sequence[str]]:
+    """Divide devices of claims among the pods that hold them; return notes about those that may hold none, too.
+
+    Args:
+        holdings: what pods hold.
+        admin_namespaces: those whose claims may have admin access; None if no pod has a claim.
+    """
+    if admin_namespaces is None:
+        return share_claimed_devices(holdings), ()
+    holdings = without_admin_access(holdings, admin_namespaces)
+    notes = [
+        *notes_on_admin_namespaces(holdings, admin_namespaces),
+        *notes_on_claimed_devices(holdings, collects_admin_access=bool(admin_namespaces)),
+    ]
+    return share_claimed_devices(holdings), notes
+
+
+def _assign_devices(
+    holdings: Sequence[Holding],
+    devices: list[DeviceHour],
+    window: IntervalMs,
+    disputed: Iterable[NodeKey],
+    gpus_of_pod: GpusOfPod,
+) -> tuple[list[DeviceHour], DeviceAssignments, dict[DeviceKey, tuple[str, str]]]:
+    """Assign devices to holdings, without those by which several exporters give a pod more than it requests.
+
+    Returns:
+        The remaining devices, their assignments, and the others with two of their exporters.
+    """
+    assignments = assign_devices(holdings, devices, window, {name for name, _ in disputed}, gpus_of_pod)
+    surplus = surplus_assigned_devices(holdings, assignments, window)
+    if surplus:
+        devices = exclude_suspect_devices(devices, surplus)
+        assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus}, gpus_of_pod)
+    return devices, assignments, surplus
+
+
+def _containers_of_pods(
+    observation: Observation, holdings: Sequence[Holding], gpus_of_pod: GpusOfPod, window: IntervalMs
+) -> dict[PodName, list[DeviceHour]]:
+    containers = devices_of_containers(observation.vgpus.use, observation.utilization_scrapes, window)
+    return pods_measured_by_container(holdings, containers, gpus_of_pod)
+
+
+def _energy(
+    observation: Observation,
+    holdings: Sequence[Holding],
+    assignments: DeviceAssignments,
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]],
+    held: HeldGpus,
+    unobserved: Sequence[IntervalMs],
+    window: IntervalMs,
+) -> tuple[Mapping[int, Energy], Mapping[NodeKey, NodeEnergy]]:
+    """Return the energy of holdings, by their index, and of nodes; none where no exporter measures it."""
+    if not observation.energy:
+        return {}, {}
+    return attribute_energy(
+        gpu_energies(observation.energy, observation.utilization_scrapes, window),
+        holdings,
+        assignments,
+        lifecycles,
+        times_of_unknown_holders(holdings, assignments, held.disputed, lifecycles, unobserved),
+        window,
+    )
+
+
+def _completed(node: NodeUsage, energies: Mapping[NodeKey, NodeEnergy], unexplained: Container[NodeKey]) -> NodeUsage:
+    """Return a node with its energy; GPUs that something unknown may hold are unobserved."""
+    key = node.node.name, node.provider_id
+    if key in unexplained:
+        node = node.with_unexplained_as_unobserved()
+    return replace(node, energy=energies[key]) if key in energies else node
 
 
 def _offered_times(observation: Observation, spans: SpanReader) -> dict[str, list[OfferedTime]]:
@@ -221,17 +284,6 @@ def _trusted_devices(
             device.is_contradicted = device.key[:2] in observation.contradicted_gpus
     suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
     return exclude_suspect_devices(devices, suspect), suspect
-
-
-def _max_advertised_units(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
-    """Return, by node, the most units of each resource that it advertised."""
-    advertised: dict[str, dict[str, Decimal]] = {}
-    for node in nodes:
-        units = advertised.setdefault(node.name, {})
-        for state in node.states:
-            for resource, count in state.capacity.items():
-                units[resource] = max(count, units.get(resource, count))
-    return advertised
 
 
 def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
@@ -365,82 +417,65 @@ def _has_samples_within(device: DeviceSeries, present: IntervalMs) -> bool:
     return device.samples is None or any(present.contains(time) for time, _ in device.samples)
 
 
-def _usage_of_nodes(
+def _split_nodes(
     observation: Observation,
+    vgpu_nodes: Container[str],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
-    holdings: Sequence[PodUsage],
+    holdings: Iterable[Holding],
     disputed: Mapping[NodeKey, Sequence[DisputedHolding]],
     unobserved: Sequence[IntervalMs],
-    rules: MeteringRules,
-    notes: list[str],
     for_claims: Mapping[NodeKey, Sequence[AdvertisedGpus]],
-    vgpu_nodes: Container[str],
-    energy_of_nodes: Mapping[NodeKey, NodeEnergy],
-    nodes_with_unexplained: Container[NodeKey],
-) -> tuple[NodeUsage, ...] | None:
-    """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
-    on_node: dict[NodeKey, list[PodUsage]] = {}
+    rules: MeteringRules,
+) -> tuple[Sequence[NodeUsage] | None, list[str]]:
+    """Split the time of every GPU node, and return notes; None if pods hold GPUs on a node of unknown capacity."""
+    on_node: dict[NodeKey, list[Holding]] = {}
     for holding in holdings:
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
     collects_capacity = observation.collects_capacity or any(node.states for node in observation.nodes)
     usages: list[NodeUsage] = []
     free_in_domains: list[tuple[NodeUsage, list[FreeGpus]]] = []
-    for name in sorted(lifecycles):
-        for lifecycle in lifecycles[name]:
-            if is_gpu_node(lifecycle):
-                if name in vgpu_nodes and lifecycle.node.physical_gpus is None and not rules.slices_per_gpu:
-                    notes.append(
-                        f"node {name!r} advertises vGPUs, and the number of its GPUs is unknown, so the capacity is "
-                        "unknown"
-                    )
-                    return None
-                key = name, lifecycle.node.provider_id
-                node_holdings = on_node.pop(key, [])
-                advertised: Sequence[AdvertisedGpus] = (
-                    for_claims[key]
-                    if key in for_claims
-                    else advertised_gpus(lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity)
-                )
-                has_minimum_job = minimum_job_gpus(lifecycle.node, rules.minimum_jobs) is not None
-                free: list[FreeGpus] | None = [] if has_minimum_job else None
-                usages.append(
-                    split_node_time(
-                        lifecycle,
-                        advertised,
-                        node_holdings,
-                        unobserved,
-                        rules.slices_per_gpu,
-                        disputed.get(key, ()),
-                        free,
-                    )
-                )
-                if key in nodes_with_unexplained:
-                    usages[-1].mark_unexplained_as_unobserved()
-                if free is not None:
-                    free_in_domains.append((usages[-1], free))
-                usages[-1].energy = energy_of_nodes.get(key)
-                excess = usages[-1].excess_gpu_ms
-                if excess >= NOTEWORTHY_GPU_MS:
-                    notes.append(
-                        f"{SUSPECT_PREFIX}pods hold {float(excess / HOUR_MS):.3f} GPU-hours more of node {name!r} than "
-                        "it has; its residual is negative"
-                    )
-    if on_node:
+    notes: list[str] = []
+    for lifecycle in (lifecycle for name in sorted(lifecycles) for lifecycle in lifecycles[name]):
+        if not is_gpu_node(lifecycle):
+            continue
+        node = lifecycle.node
+        if node.name in vgpu_nodes and node.physical_gpus is None and not rules.slices_per_gpu:
+            reason = "advertises vGPUs, and the number of its GPUs is unknown, so the capacity is unknown"
+            return None, [*notes, f"node {node.name!r} {reason}"]
+        # What pods held of what the node advertised, or a DRA driver offered.
+        key = node.name, node.provider_id
+        advertised = for_claims.get(key)
+        if advertised is None:
+            advertised = advertised_gpus(lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity)
+        free: list[FreeGpus] | None = None if minimum_job_gpus(node, rules.minimum_jobs) is None else []
+        of_node = on_node.pop(key, [])
+        usage = split_node_time(
+            lifecycle, advertised, of_node, unobserved, rules.slices_per_gpu, disputed.get(key, ()), free
+        )
+        usages.append(usage)
+        if free is not None:
+            free_in_domains.append((usage, free))
+        if usage.excess_gpu_ms >= NOTEWORTHY_GPU_MS:
+            notes.append(
+                f"{SUSPECT_PREFIX}pods hold {float(usage.excess_gpu_ms / HOUR_MS):.3f} GPU-hours more of node "
+                f"{node.name!r} than it has; its residual is negative"
+            )
+    if on_node:  # what they hold is of no node that is known to have GPUs
         name, _ = min(on_node)
-        notes.append(f"the number of GPUs of node {name!r} is unknown, so the capacity is unknown")
-        return None
+        return None, [*notes, f"the number of GPUs of node {name!r} is unknown, so the capacity is unknown"]
+    # Free GPUs of an NVLink domain are stranded while they are too few for any job.
     notes += [
         f"{float(domain.gpu_ms / HOUR_MS):.3f} free GPU-hours of NVLink domain {domain.clique!r} are stranded: fewer "
         f"than {domain.minimum_gpus} of its GPUs were free (nvlink_domains of the settings)"
         for domain in strand_free_gpus(free_in_domains, rules.minimum_jobs)
     ]
-    return tuple(usages)
+    return usages, notes
 
 
 def _device_coverage(
     devices: Sequence[DeviceHour],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
-    holdings: Sequence[PodUsage],
+    holdings: Sequence[Holding],
     window: IntervalMs,
 ) -> Decimal | None:
     """Return the time in which devices were observed ÷ the time in which they existed; None without GPUs."""
@@ -500,9 +535,8 @@ def _nodes_with_unexplained(
     use_without_pods: Mapping[str, Fraction],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     for_claims: Mapping[NodeKey, object],
-    notes: list[str],
-) -> set[NodeKey]:
-    """Return the nodes whose GPUs something may hold that is not understood, and add notes about it.
+) -> tuple[set[NodeKey], list[str]]:
+    """Return the nodes whose GPUs something may hold that is not understood, and notes about it.
 
     Nodes that advertise no GPUs, and whose GPUs are in use, have claims that no metric reports.
 
@@ -511,10 +545,9 @@ def _nodes_with_unexplained(
         use_without_pods: by node, the use of GPUs that no pod held.
         lifecycles: the nodes by name.
         for_claims: nodes whose GPUs a DRA driver is known to offer.
-        notes: receives the notes.
     """
     relevant, nodes = relevant_things(observation.unexplained, lifecycles, for_claims)
-    notes += unexplained_notes(relevant)
+    notes = unexplained_notes(relevant)
     explained = for_claims.keys() | nodes
     used: list[Unexplained] = []
     for node, gpu_ms in use_without_pods.items():
@@ -528,7 +561,7 @@ def _nodes_with_unexplained(
             used.append(Unexplained("used GPU-hours of", _WITHOUT_PODS, gpu_hours, node, _REPORT_CLAIMS))
     relevant, nodes_in_use = relevant_things(used, lifecycles, explained)
     notes += unexplained_notes(relevant)
-    return nodes | nodes_in_use
+    return nodes | nodes_in_use, notes
 
 
 def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
@@ -578,7 +611,7 @@ def _time_before_samples(scrapes: Mapping[ScrapeTarget, Scrapes], window: Interv
     return IntervalMs(window.start, first if is_partial else window.start)
 
 
-def _partial_hour_notes(before_samples: IntervalMs, window: IntervalMs, holdings: Iterable[PodUsage]) -> Iterator[str]:
+def _partial_hour_notes(before_samples: IntervalMs, window: IntervalMs, holdings: Iterable[Holding]) -> Iterator[str]:
     """Say of how many minutes there are samples, and what counts in the time before them."""
     if not before_samples.length:
         return
@@ -591,9 +624,14 @@ def _partial_hour_notes(before_samples: IntervalMs, window: IntervalMs, holdings
     yield f"{PARTIAL_HOUR_PREFIX}there are samples of {minutes} minutes, from {begin} on; {before}"
 
 
-def _scrape_gap_note(gap: IntervalMs, window: IntervalMs) -> str:
-    gap = gap.overlap(window)
-    return (
-        f"no scrapes from {format_epoch_ms(gap.start)} to {format_epoch_ms(gap.end)}: "
-        "pods that started and ended within that time are unknown"
-    )
+def _scrape_gap_notes(
+    covered: Sequence[IntervalMs], unobserved: Iterable[IntervalMs], before_samples: IntervalMs, window: IntervalMs
+) -> Iterator[str]:
+    """Name the gaps between scrapes. An hour without any has no figures, and its reason says so."""
+    for gap in unobserved if covered else ():
+        if gap.start >= before_samples.end:
+            times = gap.overlap(window)
+            yield (
+                f"no scrapes from {format_epoch_ms(times.start)} to {format_epoch_ms(times.end)}: "
+                "pods that started and ended within that time are unknown"
+            )

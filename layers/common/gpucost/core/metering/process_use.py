@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs, union
 from gpucost.core.metering.device_use import DeviceHour
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import Holding
 
 ZERO = Fraction(0)
 
@@ -41,7 +41,7 @@ class _Values(Struct):
     pod_ms: dict[str, Fraction] = field(default_factory=dict)
 
 
-def process_use(values: DeviceHour, device: DeviceHour, holdings: Iterable[PodUsage]) -> ProcessUse:
+def process_use(values: DeviceHour, device: DeviceHour, holdings: Iterable[Holding]) -> ProcessUse:
     """Compute how pods divide a device's use, from what its processes use.
 
     Only proportions are taken from the values: they are one snapshot per scrape, and `GPU_UTIL` overstates use. What
@@ -67,7 +67,7 @@ def process_use(values: DeviceHour, device: DeviceHour, holdings: Iterable[PodUs
     return ProcessUse(shares, unexplained_ms)
 
 
-def _values_by_pods(values: DeviceHour, holders: Sequence[PodUsage]) -> Iterable[tuple[frozenset[str], _Values]]:
+def _values_by_pods(values: DeviceHour, holders: Sequence[Holding]) -> Iterable[tuple[frozenset[str], _Values]]:
     """Return values of scrapes that have some of the device and of pods, with the uids of the pods that run then."""
     by_pods: dict[tuple[frozenset[str], frozenset[str]], _Values] = {}
     for times, by_label in values.readings():

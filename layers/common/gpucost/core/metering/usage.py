@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.intervals import IntervalMs
@@ -20,11 +20,8 @@ _reduced = lru_cache(maxsize=1024)(Fraction)
 """A fraction in lowest terms. Many pods hold the same GPU time."""
 
 
-class PodUsage(Struct, dict=True):
-    """Units of one GPU resource that one pod held in the hour, and their use: `held = effective + waste + unmeasured`.
-
-    It is made when a pod is known to hold GPUs, and completed by `set_use` when their use is measured.
-    """
+class Holding(Struct, frozen=True, dict=True):
+    """Units of one GPU resource that one pod held in the hour."""
 
     pod: PodObservation
     node: GpuNode
@@ -40,44 +37,9 @@ class PodUsage(Struct, dict=True):
     """The pod's last sample; it may have ended at any time after it."""
     first_sample_ms: int = 0
     """The pod's first sample, even if before the hour."""
-    utilization_source: UtilizationSource = "none"
-    utilization: Fraction | None = None
-    """The mean of the observed time, 0 to 1."""
-    observed_ms: Fraction | int = 0
-    """The part of the running time in which the use was observed."""
-    effective_gpu_ms: Fraction = Fraction(0)
-    used_beyond_allocation_gpu_ms: Fraction = Fraction(0)
-    """Use of a shared device beyond what was allocated; it adds neither cost nor effective use."""
-    energy_joules: Fraction | None = None
-    """What its devices drew while it held them, as far as it was measured; None where it was not."""
-    energy_gpu_ms: Fraction = Fraction(0)
-    """The part of `gpu_ms` whose energy was measured."""
 
-    def add_energy(self, joules: Fraction, gpu_ms: Fraction) -> None:
-        """Add the measured energy of a part of what is held."""
-        self.energy_joules = (self.energy_joules or 0) + joules
-        self.energy_gpu_ms += gpu_ms
-
-    def set_use(
-        self,
-        source: UtilizationSource,
-        utilization: Fraction | None,
-        observed_ms: Fraction | int,
-        used_gpu_ms: Fraction,
-        used_beyond_allocation_gpu_ms: Fraction = Fraction(0),
-    ) -> None:
-        """Record the measured use; what is used beyond what is held does not count as effective.
-
-        Only what it holds then counts as held, so shares are scaled and limited before.
-        """
-        self.utilization_source = source
-        self.utilization = utilization
-        self.observed_ms = observed_ms
-        self.effective_gpu_ms = min(used_gpu_ms, self.gpu_ms)
-        self.used_beyond_allocation_gpu_ms = used_beyond_allocation_gpu_ms
-
-    def during(self, time: IntervalMs, share: GpuShare) -> "PodUsage":
-        """Return the part in some of its time, with the share that the pod had then; nothing is measured yet."""
+    def during(self, time: IntervalMs, share: GpuShare) -> "Holding":
+        """Return the part in some of its time, with the share that the pod had then."""
         return replace(
             self,
             share=share,
@@ -103,16 +65,63 @@ class PodUsage(Struct, dict=True):
         gpus, denominator = self.gpus.as_integer_ratio()
         return _reduced(gpus * self.held.length, denominator)
 
+
+class Use(Struct, frozen=True):
+    """How what a pod held was used, as far as it was observed."""
+
+    source: UtilizationSource = "none"
+    utilization: Fraction | None = None
+    """The mean of the observed time, 0 to 1."""
+    observed_ms: Fraction | int = 0
+    """The part of the running time in which the use was observed."""
+    effective_gpu_ms: Fraction = Fraction(0)
+    beyond_allocation_gpu_ms: Fraction = Fraction(0)
+    """Use of a shared device beyond what was allocated; it adds neither cost nor effective use."""
+
+
+UNMEASURED = Use()
+
+
+class Energy(Struct, frozen=True):
+    """What a pod's devices drew while it held them, as far as it was measured."""
+
+    joules: Fraction
+    gpu_ms: Fraction
+    """The part of the GPU time held whose energy was measured."""
+
+    def __add__(self, other: "Energy") -> "Energy":
+        return Energy(self.joules + other.joules, self.gpu_ms + other.gpu_ms)
+
+
+class PodUsage(Holding, frozen=True, dict=True):
+    """What a pod held, its use and its energy: `held = effective + waste + unmeasured`."""
+
+    use: Use = UNMEASURED
+    energy: Energy | None = None
+    """None where no exporter measured it."""
+
+    @classmethod
+    def of(cls, holding: Holding, use: Use = UNMEASURED, energy: Energy | None = None) -> "PodUsage":
+        """Join what is known of a holding."""
+        usage = cls(*astuple(holding), use=use, energy=energy)  # type: ignore[misc]  # the fields of a holding
+        usage.__dict__.update(holding.__dict__)  # what is cached: the GPU time of most pods is known by now
+        return usage
+
+    @property
+    def effective_gpu_ms(self) -> Fraction:
+        """GPU time held and used."""
+        return self.use.effective_gpu_ms
+
     @property
     def unmeasured_gpu_ms(self) -> Fraction | int:
         """GPU time held while running in which the use was not observed."""
-        unseen = self.running.length - self.observed_ms
+        unseen = self.running.length - self.use.observed_ms
         return self.gpus * unseen if unseen > 0 else 0
 
     @property
     def waste_gpu_ms(self) -> Fraction:
         """GPU time held and not used, idle while running or before running."""
-        measured = self.gpu_ms - self.effective_gpu_ms
+        measured = self.gpu_ms - self.use.effective_gpu_ms
         unmeasured = self.unmeasured_gpu_ms
         return measured - unmeasured if unmeasured else measured
 
@@ -159,10 +168,12 @@ class NodeUsage(Struct):
         length = self.present.length
         return self.total_gpu_ms / length if length else Fraction(self.node.physical_gpus or 0)
 
-    def mark_unexplained_as_unobserved(self) -> None:
+    def with_unexplained_as_unobserved(self) -> "NodeUsage":
         """Count GPUs as unobserved that the node did not advertise: something unknown may hold them."""
-        self.unobserved_gpu_ms += self.not_ready_gpu_ms + self.geometry_gpu_ms
-        self.not_ready_gpu_ms = self.geometry_gpu_ms = Fraction(0)
+        unobserved_gpu_ms = self.unobserved_gpu_ms + self.not_ready_gpu_ms + self.geometry_gpu_ms
+        return replace(
+            self, unobserved_gpu_ms=unobserved_gpu_ms, not_ready_gpu_ms=Fraction(0), geometry_gpu_ms=Fraction(0)
+        )
 
     @property
     def stranded_gpu_ms(self) -> Fraction:

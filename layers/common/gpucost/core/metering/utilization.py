@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from gpucost.core.metering.device_assignment import (
 from gpucost.core.metering.device_use import UNLABELED, DeviceHour, DeviceKey, LabeledPod
 from gpucost.core.metering.gpu_shares import FRACTION
 from gpucost.core.metering.process_use import ProcessShares, ProcessUse, process_use
-from gpucost.core.metering.usage import PodUsage
+from gpucost.core.metering.usage import UNMEASURED, Holding, Use
 
 ZERO = Fraction(0)
 PodName = tuple[str, str]
@@ -88,7 +89,7 @@ class UtilizationResolver:
 
     def __init__(
         self,
-        holdings: Sequence[PodUsage],
+        holdings: Sequence[Holding],
         devices: Sequence[DeviceHour],
         assignments: DeviceAssignments,
         sources: Sequence[UtilizationSource],
@@ -108,24 +109,31 @@ class UtilizationResolver:
         self._process_use_of: dict[DeviceKey, ProcessUse] = {}
         order = [source for source in sources if source in {"process", "shared"}]
         self._prefers_processes = order == ["process", "shared"]
-        self._unlabeled: dict[str, list[PodUsage]] = {}
+        # Of these pods, nothing says on which of their node's GPUs they are.
+        self._unlabeled: dict[str, list[Holding]] = {}
         for index, holding in enumerate(holdings):
             if is_shared_resource(holding) and index not in self._assignments.devices_of:
                 self._unlabeled.setdefault(holding.node.name, []).append(holding)
 
-    def measure(self) -> None:
-        """Complete every holding with its use; the source stays `none` if no allowed source has it."""
-        unmeasured: Sequence[tuple[int, PodUsage]] = list(enumerate(self._holdings))
+    @cached_property
+    def uses(self) -> Sequence[Use]:
+        """The use of each holding, in their order; `UNMEASURED` if no allowed source has it."""
+        uses = [UNMEASURED] * len(self._holdings)
+        unmeasured: Sequence[int] = range(len(uses))
         for source in self._sources:
-            averages = None if source in _ASSIGNMENT_SOURCES else self._averages(source, self._assigned_devices())
-            for index, holding in unmeasured:
+            averages = None if source in _ASSIGNMENT_SOURCES else self._averages(source, self._assigned_devices(uses))
+            left: list[int] = []
+            for index in unmeasured:
                 if averages is None:
-                    self._by_assignment(source, index)
-                elif average := averages.get(holding.node.name if source == "node" else ""):
-                    observed_ms = min(average.observed_ms, holding.running.length)
-                    used_gpu_ms = holding.gpus * average.mean * observed_ms
-                    holding.set_use(source, average.mean, observed_ms, used_gpu_ms)
-            unmeasured = [(index, holding) for index, holding in unmeasured if holding.utilization_source == "none"]
+                    use = self._by_assignment(source, index)
+                else:
+                    use = self._by_average(source, index, averages)
+                if use is None:
+                    left.append(index)
+                else:
+                    uses[index] = use
+            unmeasured = left
+        return uses
 
     def unlabeled_sharers(self) -> dict[str, int]:
         """Return, by node, how many pods share GPUs without a label that says which GPU they are on."""
@@ -139,8 +147,8 @@ class UtilizationResolver:
         """
         unmeasured = [
             holding
-            for holding in self._holdings
-            if holding.utilization_source == "none" and holding.running.length and holding.share.source != FRACTION
+            for holding, use in zip(self._holdings, self.uses, strict=True)
+            if use is UNMEASURED and holding.running.length and holding.share.source != FRACTION
         ]
         if not unmeasured:
             return {}
@@ -196,22 +204,32 @@ class UtilizationResolver:
     def unexplained_process_use(self) -> dict[str, Fraction]:
         """Return, by node, the use of shared devices, in GPU-milliseconds, that no values of processes account for."""
         unexplained: dict[str, Fraction] = {}
+        _ = self.uses  # determines which values of processes are needed
         for (node, _, _), use in self._process_use_of.items():
             unexplained[node] = unexplained.get(node, ZERO) + use.unexplained_ms
         return unexplained
 
-    def _by_assignment(self, source: UtilizationSource, index: int) -> None:
-        if self._containers_of_pod and source == "pod" and self._measure_containers(index):
-            return
+    def _by_average(self, source: UtilizationSource, index: int, averages: Mapping[str, _AverageUse]) -> Use | None:
+        holding = self._holdings[index]
+        average = averages.get(holding.node.name if source == "node" else "")
+        if average is None:
+            return None
+        observed_ms = min(average.observed_ms, holding.running.length)
+        return _use(holding, source, average.mean, observed_ms, holding.gpus * average.mean * observed_ms)
+
+    def _by_assignment(self, source: UtilizationSource, index: int) -> Use | None:
+        if self._containers_of_pod and source == "pod" and (use := self._use_by_containers(index)) is not None:
+            return use
         devices = self._assignments.devices_of.get(index)
         if devices and self._is_shared(index, devices) == (source != "pod"):
             if source == "pod":
-                self._measure_exclusive(index, devices)
-            elif source == "shared" or any(self._process_use(device).shares for device in devices):
-                self._measure_shared(index, devices, source)
+                return self._exclusive_use(index, devices)
+            if source == "shared" or any(self._process_use(device).shares for device in devices):
+                return self._use_of_shared(index, devices, source)
+        return None
 
-    def _measure_exclusive(self, index: int, devices: Sequence[DeviceHour]) -> None:
-        """Measure the use of the pod's exclusive devices; an expected device without series is unmeasured."""
+    def _exclusive_use(self, index: int, devices: Sequence[DeviceHour]) -> Use | None:
+        """Return the use of the pod's exclusive devices; an expected device without series is unmeasured."""
         holding = self._holdings[index]
         expected = devices_expected(holding)
         if len(devices) == expected == 1 and devices[0].is_continuous and holding.running.length == self._window.length:
@@ -220,8 +238,8 @@ class UtilizationResolver:
             if time:
                 gpus, mean = gpus_of_device(holding, device), device.mean
                 used_gpu_ms = Fraction(mean.numerator * gpus.numerator * time, mean.denominator * gpus.denominator)
-                holding.set_use("pod", mean, time, used_gpu_ms)
-            return
+                return Use("pod", mean, time, min(used_gpu_ms, holding.gpu_ms))
+            return None
         used, observed = ZERO, 0
         effective = ZERO
         for device in devices:
@@ -240,16 +258,16 @@ class UtilizationResolver:
             observed += time
             effective += mean * time * gpus_of_device(holding, device)
         observed_ms = min(Fraction(observed, expected), Fraction(holding.running.length))
-        # Otherwise the devices were not observed while the pod ran, so the next source is used.
-        if observed_ms or not holding.running.length:
-            holding.set_use("pod", used / observed if observed else None, observed_ms, effective)
+        if not observed_ms and holding.running.length:
+            return None  # the devices were not observed while the pod ran, so the next source is used
+        return _use(holding, "pod", used / observed if observed else None, observed_ms, effective)
 
-    def _measure_containers(self, index: int) -> bool:
-        """Measure a fraction's use by its containers, up to what it held; whether they have samples of its time."""
+    def _use_by_containers(self, index: int) -> Use | None:
+        """Return a fraction's use by its containers, up to what it held; None if they have no samples of its time."""
         holding = self._holdings[index]
         containers = self._containers_of_pod.get((holding.pod.namespace, holding.pod.pod), ())
         if not containers or not is_shared_resource(holding):
-            return False
+            return None
         used, observed = ZERO, 0
         for container in containers:
             use = container.use_during(holding.running)
@@ -258,15 +276,15 @@ class UtilizationResolver:
             used += mean * time * gpus_of_device(holding, container)
             observed += time
         observed_ms = min(Fraction(observed, holding.units), Fraction(holding.running.length))
+        if not observed_ms and holding.running.length:
+            return None
         allocated = observed_ms * holding.gpus
-        if observed_ms or not holding.running.length:
-            credited = min(used, allocated)
-            utilization = credited / allocated if allocated else None
-            holding.set_use("pod", utilization, observed_ms, credited, max(ZERO, used - allocated))
-        return holding.utilization_source != "none"
+        credited = min(used, allocated)
+        utilization = credited / allocated if allocated else None
+        return _use(holding, "pod", utilization, observed_ms, credited, max(ZERO, used - allocated))
 
-    def _measure_shared(self, index: int, devices: Sequence[DeviceHour], source: UtilizationSource) -> None:
-        """Measure a pod's parts of shared devices, up to what it held.
+    def _use_of_shared(self, index: int, devices: Sequence[DeviceHour], source: UtilizationSource) -> Use | None:
+        """Return the use of a pod's parts of shared devices, up to what it held.
 
         Args:
             index: of the holding.
@@ -295,12 +313,13 @@ class UtilizationResolver:
             if use.is_split_by_replicas:
                 source = "shared"  # of a line with several sources, the least precise is recorded
         observed_ms = min(Fraction(observed, len(devices)), Fraction(holding.running.length))
-        if observed_ms or not holding.running.length:
-            if source == "process":
-                utilization = credited / allocated if allocated else None
-            else:
-                utilization = used / observed if observed else None
-            holding.set_use(source, utilization, observed_ms, credited, beyond_allocation)
+        if not observed_ms and holding.running.length:
+            return None
+        if source == "process":
+            utilization = credited / allocated if allocated else None
+        else:
+            utilization = used / observed if observed else None
+        return _use(holding, source, utilization, observed_ms, credited, beyond_allocation)
 
     def _shared_use(self, index: int, device: DeviceHour, source: UtilizationSource) -> _SharedUse:
         """Return a pod's part of a device's use.
@@ -342,7 +361,7 @@ class UtilizationResolver:
         return union(times)
 
     @staticmethod
-    def _has_gap(holding: PodUsage, by_processes: Sequence[IntervalMs], device: DeviceHour) -> bool:
+    def _has_gap(holding: Holding, by_processes: Sequence[IntervalMs], device: DeviceHour) -> bool:
         """Whether a pod has no value while its device was observed, for longer than late or lost scrapes take."""
         missing = [device.use_during(time).observed_ms for time in gaps(by_processes, holding.observed_running)]
         return 2 * max(missing, default=0) > 3 * device.interval or sum(missing) > 3 * device.interval
@@ -462,7 +481,7 @@ class UtilizationResolver:
             self._holders_by_device[device.key] = holders
         return holders
 
-    def _observed_ms(self, holding: PodUsage, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
+    def _observed_ms(self, holding: Holding, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
         """Return for how long a holding's use was observed; less than an interval at its start or end is no gap."""
         running = holding.running
         edges = (running.start > self._window.start) + (running.end < self._window.end)
@@ -471,11 +490,9 @@ class UtilizationResolver:
         is_complete = is_whole and observed_ms and 20 * missing_ms <= (21 * edges if edges else 30) * device.interval
         return running.length if is_complete else observed_ms
 
-    def _assigned_devices(self) -> set[DeviceKey]:
+    def _assigned_devices(self, uses: Iterable[Use]) -> set[DeviceKey]:
         """Return the devices whose use was attributed to their holders."""
-        indexes = (
-            index for index, holding in enumerate(self._holdings) if holding.utilization_source in _ASSIGNMENT_SOURCES
-        )
+        indexes = (index for index, use in enumerate(uses) if use.source in _ASSIGNMENT_SOURCES)
         return {device.key for index in indexes for device in self._assignments.devices_of.get(index, ())}
 
     def _averages(self, source: UtilizationSource, assigned: set[DeviceKey]) -> dict[str, _AverageUse]:
@@ -490,6 +507,19 @@ class UtilizationResolver:
             )
             for name, devices in unassigned.items()
         }
+
+
+def _use(
+    holding: Holding,
+    source: UtilizationSource,
+    utilization: Fraction | None,
+    observed_ms: Fraction | int,
+    used_gpu_ms: Fraction,
+    beyond_allocation_gpu_ms: Fraction = ZERO,
+) -> Use:
+    """Return a measured use; what is used beyond what is held does not count as effective."""
+    effective_gpu_ms = min(used_gpu_ms, holding.gpu_ms)
+    return Use(source, utilization, observed_ms, effective_gpu_ms, beyond_allocation_gpu_ms)
 
 
 def unlabeled_pods_notes(pods: Mapping[str, Mapping[str, int]]) -> list[str]:

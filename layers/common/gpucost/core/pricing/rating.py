@@ -41,7 +41,7 @@ def rate_usage(
             _rate_pod_alone(pod, node_cost, hourly, charge_to)
             for pod, (node_cost, hourly) in zip(usage.pods, priced_pods, strict=True)
         ]
-        if any(pod.energy_joules is not None for pod in usage.pods):
+        if any(pod.energy is not None for pod in usage.pods):
             lines_rated_alone = [
                 _with_energy(None, [pod], [line], _factor(pod.node, usage.cluster, emissions))[0][0]
                 for pod, line in zip(usage.pods, lines_rated_alone, strict=True)
@@ -52,14 +52,15 @@ def rate_usage(
         ]
         costs_alone = [node_cost for node_cost, _ in priced_pods]
         return _hour_record(usage, pricing, lines_rated_alone, [], None, (), costs_alone, charge_notes)
-    on_node: dict[tuple[str, str], list[PodUsage]] = {}
-    for pod in usage.pods:
-        on_node.setdefault((pod.node.name, pod.node.provider_id), []).append(pod)
+    on_node: dict[tuple[str, str], list[int]] = {}
+    for index, pod in enumerate(usage.pods):
+        on_node.setdefault((pod.node.name, pod.node.provider_id), []).append(index)
     line_of: dict[int, Line] = {}
     nodes: list[NodeHour] = []
     node_costs: list[NodeCost | Unpriced] = []
     for node in usage.nodes:
-        pods = on_node.get((node.node.name, node.provider_id), [])
+        indexes = on_node.get((node.node.name, node.provider_id), [])
+        pods = [usage.pods[index] for index in indexes]
         node_cost = pricing.node_cost(node.node, usage.cluster, node.present, node.gpus)
         node_costs.append(node_cost)
         lines, capacity = _rate_node(node, pods, node_cost, charge_to)
@@ -68,7 +69,7 @@ def rate_usage(
             lines, energy = _with_energy(node.energy, pods, lines, factor)
             capacity += energy
         nodes.append(_node_hour(node, node_cost, lines, capacity))
-        line_of.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
+        line_of.update(zip(indexes, lines, strict=True))
     prepaid_nodes = [
         (node.node, node.present)
         for node, node_cost in zip(usage.nodes, node_costs, strict=True)
@@ -83,7 +84,7 @@ def rate_usage(
         if charge.currency != pricing.currency
     ]
     capacity = CapacityCosts.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
-    lines = [line_of[id(pod)] for pod in usage.pods]
+    lines = [line_of[index] for index in range(len(usage.pods))]
     return _hour_record(usage, pricing, lines, nodes, capacity, charges, node_costs, foreign_charge_notes)
 
 
@@ -164,7 +165,7 @@ def _with_energy(
 
     If the node's energy is unknown, its GPUs drew what its pods did.
     """
-    of_pods = [pod.energy_joules or Fraction(0) for pod in pods]
+    of_pods = [Fraction(0) if pod.energy is None else pod.energy.joules for pod in pods]
     node = node or NodeEnergy(sum(of_pods, Fraction(0)))
     weights = [*of_pods, node.idle_joules, node.joules - node.idle_joules - sum(of_pods)]
     kwh = node.joules / JOULES_PER_KWH
@@ -172,10 +173,10 @@ def _with_energy(
     energies, emissions = split_each([total, emitted], weights)
     with_energy = [
         line
-        if pod.energy_joules is None
+        if pod.energy is None
         else line._replace(
             energy_kwh=energy_kwh,
-            energy_gpu_hours=min(to_fixed_point(pod.energy_gpu_ms / HOUR_MS), line.allocated_gpu_hours),
+            energy_gpu_hours=min(to_fixed_point(pod.energy.gpu_ms / HOUR_MS), line.allocated_gpu_hours),
             co2e_kg=None if factor is None else co2e_kg,
         )
         for pod, line, energy_kwh, co2e_kg in zip(pods, lines, energies, emissions, strict=False)
@@ -246,11 +247,11 @@ def _line(
         )
     else:
         (effective_hours, _), (effective_usd, waste_usd) = split_in_two(totals, pod.effective_gpu_ms, pod.gpu_ms)
-    observation, node = pod.pod, pod.node
+    observation, node, use = pod.pod, pod.node, pod.use
     business_unit, labels = charge_to(observation)
     claimed = observation.claimed_device
     priced = node_cost if isinstance(node_cost, NodeCost) else None
-    is_unmeasured = pod.utilization_source == "none" and pod.running.length > 0
+    is_unmeasured = use.source == "none" and pod.running.length > 0
     return Line(
         business_unit=business_unit,
         namespace=observation.namespace,
@@ -272,8 +273,8 @@ def _line(
         split_policy=priced.split_policy if priced else "",
         allocated_gpu_hours=gpu_hours,
         effective_gpu_hours=None if is_unmeasured else effective_hours,
-        utilization=None if pod.utilization is None else quantize(pod.utilization),
-        utilization_source=pod.utilization_source,
+        utilization=None if use.utilization is None else quantize(use.utilization),
+        utilization_source=use.source,
         unmeasured_gpu_hours=unmeasured_hours,
         gpu_hourly_usd=hourly,
         price_source=priced.source if priced else "",
@@ -281,8 +282,8 @@ def _line(
         effective_usd=None if is_unmeasured or not is_priced else effective_usd,
         waste_usd=None if not is_priced or (is_unmeasured and not waste_usd) else waste_usd,
         unmeasured_usd=unmeasured_usd if is_priced else None,
-        used_beyond_allocation_gpu_hours=to_fixed_point(Fraction(pod.used_beyond_allocation_gpu_ms, HOUR_MS))
-        if pod.used_beyond_allocation_gpu_ms
+        used_beyond_allocation_gpu_hours=to_fixed_point(Fraction(use.beyond_allocation_gpu_ms, HOUR_MS))
+        if use.beyond_allocation_gpu_ms
         else 0,
         resource_claim=claimed.claim if claimed else "",
         dra_driver=claimed.driver if claimed else "",
