@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
-from gpucost.core.attribution import attribute_usage
+from gpucost.core.attribution import build_record
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
@@ -162,7 +162,7 @@ def _attributing(observed: Observation, settings: CoreSettings) -> Callable[[], 
 
     def run() -> HourRecord:
         with gc_paused():  # as the service does
-            return attribute_usage(meter(observed, metering), rules)
+            return build_record(meter(observed, metering), rules)
 
     return run
 

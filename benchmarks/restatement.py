@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.figures import Figure, stand_alone
-from gpucost.core.attribution import attribute_usage
+from gpucost.core.attribution import build_record
 from gpucost.core.hour_record import Coverage
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
@@ -126,7 +126,7 @@ def figures(quick: bool) -> list[Figure]:
         rules = attribution_rules(settings, pricing_of(settings))
         for number in range(hours):
             usage = usage_of(START + HOUR * number)
-            ledger.publish(attribute_usage(usage, rules), replacing=None, settings_version=1, now=NOW, usage=usage)
+            ledger.publish(build_record(usage, rules), replacing=None, settings_version=1, now=NOW, usage=usage)
         first = dict(counted.units)
         counted.calls.clear()
         counted.units.clear()

@@ -15,7 +15,7 @@ from gpucost.core.attribution import (
     AttributionRules,
     BusinessUnit,
     BusinessUnitMatcher,
-    attribute_usage,
+    build_record,
     business_units_at,
 )
 from gpucost.core.hour_record import Coverage, HourRecord
@@ -171,7 +171,7 @@ def test_line_has_all_fields_of_pod_node_and_price() -> None:
         use=Use("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600)),
     )
     rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
-    (line,) = attribute_usage(measured, rules).lines
+    (line,) = build_record(measured, rules).lines
     assert (line.business_unit, line.namespace, line.pod, line.uid) == ("team", "team", "p", "u")
     assert (line.workload_kind, line.workload, line.labels) == ("Deployment", "web", {"app": "web"})
     assert (line.node, line.node_pool, line.instance_type, line.zone) == ("n", "pool", "p5.48xlarge", "eu-central-1a")
@@ -192,17 +192,17 @@ def test_line_has_all_fields_of_pod_node_and_price() -> None:
 
 
 def test_unmeasured_use_is_unknown_and_not_zero() -> None:
-    (line,) = attribute_usage(usage(), AttributionRules(PRICING)).lines
+    (line,) = build_record(usage(), AttributionRules(PRICING)).lines
     assert (line.effective_gpu_hours, line.effective_usd, line.waste_usd, line.utilization) == (None, None, None, None)
     assert line.unmeasured_usd == line.allocated_usd
     assert line.unmeasured_gpu_hours == line.allocated_gpu_hours
 
 
 def test_image_pull_is_waste_even_if_later_use_is_unmeasured() -> None:
-    (line,) = attribute_usage(usage(running_minutes=45), AttributionRules(PRICING)).lines
+    (line,) = build_record(usage(running_minutes=45), AttributionRules(PRICING)).lines
     assert line.effective_usd is None
     assert line.allocated_usd and line.waste_usd == pytest.approx(line.allocated_usd / 4)
-    (line,) = attribute_usage(usage(running_minutes=0), AttributionRules(PRICING)).lines
+    (line,) = build_record(usage(running_minutes=0), AttributionRules(PRICING)).lines
     assert line.effective_usd == line.unmeasured_usd == 0
     assert line.waste_usd == line.allocated_usd
 
@@ -221,7 +221,7 @@ def test_hour_with_low_coverage_has_no_figures(
     coverage: str, utilization_coverage: str | None, notes: list[str]
 ) -> None:
     rules = AttributionRules(PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2"))
-    record = attribute_usage(usage(coverage=coverage, utilization_coverage=utilization_coverage), rules)
+    record = build_record(usage(coverage=coverage, utilization_coverage=utilization_coverage), rules)
     assert record.notes == (*notes, "a note")
     assert (record.status, record.cluster, record.hour) == ("incomplete" if notes else "complete", "c", HOUR)
     assert (record.totals is None) == bool(notes)
@@ -232,11 +232,11 @@ def test_hour_with_low_coverage_has_no_figures(
 
 
 def test_hour_without_scrapes_has_no_figures_even_without_threshold() -> None:
-    assert attribute_usage(usage(coverage="0"), AttributionRules(PRICING)).status == "incomplete"
+    assert build_record(usage(coverage="0"), AttributionRules(PRICING)).status == "incomplete"
 
 
 def test_hour_that_costs_more_than_is_plausible_has_no_figures_and_says_why() -> None:
-    record = attribute_usage(usage(), AttributionRules(Pricing.constant(Decimal(10**14))))
+    record = build_record(usage(), AttributionRules(Pricing.constant(Decimal(10**14))))
     reason = "suspect samples: figures exceed 1,000,000,000,000 USD or GPU-hours, so the hour has none"
     full_coverage = Coverage(Decimal(1), Decimal(1))
     assert record == HourRecord("c", HOUR, "incomplete", full_coverage, None, notes=(reason, "a note"))
@@ -246,7 +246,7 @@ def test_shared_unit_is_distributed_over_the_lines_of_other_units() -> None:
     platform = BusinessUnit("platform", ("operators",), distribute="even")
     (pod_usage,) = usage().pods
     pods = tuple(replace(pod_usage, pod=pod(namespace)) for namespace in ("operators", "chat", "lab"))
-    record = attribute_usage(replace(usage(), pods=pods), AttributionRules(PRICING, (platform,)))
+    record = build_record(replace(usage(), pods=pods), AttributionRules(PRICING, (platform,)))
     distributed = {(line.business_unit, line.shared_from): line.allocated_usd for line in record.lines}
     pod_usd = distributed["chat", ""]
     assert distributed["lab", ""] == pod_usd
@@ -265,4 +265,4 @@ def test_entries_with_the_same_first_hour_keep_the_first() -> None:
 def test_most_units_that_a_pod_can_hold_are_plausible(units: int, status: str) -> None:
     (pod_usage,) = usage().pods
     hour = replace(usage(), pods=(replace(pod_usage, units=units),))
-    assert attribute_usage(hour, AttributionRules(PRICING)).status == status
+    assert build_record(hour, AttributionRules(PRICING)).status == status

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, Costs
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
@@ -28,7 +28,7 @@ prices = st.decimals(Decimal("0.01"), 100, places=4).map(Pricing.constant)
 
 def record(observation: Observation, metering: MeteringRules, rate: Pricing) -> HourRecord:
     units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
-    return attribute_usage(meter(observation, metering), AttributionRules(rate, units))
+    return build_record(meter(observation, metering), AttributionRules(rate, units))
 
 
 def without_residual(capacity: CapacityCosts) -> int:
@@ -155,8 +155,8 @@ def test_renamed_namespaces_change_only_names(observation: Observation, metering
         devices=tuple(replace(device, namespace=renamed(device.namespace)) for device in observation.devices),
     )
     plain = AttributionRules(rate)
-    lines = attribute_usage(meter(observation, metering), plain).lines
-    again = attribute_usage(meter(other, metering), plain).lines
+    lines = build_record(meter(observation, metering), plain).lines
+    again = build_record(meter(other, metering), plain).lines
     assert [
         line._replace(namespace=renamed(line.namespace), business_unit=renamed(line.namespace)) for line in lines
     ] == list(again)

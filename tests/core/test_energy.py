@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from authoring.emission_factors import parse_factors, render_table
 from gpucost.core.amounts import CapacityCosts, Costs
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.energy import gpu_energies
@@ -49,7 +49,7 @@ def drawn(series: Sequence[EnergySeries], first: float = 0, last: float = 60) ->
 
 
 def attributed(observed: Observation, rules: AttributionRules = RULES) -> HourRecord:
-    return attribute_usage(meter(observed, MeteringRules()), rules)
+    return build_record(meter(observed, MeteringRules()), rules)
 
 
 def capacity_of(record: HourRecord) -> CapacityCosts:
@@ -205,7 +205,7 @@ def test_energy_of_lines_idle_and_unattributed_add_up(observed: Observation, met
     units = (BusinessUnit("platform", namespaces=("a",), distribute="proportional"),)
     emissions = Emissions(kg_per_kwh_by_cluster={"c": Decimal("0.3786")})
     rules = AttributionRules(Pricing.constant(Decimal(2)), units, emissions=emissions)
-    record = attribute_usage(meter(observed, metering), rules)
+    record = build_record(meter(observed, metering), rules)
     if record.totals is None or record.totals.capacity is None:
         return
     lines, capacity = record.lines, record.totals.capacity

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, to_fixed_point
-from gpucost.core.attribution import AttributionRules, attribute_usage
+from gpucost.core.attribution import AttributionRules, build_record
 from gpucost.core.hours import HOUR, HOUR_MS
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
@@ -69,7 +69,7 @@ def test_node_that_advertises_nothing_is_stranded_and_not_free() -> None:
     usage = meter(collected, MeteringRules())
     (of_node,) = usage.nodes or ()
     assert of_node.total_gpu_ms == of_node.not_ready_gpu_ms == Fraction(4 * HOUR_MS)
-    record = attribute_usage(usage, AttributionRules(Pricing.constant(Decimal(2))))
+    record = build_record(usage, AttributionRules(Pricing.constant(Decimal(2))))
     assert record.totals is not None and record.totals.capacity is not None
     assert record.totals.capacity.stranded_usd == 8 * SCALE
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from benchmarks.core import instructions
 from gpucost.core.amounts import CapacityCosts
-from gpucost.core.attribution import AttributionRules, attribute_usage
+from gpucost.core.attribution import AttributionRules, build_record
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.device_use import DeviceKey, group_by_device
@@ -82,7 +82,7 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
 @given(implausible_observations())
 def test_parts_sum_to_cost_despite_implausible_samples(observation: Observation) -> None:
     usage = meter(observation, MeteringRules(("pod", "shared", "node", "cluster")))
-    record = attribute_usage(usage, AttributionRules(Pricing.constant(Decimal(12))))
+    record = build_record(usage, AttributionRules(Pricing.constant(Decimal(12))))
     if record.totals is None:
         return
     costs, capacity = record.totals.costs, record.totals.capacity

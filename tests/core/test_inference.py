@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, Costs
-from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, build_record
 from gpucost.core.hour_record import Line, ModelHour
 from gpucost.core.inference import InferenceRules, ModelSum, TokenLoad, TokenWeights, costs_by_model, load_percentiles
 from gpucost.core.ledger import content_digest
@@ -392,8 +392,8 @@ def test_stored_usage_and_models_are_read_unchanged() -> None:
         [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
     )
     stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), document)
-    assert attribute_usage(stored, rules).models == attribute_usage(usage, rules).models != ()
-    models = attribute_usage(usage, rules).models
+    assert build_record(stored, rules).models == build_record(usage, rules).models != ()
+    models = build_record(usage, rules).models
     assert compressed_documents.read_models(compressed_documents.models_document(models)) == models
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
@@ -165,9 +165,7 @@ def test_node_without_price_costs_null_and_does_not_change_others() -> None:
         hour_of(node("priced"), {"a": (1, 60)}, DAY),
         hour_of(node("unpriced", "p5.48xlarge"), {"b": (2, 60)}, DAY),
     )
-    record = attribute_usage(
-        usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",)))
-    )
+    record = build_record(usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",))))
     priced, unpriced = record.lines
     assert record.status == "provisional"
     assert record.notes == ("no price for node unpriced (p5.48xlarge) from spot",)
@@ -385,7 +383,7 @@ def assert_node_adds_up(usage: Usage, rated: HourRecord, node_hour: NodeHour, pa
 def assert_units_add_up(usage: Usage, pricing: Pricing) -> None:
     """Assert that the business units together pay the allocated cost of all nodes."""
     units = (BusinessUnit("shared", ("a",), distribute="proportional"), BusinessUnit("b", ("b",)))
-    record = attribute_usage(usage, AttributionRules(pricing, units))
+    record = build_record(usage, AttributionRules(pricing, units))
     if record.totals is None or usage.nodes is None:
         return
     by_unit = sum(costs.allocated_usd for costs in record.by_business_unit().values())

@@ -16,7 +16,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.features.alerting.refusals import RefusedMessageError
-from gpucost.pipeline.attribute import meter_and_attribute
+from gpucost.pipeline.attribute import compute_hours
 from gpucost.runtime import messages
 from gpucost.runtime.bounded_http import HttpResponse, ResponseTooLargeError
 from gpucost.runtime.json_text import dumps
@@ -47,7 +47,7 @@ def attributed(answers: RecordedAnswers, change: Callable[[str, str], str] = lam
 
     client = partial(AnsweredClient, answer=answer, sleep=lambda _: None)
     reader = metrics_reader(settings.clusters[0], settings, make_client=client, clock=lambda: NOW)
-    (hour,) = meter_and_attribute(reader, settings.clusters[0], settings, [BASE], now=NOW)
+    (hour,) = compute_hours(reader, settings.clusters[0], settings, [BASE], now=NOW)
     return hour.record
 
 

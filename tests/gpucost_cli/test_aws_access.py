@@ -14,7 +14,7 @@ from moto import mock_aws
 from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.unlabeled_nodes import ReportedNode
 from gpucost.core.pricing.prices import region_of
-from gpucost.pipeline.attribute import AttributedHour, meter_and_attribute
+from gpucost.pipeline.attribute import AttributedHour, compute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.sqlite_table import SqliteTable
@@ -140,7 +140,7 @@ def document(url: str) -> str:
 def attributed(url: str, access: AwsAccess | None) -> AttributedHour:
     settings = parse_settings(document(url))
     reader = metrics_reader(settings.clusters[0], settings, instances=access.instances if access else None)
-    (hour,) = meter_and_attribute(reader, settings.clusters[0], settings, [HOUR], now=HOUR + timedelta(hours=2))
+    (hour,) = compute_hours(reader, settings.clusters[0], settings, [HOUR], now=HOUR + timedelta(hours=2))
     return hour
 
 

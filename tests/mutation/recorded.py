@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import simplejson
 
-from gpucost.core.attribution import attribute_usage
+from gpucost.core.attribution import build_record
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
@@ -31,7 +31,7 @@ def recorded() -> list[Any]:
 def test_recorded_hours_match_expected_figures(part: int) -> None:
     for name, number, document, observation in recorded()[part::8]:
         rules = MeteringRules(document.utilization.sources, document.clusters[0].slices_per_gpu)
-        record = attribute_usage(meter(observation, rules), attribution_rules(document, pricing_of(document)))
+        record = build_record(meter(observation, rules), attribution_rules(document, pricing_of(document)))
         text = render.hours_json([record])
         (hour,) = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)["hours"]
         assert_lines(SCENARIOS[name], number, hour)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.metering.usage import NodeUsage
-from gpucost.pipeline.attribute import AttributedHour, meter_and_attribute
+from gpucost.pipeline.attribute import AttributedHour, compute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_devstack.fleet.series import SimulatedSeries
@@ -166,7 +166,7 @@ def attribute(url: str, cluster: str = CLUSTER, more: str = "", sections: str = 
     """Attribute the hour, with the arguments of `settings`."""
     document = parse_settings(settings(url, cluster, more, sections))
     reader = metrics_reader(document.clusters[0], document, clock=lambda: NOW)
-    (hour,) = meter_and_attribute(reader, document.clusters[0], document, [HOUR], now=NOW)
+    (hour,) = compute_hours(reader, document.clusters[0], document, [HOUR], now=NOW)
     return hour
 
 

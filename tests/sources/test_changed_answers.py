@@ -15,7 +15,7 @@ from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMem
 from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.request_latency import PrometheusRequestLatency
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
-from gpucost.pipeline.attribute import AttributedHour, meter_and_attribute
+from gpucost.pipeline.attribute import AttributedHour, compute_hours
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.limits import NodePoolLimitsReader
@@ -37,7 +37,7 @@ def attributed(cluster: str, answer: Answer) -> AttributedHour:
     settings = settings_of(cluster, cost_labels=["team"])
     client = partial(AnsweredClient, answer=answer, sleep=lambda _: None)
     reader = metrics_reader(settings.clusters[0], settings, make_client=client, clock=lambda: NOW)
-    (hour,) = meter_and_attribute(reader, settings.clusters[0], settings, [BASE], now=NOW)
+    (hour,) = compute_hours(reader, settings.clusters[0], settings, [BASE], now=NOW)
     return hour
 
 

@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.errors import MetricsTooLargeError, MetricsUnavailableError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR
-from gpucost.pipeline.attribute import meter_and_attribute
+from gpucost.pipeline.attribute import compute_hours
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from tests.golden.scenarios.fleet import BASE
@@ -39,7 +39,7 @@ def attributed(
     settings = settings_of(cluster, **sections)
     client = partial(AnsweredClient, answer=answer, sleep=lambda _: None)
     reader = metrics_reader(settings.clusters[0], settings, make_client=client, clock=lambda: NOW)
-    (hour,) = meter_and_attribute(reader, settings.clusters[0], settings, [BASE], now=NOW)
+    (hour,) = compute_hours(reader, settings.clusters[0], settings, [BASE], now=NOW)
     return hour.record
 
 

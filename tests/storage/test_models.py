@@ -6,7 +6,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from gpucost.core.amounts import Costs
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR as LENGTH
 from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
@@ -43,7 +43,7 @@ def publish(ledger: Ledger, hour_record: HourRecord, **more: object) -> None:
 def test_models_are_restated_from_stored_usage_and_replaced_rows_expire(table: DynamoTable) -> None:
     ledger = Ledger(DynamoDBTable(MeteredClient(table.client), table.name))
     usage = replace(meter(observation(devices=(device(),)), MeteringRules()), served=SERVED)
-    first = attribute_usage(usage, rules(4))
+    first = build_record(usage, rules(4))
     publish(ledger, first, usage=usage)
     (manifest,) = ledger.manifests("c", HOUR, HOUR + LENGTH)
     assert ledger.models_of([manifest]) == {HOUR: first.models}
@@ -52,7 +52,7 @@ def test_models_are_restated_from_stored_usage_and_replaced_rows_expire(table: D
     stored = ledger.usage(manifest)
     assert stored is not None
     assert stored.served == SERVED
-    restated = attribute_usage(stored, rules(8, weights=TokenWeights(generated=Decimal(1))))
+    restated = build_record(stored, rules(8, weights=TokenWeights(generated=Decimal(1))))
     publish(ledger, restated, reason="a new price and other weights")
     (newer,) = ledger.manifests("c", HOUR, HOUR + LENGTH)
     assert ledger.models_of([newer]) == {HOUR: restated.models}

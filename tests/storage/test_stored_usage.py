@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import ClaimedDevice, Observation
 from gpucost.core.pricing.node_costs import Pricing
@@ -37,7 +37,7 @@ def test_stored_usage_equals_the_original(observation: Observation, metering: Me
     rules = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
     items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
     stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), compressed_documents.unpack(items))
-    assert attribute_usage(stored, rules) == attribute_usage(usage, rules)
+    assert build_record(stored, rules) == build_record(usage, rules)
 
 
 def test_free_gpus_without_room_for_a_job_are_stored() -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from msgspec.structs import replace
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
@@ -89,7 +89,7 @@ def an_hour(cluster: str, start: datetime, seed: int, price_factor: Decimal = De
         (),
         served=_served(pods, seed),
     )
-    return attribute_usage(
+    return build_record(
         usage, AttributionRules(Pricing(PriceBook(prices), ("on-demand",)), UNITS, {"team": "label_team"})
     )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.ledger import Manifest
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -189,7 +189,7 @@ def test_rows_add_up_to_the_hour_on_generated_fleets(
     observation: Observation, metering: MeteringRules, rate: Pricing
 ) -> None:
     units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
-    hour_record = attribute_usage(meter(observation, metering), AttributionRules(rate, units))
+    hour_record = build_record(meter(observation, metering), AttributionRules(rate, units))
     rows = exported(hour_record)
     assert focus_rules.violated(rows) == []
     assert hour_record.totals is not None

@@ -148,7 +148,7 @@ class AttributionRules(Struct, frozen=True):
     """How costs go to the models that inference servers serve."""
 
 
-def attribute_usage(usage: Usage, rules: AttributionRules) -> HourRecord:
+def build_record(usage: Usage, rules: AttributionRules) -> HourRecord:
     """Build the record of a metered hour.
 
     The hour is *incomplete* and has no figures where a source's coverage is too low. It is *provisional* where a node

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
+from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
 from gpucost.core.errors import (
     ConflictError,
     DataExpiredError,
@@ -143,12 +143,15 @@ class AttributeService:
             InvalidInputError: the cluster is not in the message's version of the settings.
             SourceError: the ledger or the bus failed; the message must be delivered again.
         """
+        # A retry reads the version of the settings that the message names, whatever was pushed in the meantime.
         settings = self._settings_store.version(message.settings_version).settings
         cluster = settings.cluster(message.cluster)
         if cluster is None:
             raise InvalidInputError(
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
+
+        # An hour that an earlier delivery published needs only its event; queries of consecutive hours are shared.
         now = self._clock()
         versions = {hour: self._ledger.newest_version_of_hour(cluster.name, hour) for hour in message.hour_starts()}
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
@@ -156,8 +159,10 @@ class AttributeService:
         context = _MessageContext(reader, cluster, settings, now, message)
         runs = consecutive_runs(hours_to_attribute)
         rated = {
-            rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._meter_and_attribute(context, run)
+            rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._isolate_failures(context, run)
         }
+
+        # Each hour is published by itself, with its event: readers see it before the message is done.
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():
@@ -167,14 +172,16 @@ class AttributeService:
                 )
             publish_hour_published(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
+
+        # The quotas and limits of the same hours, which reports show next to what was held; then the days' sums.
         if self._limits is not None:
             with_figures = [result.manifest.hour for result in results if result.manifest.status != "incomplete"]
             self._limits.record(cluster, settings, with_figures, now, deadline)
         roll_up(self._rollups, cluster.name, message.hour_starts(), now, settings.retention.periods())
         return results
 
-    def _meter_and_attribute(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
-        """Rate consecutive hours; an hour is incomplete if its metrics, or our own code, failed.
+    def _isolate_failures(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
+        """Compute consecutive hours, in parts if they fail together; hours that fail alone are incomplete.
 
         Raises:
             SourceError: the price book or the bill could not be read.
@@ -182,7 +189,7 @@ class AttributeService:
         prices = self._pricer.pricing_of_hours(context.settings, hours)
         try:
             with tally.timed("AttributeSeconds"):
-                return meter_and_attribute(
+                return compute_hours(
                     context.reader, context.cluster, context.settings, hours, now=context.now, prices=prices
                 )
         except InvalidInputError:
@@ -197,7 +204,7 @@ class AttributeService:
         # handler above, because there the error would keep the responses in memory.
         size = -(-len(hours) // 2) if is_too_large else 1
         parts = [hours[start : start + size] for start in range(0, len(hours), size)]
-        return [rated for part in parts for rated in self._meter_and_attribute(context, part)]
+        return [rated for part in parts for rated in self._isolate_failures(context, part)]
 
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""
@@ -279,9 +286,9 @@ def attribute_hours(
         fetch_prices: returns prices for the nodes of the hours' usage; None: only prices of the settings are used.
 
     Raises:
-        As `meter_and_attribute`.
+        As `compute_hours`.
     """
-    rated = meter_and_attribute(reader, cluster, settings, hours, now=now)
+    rated = compute_hours(reader, cluster, settings, hours, now=now)
     metered = [rated_hour.usage for rated_hour in rated if rated_hour.usage is not None]
     prices = fetch_prices(metered) if fetch_prices is not None else ()
     if not prices:
@@ -290,12 +297,12 @@ def attribute_hours(
     return [
         rated_hour.record
         if rated_hour.usage is None or rated_hour.record.status == "incomplete"
-        else attribute_usage(rated_hour.usage, rules)
+        else build_record(rated_hour.usage, rules)
         for rated_hour in rated
     ]
 
 
-def meter_and_attribute(
+def compute_hours(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
     settings: CoreSettings,
@@ -304,7 +311,7 @@ def meter_and_attribute(
     now: datetime,
     prices: Mapping[datetime, Pricing] | None = None,
 ) -> list[AttributedHour]:
-    """Meter and rate consecutive hours of one cluster.
+    """Read the metrics of consecutive hours of one cluster, and compute their records.
 
     Args:
         reader: reads the cluster's metrics.
@@ -326,9 +333,7 @@ def meter_and_attribute(
         rated = []
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
-            record = attribute_usage(
-                usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing))
-            )
+            record = build_record(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
             rated.append(
                 AttributedHour(
                     _incomplete_during_outage(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage
@@ -377,7 +382,7 @@ def attribute_so_far(
     window = IntervalMs(first, to_epoch_ms(end))
     usage = meter(observation, _metering_rules(cluster, settings), window)
     prices = fetch_prices([usage]) if fetch_prices is not None else ()
-    record = attribute_usage(usage, attribution_rules(settings, pricing_of(settings, prices)))
+    record = build_record(usage, attribution_rules(settings, pricing_of(settings, prices)))
     return SoFar(record, window, first_sample) if record.totals is not None else None
 
 

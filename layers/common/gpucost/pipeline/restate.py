@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from gpucost.core.attribution import attribute_usage
+from gpucost.core.attribution import build_record
 from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
 from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_hour_published, roll_up
@@ -94,7 +94,7 @@ class RestateService:
                 stored.departed_clusters[manifest.cluster].last_settings_version
             ).settings
         prices = self._pricer.pricing_of_hours(pricing_settings, [manifest.hour])
-        record = attribute_usage(usage, attribution_rules(stored.settings, prices[manifest.hour]))
+        record = build_record(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_unchanged = content_digest(record) == manifest.content_digest and version == manifest.settings_version
         if is_unchanged and self._ledger.is_intact(manifest):
             return HourResult(manifest, is_new_version=False)

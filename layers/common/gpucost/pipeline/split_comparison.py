@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts
-from gpucost.core.attribution import attribute_usage
+from gpucost.core.attribution import build_record
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import HourRecord
@@ -81,7 +81,7 @@ class SplitComparer:
                     settings, self._pricer.pricing_of_hours(settings, [manifest.hour])[manifest.hour]
                 )
                 for name, policy in policies.items():
-                    record = attribute_usage(usage, replace(rules, pricing=replace(rules.pricing, split_policy=policy)))
+                    record = build_record(usage, replace(rules, pricing=replace(rules.pricing, split_policy=policy)))
                     sums[name].add(record)
                     sums[name].notes |= dict.fromkeys(note for note in record.notes if note not in usage.notes)
         return list(sums.values())
