@@ -23,6 +23,7 @@ from gpucost.runtime.json_text import dumps
 from gpucost_cli import deployment
 from gpucost_cli import rendering as render
 from gpucost_cli.aws_session import aws_credentials, aws_session
+from gpucost_cli.report_parts import add_up_csv, add_up_parts
 from gpucost_cli.signing_proxy import region_of
 from gpucost_cli.usage_tables import parts_table
 from gpucost_devstack.demo_records import is_demo
@@ -97,16 +98,17 @@ def show_models(*, stack: str | None, api: str | None, parameters: Mapping[str, 
 def _print_or_read_pages(
     path: str, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str
 ) -> dict[str, Any]:
-    """Print all pages of a report as CSV or JSON, or return them as one document."""
+    """Print all pages of a report as CSV or JSON, or return them as one document. Parts of a report are added up."""
     (url, signed), cursor, rows = _api_address(stack, api), None, []
     document: dict[str, Any] = {}
+    pages: list[str] = []
     while True:
         page_parameters = {"format": "csv"} if output_format == "csv" else {}
         page_parameters |= {"cursor": cursor} if cursor is not None else {}
         response = get_from_api(url, path, {**parameters, **page_parameters}, signed=signed)
         if output_format == "csv":
             # Every page has the CSV header, which is printed once.
-            sys.stdout.write(response.text if cursor is None else response.text.partition("\r\n")[2])
+            pages.append(response.text if cursor is None else response.text.partition("\r\n")[2])
             cursor = response.headers.get(NEXT_CURSOR_HEADER)
         else:
             document = parse_json_exactly(response.text)
@@ -114,7 +116,12 @@ def _print_or_read_pages(
             cursor = document["cursor"]
         if cursor is None:
             break
+    if document.get("row_count", 0) is None:
+        rows = add_up_parts(rows, parameters.get("sort", ""))
+        document["row_count"] = len(rows)
     document = {**document, "rows": rows}
+    if output_format == "csv":
+        sys.stdout.write(pages[0] if len(pages) == 1 else add_up_csv("".join(pages)))
     if output_format == "json":
         sys.stdout.write(dumps(document) + "\n")
     return document

@@ -44,7 +44,7 @@ CLIENT_FAULTS = tuple(
         ("a user's password is not read from the environment", "gpucost_cli/metrics_options.py", 'if password := os.environ.get(PASSWORD_VARIABLE, ""):', 'if password := "":', REMEDY_TESTS),
         ("a misspelled region needs the profile of the environment", "gpucost_cli/aws_session.py", 'botocore.session.Session({"profile": (None, None, None, None)})', "botocore.session.Session()", REMEDY_TESTS),
         ("an example in a message is refused", "gpucost_cli/what_if_command.py", "write it like '10 A100 to 3g.20gb'", "pass it as '10 A100'", REMEDY_TESTS),
-        ("one business unit of many days is not read alone", f"{PACKAGE}/reports/cost_reader.py", 'if self._limits_fact_days and read_plan.day_source == "facts" and read_plan.units is None:', 'if self._limits_fact_days and read_plan.day_source == "facts":', SIZE_TESTS),
+        ("one business unit of many days is not read alone", f"{PACKAGE}/reports/cost_reader.py", "max_work = self._max_part_work if read_plan.units is None else None", "max_work = self._max_part_work", SIZE_TESTS),
         ("budgets forget clusters that left", f"{ALERTING}/month_budgets.py", "            for cluster in stored.clusters(start)\n", "            for cluster in [in_force.name for in_force in settings.clusters]\n", REPLACED_TESTS),
         ("clusters that left go on to spend", f"{PACKAGE}/core/run_rate.py", "        if cluster.has_left:\n", "        if False:\n", REPLACED_TESTS),
         ("a cluster that joined spent from the start of the month", f"{ALERTING}/cluster_months.py", "            self.spend.first_hour or self.start,\n", "            self.start,\n", REPLACED_TESTS),

@@ -146,13 +146,13 @@ def test_too_large_query_error_says_how_to_narrow_it() -> None:
         return str(answer.json["detail"])
 
     assert "48 is the maximum. Use granularity=day" in detail({**PERIOD, "group_by": "workload"})
-    by_day = {"start": "2026-06-01", "end": "2026-07-31", "group_by": "workload", "granularity": "day"}
-    assert "reads 120 cluster-days, and 105 is the maximum. Shorten" in detail(by_day)
-    assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
-    assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
-    months = {"start": "2026-06-01", "end": "2026-07-31"}
+    months = {"start": "2026-04-01", "end": "2026-07-31"}
+    with_idle = {**months, "group_by": "workload", "granularity": "total", "idle": "separate"}
+    assert "reads 121 days of a cluster at once, and 105 is the maximum. Shorten" in detail(with_idle)
+    for wider in ({"idle": "hidden"}, {"end": "2026-06-30"}, {"business_unit": "research"}):
+        assert ask("/v1/costs", {**with_idle, **wider}).status == 200
     answer = ask("/v1/waste", months)
     assert answer.status == 400
-    assert answer.json["detail"].endswith("Shorten the period, or select one cluster or one business_unit.")
-    for narrower in ({"end": "2026-06-08"}, {"cluster": "east"}, {"business_unit": "research"}):
+    assert answer.json["detail"].endswith("Shorten the period, or select one business_unit.")
+    for narrower in ({"end": "2026-06-08"}, {"business_unit": "research"}):
         assert ask("/v1/waste", {**months, **narrower}).status == 200

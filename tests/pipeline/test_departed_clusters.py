@@ -97,9 +97,9 @@ def test_past_of_a_departed_cluster_stays_and_months_add_up_to_their_quarter(fle
 def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> None:
     report = fleet.reports().costs(parameters(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
     assert (report.coverage.hours_complete, report.coverage.hours_expected) == (4, 24 + 2)
-    _, rows, coverage = fleet.reports().hours(parameters(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
-    assert [row.cluster for row in rows].count("west") == 2
-    assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
+    _, page, coverage = fleet.reports().hours(parameters(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
+    assert [row.cluster for row in page.rows].count("west") == 2
+    assert (coverage.hours_complete, coverage.hours_expected) == (4, len(page.rows))
 
 
 def test_hours_of_a_departed_cluster_are_missing_up_to_its_departure(fleet: Fleet) -> None:

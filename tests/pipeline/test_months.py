@@ -130,11 +130,11 @@ class System:
 
     def rows(self) -> list[HourRow]:
         """The status of every hour."""
-        return self.reports.hours(parameters(), scope=FULL_ACCESS)[1]
+        return self.reports.hours(parameters(), scope=FULL_ACCESS)[1].rows
 
     def restatements(self) -> list[Restatement]:
         """Restatements, pending adjustments included."""
-        return self.reports.restatements(parameters(), scope=FULL_ACCESS)[1]
+        return self.reports.restatements(parameters(), scope=FULL_ACCESS)[1].rows
 
 
 def parameters(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
@@ -250,7 +250,7 @@ def test_report_of_hours_says_which_are_in_a_closed_month(system: System) -> Non
 
     def closed_hours() -> set[tuple[str, bool]]:
         period = QueryParameters(start="2026-10-31T22:00:00Z", end="2026-11-01T02:00:00Z")
-        _, rows, _ = system.reports.hours(period, scope=FULL_ACCESS)
+        rows = system.reports.hours(period, scope=FULL_ACCESS)[1].rows
         return {(f"{row.hour:%m-%dT%H}", row.is_closed) for row in rows}
 
     hours = ("10-31T22", "10-31T23", "11-01T00", "11-01T01")

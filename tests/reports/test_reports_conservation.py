@@ -154,14 +154,13 @@ def service_of(fleet: SmallFleet) -> ReportService:
 
 def whole(fleet: SmallFleet, case: Case) -> tuple[list[GroupRow], CostReport]:
     """All pages."""
-    from gpucost.http.pagination import cursor_writer
 
     service, rows, cursor = service_of(fleet), [], None
     while True:
         report = service.costs(case.parameters(cursor), scope=FULL_ACCESS)
         rows += report.rows
         assert len(report.rows) <= case.limit
-        cursor = cursor_writer(report)(len(report.rows))
+        cursor = report.cursor_after(len(report.rows))
         if cursor is None:
             assert len(rows) == report.row_count
             return rows, report

@@ -1597,10 +1597,10 @@ export interface components {
             rows: components["schemas"]["CostRow"][];
             /**
              * Row Count
-             * @description Number of rows on all pages
+             * @description Number of rows on all pages. Null if the report is large and read in parts: each part is sorted by itself, and a group can have a row in each. Add those of equal start, kind and group
              */
-            row_count: number;
-            /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, or no hour has figures */
+            row_count: number | null;
+            /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, no hour has figures, or the report is read in parts */
             filtered_out: components["schemas"]["IdleFigures"] | null;
             /**
              * Cursor
@@ -2435,9 +2435,9 @@ export interface components {
             coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
-             * @description Always null: the response is not paged
+             * @description Pass it as the parameter `cursor` to get the next page; null on the last page
              */
-            cursor: null;
+            cursor: string | null;
         };
         /**
          * IdleFigures
@@ -4258,9 +4258,9 @@ export interface components {
             rows: components["schemas"]["RestatementRow"][];
             /**
              * Cursor
-             * @description Always null: the response is not paged
+             * @description Pass it as the parameter `cursor` to get the next page; null on the last page
              */
-            cursor: null;
+            cursor: string | null;
         };
         /**
          * ReviewRow
@@ -4643,9 +4643,9 @@ export interface components {
             rows: components["schemas"]["TopWasterRow"][];
             /**
              * Row Count
-             * @description Number of rows on all pages
+             * @description Number of rows on all pages. Null if the report is large and read in parts: each part is sorted by itself, and a group can have a row in each. Add those of equal start, kind and group
              */
-            row_count: number;
+            row_count: number | null;
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page
@@ -5476,6 +5476,10 @@ export interface operations {
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
+                /** @description Maximum number of rows per page */
+                limit?: number;
+                /** @description Cursor from the previous page. Send it with the same parameters */
+                cursor?: string | null;
             };
             header?: never;
             path?: never;
@@ -5628,6 +5632,10 @@ export interface operations {
                 window?: string | null;
                 /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
                 cluster?: string | null;
+                /** @description Maximum number of rows per page */
+                limit?: number;
+                /** @description Cursor from the previous page. Send it with the same parameters */
+                cursor?: string | null;
             };
             header?: never;
             path?: never;

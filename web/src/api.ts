@@ -29,16 +29,8 @@ export type RestatementsResponse = Schemas["RestatementsResponse"];
 export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
 /** The routes that the page reads. */
-export type Path =
-  | PagedPath
-  | "v1/alerts"
-  | "v1/budgets"
-  | "v1/fleet"
-  | "v1/forecasts"
-  | "v1/hours"
-  | "v1/recommendations"
-  | "v1/restatements";
-type PagedPath = TablePath | "v1/lines" | "v1/nodes";
+export type Path = PagedPath | "v1/alerts" | "v1/budgets" | "v1/fleet" | "v1/forecasts" | "v1/recommendations";
+type PagedPath = TablePath | "v1/hours" | "v1/lines" | "v1/nodes" | "v1/restatements";
 /** The routes whose rows are downloaded. */
 export type TablePath = "v1/costs" | "v1/inference";
 
@@ -68,13 +60,15 @@ export async function fetchJson<Route extends Path>(
   return (await (await get(path, parameters)).json()) as ResponseBody<Route>;
 }
 
-/** Fetches all pages of a response, up to a maximum. */
+/** Fetches all pages of a response, up to a maximum. Of a report that the API reads in parts, all parts, added up. */
 export async function fetchAll<Route extends PagedPath>(
   path: Route,
   parameters: Parameters<Route>,
   pages = 20,
 ): Promise<ResponseBody<Route>> {
   const first = await fetchJson(path, parameters);
+  if ("row_count" in first && first.row_count === null)
+    return (await import("./parts-of-report")).fetchParts(path, parameters, first, pages);
   const rows: unknown[] = [...first.rows];
   let { cursor } = first;
   for (let page = 1; cursor !== null && page < pages; page++) {
@@ -90,8 +84,13 @@ export async function fetchIfAllowed<Route extends Path>(
   path: Route,
   parameters: Parameters<Route>,
 ): Promise<ResponseBody<Route> | null> {
+  return ifAllowed(fetchJson(path, parameters));
+}
+
+/** Null if access is denied or the route does not exist. */
+export async function ifAllowed<Body>(request: Promise<Body>): Promise<Body | null> {
   try {
-    return await fetchJson(path, parameters);
+    return await request;
   } catch (error) {
     if (error instanceof Problem && (error.status === 403 || error.status === 404)) return null;
     throw error;
@@ -111,15 +110,17 @@ export async function settle<Body>(request: Promise<Body>): Promise<Settled<Body
 
 /** Longest period, in hours, of pods, of nodes, and of most dimensions by hour. */
 export const MAX_DETAIL_HOURS = 48;
-/** Most hours in one response. */
-const MAX_HOURS = 10_000;
+/** Longest period of rows by hour. */
+export const MAX_BY_HOUR = 35 * 24 * HOUR;
+/** Longest period of statuses of hours. */
+const MAX_STATUSES = 100 * 24 * HOUR;
 
-/** Status of each hour of a period; null if access is denied or there are too many hours. */
+/** Status of each hour of a period; null if access is denied or the period is longer than any that the page offers. */
 export async function fetchHours(
-  period: Parameters<"v1/hours">,
-  { hours_expected: count }: Coverage,
+  period: Parameters<"v1/hours"> & { start: string; end: string },
 ): Promise<HoursResponse | null> {
-  return count > MAX_HOURS ? null : fetchIfAllowed("v1/hours", period);
+  if (Date.parse(period.end) - Date.parse(period.start) > MAX_STATUSES) return null;
+  return ifAllowed(fetchAll("v1/hours", period));
 }
 
 export type AlertsOfDay = AlertsResponse & {
@@ -154,14 +155,15 @@ export async function download<Route extends TablePath>(
   parameters: Parameters<Route>,
   name: string,
 ): Promise<void> {
-  const parts: string[] = [];
+  const pages: string[] = [];
   let cursor: string | undefined;
   do {
     const response = await get(path, { ...parameters, cursor });
     const text = await response.text();
-    parts.push(parts.length === 0 ? text : text.slice(text.indexOf("\n") + 1));
+    pages.push(pages.length === 0 ? text : text.slice(text.indexOf("\n") + 1));
     cursor = response.headers.get("X-Next-Cursor") ?? undefined;
   } while (cursor !== undefined);
+  const parts = pages.length === 1 ? pages : [(await import("./parts-of-report")).addedUp(pages.join(""))];
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
   link.download = name;

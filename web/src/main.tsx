@@ -20,11 +20,11 @@ import {
 } from "./hooks";
 import { ErrorMessage, Loaded, Name, NotFound } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route, type View } from "./route";
+import { PERIODS } from "./periods";
 import "./style.css";
 import { Figure } from "./views/figure";
 import { Explore } from "./views/explore";
 import { Health } from "./views/health";
-import { Hour } from "./views/hour";
 import { Nodes } from "./views/nodes";
 import { Overview } from "./views/overview";
 import { Savings } from "./views/savings";
@@ -34,7 +34,7 @@ const VIEWS = {
   overview: Overview,
   unit: Unit,
   nodes: Nodes,
-  hour: Hour,
+  hour: loadedLater(async () => (await import("./views/hour")).Hour),
   savings: Savings,
   health: Health,
   explore: Explore,
@@ -56,20 +56,6 @@ const VIEW_NAMES = {
   doctor: "Doctor",
   glossary: "Glossary",
 };
-const WINDOWS: Record<string, string> = {
-  "24h": "Last 24 hours",
-  "48h": "Last 48 hours",
-  "7d": "7 days, incl. today (UTC)",
-  "35d": "35 days, incl. today (UTC)",
-  "90d": "90 days, incl. today (UTC)",
-  today: "Today (UTC)",
-  yesterday: "Yesterday (UTC)",
-  week: "This week (UTC)",
-  lastweek: "Last week (UTC)",
-  month: "This month (UTC)",
-  lastmonth: "Last month (UTC)",
-};
-
 const GRAINS: Record<string, string> = { "": "Auto", hour: "Hour", day: "UTC day" };
 const LONG_GRAINS = { week: "UTC week", month: "UTC month" };
 
@@ -213,7 +199,7 @@ function Choices({ route }: { route: Route }) {
   const isCompared =
     ["overview", "unit"].includes(route.view) || (route.view === "explore" && route.query["compare"] === "1");
   const fixed = isFixed ? `${shown(start, zone)} to ${shown(end, zone)}` : "";
-  const period = isFixed ? fixed : (WINDOWS[chosen ?? DEFAULT_WINDOW] ?? chosen ?? "");
+  const period = isFixed ? fixed : (PERIODS[chosen ?? DEFAULT_WINDOW] ?? chosen ?? "");
   const choose = (name: string) => {
     setCustom(name === "custom");
     if (name !== "custom" && name !== "fixed") set({ window: name, start: "", end: "" });
@@ -247,7 +233,7 @@ function Choices({ route }: { route: Route }) {
               onChange={(event) => choose(value(event))}
             >
               {isFixed && <option value="fixed">{fixed}</option>}
-              {Object.entries(WINDOWS).map(([key, text]) => (
+              {Object.entries(PERIODS).map(([key, text]) => (
                 <option key={key} value={key}>
                   {text}
                 </option>

@@ -37,7 +37,7 @@ export async function fetchMonth(unit: string): Promise<Month> {
     group_by: "cluster",
   });
   // If all hours are known, days without a row are zeros.
-  const hours = forecast.hours_unknown === 0 ? null : await fetchHours({ start, end }, costs.coverage);
+  const hours = forecast.hours_unknown === 0 ? null : await fetchHours({ start, end });
   return { costs, forecast, hours };
 }
 

@@ -199,7 +199,7 @@ async function fetchChart(
   const [groups, all, hours, earlier] = await Promise.all([
     names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOfRows(question, charted) }, MAX_PAGES),
     fetchAll("v1/costs", { ...request, ...byCluster }),
-    fetchHours({ ...period, cluster }, whole.coverage),
+    fetchHours({ ...period, cluster }),
     before === null ? null : fetchBefore(before),
   ]);
   const rows = all.rows.filter(({ kind }) => kind !== "idle");
@@ -301,7 +301,7 @@ function Controls({ question }: { question: Question }) {
 /** The names of a dimension in the period. */
 async function fetchNames(route: Route, dimension: string): Promise<string[]> {
   const costs = { ...periodOf(route), cluster: route.query["cluster"], granularity: "total" as const };
-  const names = await settle(fetchJson("v1/costs", { ...costs, group_by: dimension })); // not of pods of long periods
+  const names = await settle(fetchAll("v1/costs", { ...costs, group_by: dimension })); // not of pods of long periods
   return "response" in names ? names.response.rows.map((row) => row.group[dimension] ?? "") : [];
 }
 

@@ -5,11 +5,12 @@ import {
   type CostsResponse,
   fetchAll,
   fetchHours,
-  fetchIfAllowed,
+  ifAllowed,
   fetchJson,
   type HourRow,
   type HoursResponse,
   type Line,
+  MAX_BY_HOUR,
   type RestatementsResponse,
   type Settled,
   settle,
@@ -89,8 +90,8 @@ export function Health() {
     const [unmeasured, unpriced, hours, restatements] = await Promise.all([
       worst("cluster,business_unit,namespace,workload", "unmeasured_gpu_hours"),
       worst("cluster,node_pool,instance_type,capacity_type", "unpriced_gpu_hours"),
-      fetchHours(period, clusters.coverage),
-      settle(fetchIfAllowed("v1/restatements", period)),
+      fetchHours(period),
+      settle(ifAllowed(fetchAll("v1/restatements", period))),
     ]);
     const pods = clusters.totals.unmeasured_gpu_hours && hours !== null ? await fetchPods(period) : [];
     return { clusters, unmeasured, unpriced, hours, pods, restatements };
@@ -103,7 +104,8 @@ export function Health() {
 }
 
 async function fetchPods(period: { start: string; end: string; cluster: string | undefined }): Promise<Line[]> {
-  const { rows } = await fetchAll("v1/costs", { ...period, granularity: "hour", group_by: "cluster" });
+  const start = instant(Math.max(Date.parse(period.start), Date.parse(period.end) - MAX_BY_HOUR));
+  const { rows } = await fetchAll("v1/costs", { ...period, start, granularity: "hour", group_by: "cluster" });
   const pods = await Promise.all(
     hoursToCheck(rows)
       .slice(0, MOST_HOURS)
@@ -182,9 +184,7 @@ function Shown(props: ViewData) {
           <>
             <Section title="Coverage by hour and source">
               {hours === null ? (
-                <Empty>
-                  Your role may not see hours, or the period has more than 10,000 cluster-hours. Select a shorter one.
-                </Empty>
+                <Empty>Your role may not see hours, or the period is longer than 100 days. Select a shorter one.</Empty>
               ) : rows.length === 0 ? (
                 <Empty>No hour of this period has ended. Select an earlier period.</Empty>
               ) : (

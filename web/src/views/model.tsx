@@ -125,7 +125,7 @@ async function fetchModel(route: Route): Promise<ViewData> {
       granularity: grain,
       group_by: servedBy,
     }),
-    fetchHours({ ...period, cluster: filters.cluster }, whole.coverage),
+    fetchHours({ ...period, cluster: filters.cluster }),
   ]);
   const unattributed = (subject === "model" ? unknownRowsOf : unnamedRowsOf)(unknown.rows, workloads.rows);
   return { grain, by, whole, byTime, groups, unknown: unattributed, hours };

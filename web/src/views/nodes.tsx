@@ -88,7 +88,7 @@ interface ViewData {
 
 async function fetchNodes(route: Route): Promise<ViewData> {
   const cluster = clusterOf(route);
-  const { start, end, coverage } = await fetchJson("v1/costs", {
+  const { start, end } = await fetchJson("v1/costs", {
     ...periodOf(route),
     cluster,
     granularity: "total",
@@ -98,7 +98,7 @@ async function fetchNodes(route: Route): Promise<ViewData> {
   const period = { start: from, end, cluster };
   const [response, hours, recommendations] = await Promise.all([
     fetchAll("v1/nodes", { ...period, limit: "2000" }, MAX_PAGES),
-    fetchHours(period, coverage),
+    fetchHours(period),
     settle(fetchIfAllowed("v1/recommendations", { cluster })),
   ]);
   const { rows, cursor } = response;

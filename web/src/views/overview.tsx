@@ -72,7 +72,7 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
       fetchJson("v1/fleet", { ...period, granularity: grain }),
       fetchEarlier(whole, fetchBefore, route.query["vs"]),
       fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-      fetchHours(period, whole.coverage),
+      fetchHours(period),
       isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
       fetchJson("v1/fleet", { window: "6h", cluster }),
       fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),

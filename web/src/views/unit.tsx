@@ -119,7 +119,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
       group_by: "gpu_model,node_pool,capacity_type",
       sort: "-allocated_usd",
     }),
-    fetchHours({ ...period, cluster }, whole.coverage),
+    fetchHours({ ...period, cluster }),
     settle(fetchMonth(route.name)),
     settle(fetchAlerts(end)),
     settle(fetchIfAllowed("v1/recommendations", { business_unit: exactly(route.name), cluster, state: "all" })),

@@ -9,7 +9,7 @@ from gpucost.api.cost_rows import cost_rows_json
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.pagination import csv_page, cursor_writer, fill_page, json_lines_page, json_page
+from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.service import ReportService
@@ -75,8 +75,8 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         )
         report = service().costs(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
-            return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
-        page = fill_page(cost_rows_json(report), cursor_writer(report))
+            return csv_page(*schemas.costs_table(report), report.cursor_after, "costs.csv", report.period)
+        page = fill_page(cost_rows_json(report), report.cursor_after)
         shape = json_page if format == "json" else json_lines_page
         query = report.query
         before = schemas.fields_before_rows(
@@ -149,9 +149,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         """Costs of each workload of a business unit over the period, most expensive first."""
         query_parameters = QueryParameters(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
         report = service().workloads(name, query_parameters, scope=scope_of_caller(app))
-        page = fill_page(
-            (dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report)
-        )
+        page = fill_page((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), report.cursor_after)
         before = {"business_unit": name, **schemas.fields_before_rows(report)}
         return json_page(before, page, schemas.page_fields_after_rows(report, totals=schemas.cost_totals(report)))
 
@@ -200,5 +198,5 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
         report, top_wasters = service().waste(query_parameters, scope=scope_of_caller(app))
-        page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), cursor_writer(report))
+        page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), report.cursor_after)
         return json_page(schemas.fields_before_rows(report), page, schemas.page_fields_after_rows(report))

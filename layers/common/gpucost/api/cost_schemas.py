@@ -30,6 +30,13 @@ from gpucost.reports.waste import TopWaster
 
 Currency = Annotated[str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])]
 RowCount = Annotated[int, Field(description="Number of rows on all pages")]
+RowCountOfParts = Annotated[
+    int | None,
+    Field(
+        description="Number of rows on all pages. Null if the report is large and read in parts: each part is sorted "
+        "by itself, and a group can have a row in each. Add those of equal start, kind and group"
+    ),
+]
 
 
 class CostReportResponse(PeriodResponse):
@@ -65,10 +72,10 @@ class CostsResponse(CostReportResponse):
     group_by: list[str]
     idle: IdlePolicy
     rows: list[CostRow]
-    row_count: RowCount
+    row_count: RowCountOfParts
     filtered_out: IdleFigures | None = Field(
         description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing "
-        "is filtered, or no hour has figures"
+        "is filtered, no hour has figures, or the report is read in parts"
     )
     cursor: NextCursor
 
@@ -184,7 +191,7 @@ class WasteResponse(CostReportResponse):
     """GET /v1/waste: workloads with waste, most waste first."""
 
     rows: list[TopWasterRow]
-    row_count: RowCount
+    row_count: RowCountOfParts
     cursor: NextCursor
 
 
@@ -200,12 +207,15 @@ def fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
 
 def page_fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
     """Return the same for a page, without the cursor."""
-    return {"row_count": report.row_count, **fields_after_rows(report, **fields)}
+    row_count = None if report.has_parts() else report.row_count
+    return {"row_count": row_count, **fields_after_rows(report, **fields)}
 
 
 def filtered_out_figures(report: CostReport) -> dict[str, Decimal | None] | None:
     """Return what the filters exclude, as `IdleFigures`."""
-    return None if report.filtered_out is None else _row_figures(report.filtered_out, report.query)
+    return (
+        None if report.filtered_out is None or report.has_parts() else _row_figures(report.filtered_out, report.query)
+    )
 
 
 def cost_totals(report: CostReport) -> dict[str, Decimal | None]:

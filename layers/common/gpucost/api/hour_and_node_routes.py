@@ -7,6 +7,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import price_and_node_schemas
+from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
@@ -15,6 +16,7 @@ from gpucost.http.responses import describe_ok_response, describe_responses, jso
 from gpucost.reports.nodes import DEFAULT_NODES
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.service import ReportService
+from gpucost.runtime.json_text import dumps_row
 
 
 def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -32,14 +34,18 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         end: parameters.End = None,
         window: parameters.Window = None,
         cluster: parameters.Cluster = None,
+        limit: parameters.Limit = MAX_PAGE_SIZE,
+        cursor: parameters.Cursor = None,
     ) -> Response[str]:
         """Status, coverage, version and notes of every cluster-hour that has ended.
 
         `pending` is the newest one while it is computed; `missing` means never published. `closed` hours are those of
         closed months.
         """
-        hours_report = service().hours(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_response(schemas.hours_response(*hours_report))
+        query_parameters = QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor)
+        period, hours_page, coverage = service().hours(query_parameters, scope=scope_of_caller(app))
+        page = fill_page((dumps_row(schemas.hour_fields(row)) for row in hours_page.rows), hours_page.cursor_after)
+        return json_page(schemas.period_fields(period), page, {"coverage": schemas.coverage_fields(coverage)})
 
     @app.get(
         "/v1/nodes",
@@ -78,16 +84,19 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         end: parameters.End = None,
         window: parameters.Window = None,
         cluster: parameters.Cluster = None,
+        limit: parameters.Limit = MAX_PAGE_SIZE,
+        cursor: parameters.Cursor = None,
     ) -> Response[str]:
         """Versions that replaced figures of hours in the period: figures before and after, and the reason.
 
         `/v1/costs` answers with the current version of each hour; this route lists the versions that it replaced. The
         figures of a closed month do not change: later versions are pending adjustments (`adjustment`).
         """
-        restatements_report = service().restatements(
-            QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
+        period, restatements_page = service().restatements(
+            QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
         )
-        return json_response(price_and_node_schemas.restatements_response(*restatements_report))
+        rows = (dumps_row(price_and_node_schemas.restatement_fields(row)) for row in restatements_page.rows)
+        return json_page(schemas.period_fields(period), fill_page(rows, restatements_page.cursor_after), {})
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_health_responses())
     @open_to("public")

@@ -12,7 +12,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.pagination import csv_page, cursor_writer, fill_page, json_lines_page, json_page
+from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses
 from gpucost.http.schemas import (
     Amount,
@@ -139,11 +139,11 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         )
         report = service().inference(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
-            return csv_page(*_table(report), cursor_writer(report), "inference.csv", report.period)
+            return csv_page(*_table(report), report.cursor_after, "inference.csv", report.period)
         rows = (
             dumps_row({"start": row.start, "end": row.end, "group": row.group, **row.figures}) for row in report.rows
         )
-        page = fill_page(rows, cursor_writer(report))
+        page = fill_page(rows, report.cursor_after)
         before = {
             **period_fields(report.period),
             "granularity": report.query.granularity,

@@ -13,17 +13,14 @@ from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.core.line_use import Holder
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
-from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
     FleetTotals,
     Instant,
     NextCursor,
-    NullCursor,
     PeriodResponse,
     ResponseModel,
-    period_fields,
     totals_fields,
 )
 from gpucost.reports.nodes import NodeRow
@@ -153,7 +150,7 @@ class RestatementsResponse(PeriodResponse):
     """GET /v1/restatements."""
 
     rows: list[RestatementRow]
-    cursor: NullCursor
+    cursor: NextCursor
 
 
 def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
@@ -246,16 +243,8 @@ def _sums_of_holders(holders: Sequence[Holder] | None) -> list[int | None]:
     return [sum(filter(None, column)) for column in columns]
 
 
-def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:
-    """Return the fields of `RestatementsResponse`."""
-    return {
-        **period_fields(period),
-        "rows": [_restatement_row(restatement) for restatement in restatements],
-        "cursor": None,
-    }
-
-
-def _restatement_row(restatement: Restatement) -> dict[str, Any]:
+def restatement_fields(restatement: Restatement) -> dict[str, Any]:
+    """Return the fields of `RestatementRow`."""
     return {
         "cluster": restatement.cluster,
         "hour": restatement.hour,

@@ -7,11 +7,8 @@ from typing import Any
 from aws_lambda_powertools.event_handler import Response
 from msgspec import Struct
 
-from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.http.problems import SECURITY_HEADERS
-from gpucost.reports.inference import InferenceReport
-from gpucost.reports.records import CostReport
 from gpucost.runtime.json_text import csv_text, dumps
 
 MAX_PAGE_BYTES = 4_500_000
@@ -42,16 +39,6 @@ def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) ->
             break
         page_rows.append(text)
     return EncodedPage(page_rows, cursor_after(len(page_rows)))
-
-
-def cursor_writer(report: CostReport | InferenceReport) -> Callable[[int], str | None]:
-    """Return a function that makes the next page's cursor from the number of rows on this page."""
-
-    def cursor_after(count: int) -> str | None:
-        offset = report.offset + count
-        return None if offset >= report.row_count else write_cursor(offset, report.etag)
-
-    return cursor_after
 
 
 def json_page(fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any]) -> Response[str]:

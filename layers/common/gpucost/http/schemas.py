@@ -160,7 +160,7 @@ class HoursResponse(PeriodResponse):
 
     rows: list[HourRowModel]
     coverage: PeriodCoverageModel
-    cursor: NullCursor
+    cursor: NextCursor
 
 
 class Health(ResponseModel):
@@ -197,16 +197,6 @@ def default_window_fields(period: Period) -> dict[str, str | None]:
     return {"default_window": DEFAULT_WINDOW if period.parameter == "default" else None}
 
 
-def hours_response(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
-    """Return the fields of `HoursResponse`."""
-    return {
-        **period_fields(period),
-        "rows": [_hour_row(row) for row in rows],
-        "coverage": coverage_fields(coverage),
-        "cursor": None,
-    }
-
-
 def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
     """Return the fields of `FleetTotals`."""
     costs = None if totals is None else totals.costs
@@ -220,7 +210,8 @@ def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:
     return asdict(coverage)
 
 
-def _hour_row(row: HourRow) -> dict[str, Any]:
+def hour_fields(row: HourRow) -> dict[str, Any]:
+    """Return the fields of `HourRowModel`."""
     manifest = row.manifest
     unpublished: Literal["pending", "missing"] = "pending" if row.is_newest else "missing"
     return {

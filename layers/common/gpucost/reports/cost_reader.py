@@ -6,6 +6,9 @@ the query. Otherwise rows come from day facts, and from lines for the hours outs
 The current version of each hour is read once, first. All other reads are of these versions, so an hour that is
 restated meanwhile does not change any part of the report. Rows and fleet sums are compared: if they differ, for
 example because lines have expired, the query fails.
+
+A report that needs more day facts than fit into the time of one response is read in parts. Each part has the rows of
+its batches, whose figures add up over all parts to those of the report; fleet sums and coverage are the report's.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -36,7 +39,7 @@ from gpucost.core.query.dimensions import (
 )
 from gpucost.core.query.grouping import CellKey, UngroupedCosts
 from gpucost.core.query.periods import Period
-from gpucost.core.rollups import DAY
+from gpucost.core.rollups import DAY, days_with_hours
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import PublishedHours, RollupReader
@@ -45,8 +48,12 @@ MAX_CELLS = 100_000
 """Most cells of one report."""
 MAX_LINES = 500_000
 """Most lines that one report is summed from: half of what can be read in 30 seconds."""
+MAX_PART_WORK = 400_000
+"""Day facts and lines that one part of a report is summed from, a third of what can be read in 29 seconds."""
+BATCH_WORK = 2_000
+"""The requests of a batch of day facts take as long as reading this many of them."""
 MAX_FACT_DAYS = 105
-"""Most cluster-days of all business units' facts that one report is summed from: three clusters for 35 days."""
+"""Most days of a cluster's facts that are read at once, where no part of a report may end within a cluster."""
 MAX_SELECTED_UNITS = 5
 """Up to this many business units are read separately. For more, the records of all units are read."""
 _BATCH = 7 * DAY
@@ -152,13 +159,13 @@ class CostReader:
         ledger: all hours.
         rollups: all rollups.
         scope: what the caller may see of them.
-        limits_fact_days: whether queries that read more than `MAX_FACT_DAYS` are refused.
+        max_part_work: day facts and lines after which a part of a report ends; None to read all at once.
     """
 
     def __init__(
-        self, ledger: PublishedHours, rollups: RollupReader, scope: Scope, *, limits_fact_days: bool = True
+        self, ledger: PublishedHours, rollups: RollupReader, scope: Scope, *, max_part_work: int | None = MAX_PART_WORK
     ) -> None:
-        self._limits_fact_days = limits_fact_days
+        self._max_part_work = max_part_work
         self._ledger = scoped_hours(ledger, scope)
         self._rollups = scoped_rollups(rollups, scope)
         self._scope = scope
@@ -168,28 +175,39 @@ class CostReader:
         query: CostQuery,
         clusters: Sequence[str],
         observer: Callable[[datetime, CellKey, Costs], None] | None = None,
+        *,
+        first_batch: int = 0,
+        has_whole_clusters: bool = False,
     ) -> tuple[UngroupedCosts, PeriodTotals]:
-        """Read and add up what a query needs.
+        """Read and add up what a query needs, or the next part of it.
 
         Args:
             query: the cost query.
             clusters: names of the clusters to read.
             observer: called for each cost as it is read, with the hour or day it belongs to.
+            first_batch: `next_batch` of the part before.
+            has_whole_clusters: whether all rows of a cluster have to be in one part. Shares of idle cost need it.
 
         Raises:
             InvalidInputError: the query reads too much. The message says how to narrow it.
             SourceError: rows and sums differ, for example because lines have expired.
         """
         read_plan = plan_reads(query, self._scope)
-        if self._limits_fact_days and read_plan.day_source == "facts" and read_plan.units is None:
-            fact_days = len(clusters) * (read_plan.whole_days.hours() // 24)
+        max_work = self._max_part_work if read_plan.units is None else None  # few units are few facts
+        has_whole_clusters = has_whole_clusters or query.idle != "hidden"
+        if max_work is not None and has_whole_clusters and read_plan.day_source == "facts":
+            fact_days = read_plan.whole_days.hours() // 24
             if fact_days > MAX_FACT_DAYS:
                 raise QueryTooLargeError(
-                    f"this query reads {fact_days} cluster-days, and {MAX_FACT_DAYS} is the maximum.",
-                    "Shorten the period, select one cluster or one business_unit, or group and filter by these two "
+                    f"this query reads {fact_days} days of a cluster at once, and {MAX_FACT_DAYS} is the maximum.",
+                    "Shorten the period, select one business_unit, or group and filter by business_unit and cluster "
                     "only.",
                 )
-        aggregation = _Aggregation(self._ledger, self._rollups, query, read_plan, observer)
+
+        def part() -> "_Part":
+            return _Part(first_batch, max_work, has_whole_clusters=has_whole_clusters)
+
+        aggregation = _Aggregation(self._ledger, self._rollups, query, read_plan, observer, part())
         try:
             return aggregation.read_all(clusters)
         except (InconsistentRowsError, ArithmeticError):
@@ -197,7 +215,9 @@ class CostReader:
             unusable_hours = self._find_unusable_hours(query, clusters)
             if not unusable_hours:
                 raise
-        return _Aggregation(self._ledger, self._rollups, query, read_plan, observer, unusable_hours).read_all(clusters)
+        return _Aggregation(self._ledger, self._rollups, query, read_plan, observer, part(), unusable_hours).read_all(
+            clusters
+        )
 
     def _find_unusable_hours(self, query: CostQuery, clusters: Sequence[str]) -> frozenset[tuple[str, datetime]]:
         """Return hours whose manifests say that they have figures, but whose summaries were rejected as implausible."""
@@ -217,8 +237,58 @@ class CostReader:
             InvalidInputError: the query reads too much. The message says how to narrow it.
         """
         self._scope.require(unit)
-        aggregation = _Aggregation(self._ledger, self._rollups, query, _plan_unit_reads(unit, query), None)
+        aggregation = _Aggregation(
+            self._ledger, self._rollups, query, _plan_unit_reads(unit, query), None, _Part(0, None)
+        )
         return aggregation.read_unit(clusters)
+
+
+class _Part:
+    """Decides which batches of a report's records belong to one part of it.
+
+    Batches have numbers in the order in which they are read: each week of days of each cluster, with the other hours of
+    the cluster in its first week, or whole clusters. The versions of the hours decide them, so every part of a report
+    has the same numbers.
+
+    Args:
+        first_batch: the first batch of the part.
+        max_work: records after which the part ends, with the batch that is being read; None for no end.
+        has_whole_clusters: whether a batch is a whole cluster.
+    """
+
+    def __init__(self, first_batch: int, max_work: int | None, *, has_whole_clusters: bool = False) -> None:
+        self.first_batch = first_batch
+        self.next_batch: int | None = None
+        self._max_work = max_work
+        self._has_whole_clusters = has_whole_clusters
+        self._batch = -1
+        self._work = 0
+
+    def begins_cluster(self, cells: int) -> bool:
+        """Begin a cluster, with its first batch; return whether the part has it.
+
+        Args:
+            cells: figures in memory.
+        """
+        return self._begin(cells)
+
+    def begins_week(self, cells: int, *, is_first: bool) -> bool:
+        """Begin a week of the cluster; return whether the part has it. The first one is in its first batch."""
+        return self._is_read() if self._has_whole_clusters or is_first else self._begin(cells)
+
+    def add_work(self, records: int) -> None:
+        """Count records that were read."""
+        self._work += records
+
+    def _begin(self, cells: int) -> bool:
+        self._batch += 1
+        is_full = self._max_work is not None and (self._work >= self._max_work or cells > MAX_CELLS // 2)
+        if is_full and self._batch > self.first_batch and self.next_batch is None:
+            self.next_batch = self._batch
+        return self._is_read()
+
+    def _is_read(self) -> bool:
+        return self._batch >= self.first_batch and self.next_batch is None
 
 
 class _Aggregation:
@@ -231,6 +301,7 @@ class _Aggregation:
         query: CostQuery,
         read_plan: ReadPlan,
         observer: Callable[[datetime, CellKey, Costs], None] | None,
+        part: _Part,
         unusable_hours: Collection[tuple[str, datetime]] = (),
     ) -> None:
         self._unusable_hours = unusable_hours
@@ -239,6 +310,7 @@ class _Aggregation:
         self._query = query
         self._plan = read_plan
         self._observer = observer
+        self._part = part
         self._dimensions = query.dimensions()
         self._cells = CostAccumulator[CellKey]()
         self._summary_costs: dict[tuple[datetime, str], CostsByKey[GroupKey]] = {}
@@ -247,7 +319,7 @@ class _Aggregation:
         self._period_starts: dict[datetime, datetime] = {}
         self._line_count = 0
         self._expected_costs: list[Costs] = []
-        """What the rows have to add up to: the costs of the fleet, or of the plan's business units."""
+        """What the rows of the part have to add up to: the costs of the fleet, or of the plan's business units."""
         self.totals = PeriodTotals()
 
     def read_all(self, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
@@ -265,17 +337,24 @@ class _Aggregation:
         manifests = self._manifests(cluster)
         group_of = key_of_names(self._dimensions, cluster)
         group_of_unit = cache(lambda unit: group_of((unit, "")))
+        has_rows = self._part.begins_cluster(len(self._cells.keys()))
         for edge in self._outside_whole_days():
             for week in _split_into_weeks(_manifests_in(edge, manifests)):
                 for summary in self._ledger.summaries_of(week):
-                    self._add_summary(summary, self._plan.hour_source, itemgetter(0), group_of)
-                self._read_rows(self._plan.hour_source, cluster, week)
+                    self._add_summary(summary, self._plan.hour_source, itemgetter(0), group_of, has_rows=has_rows)
+                if has_rows:
+                    self._read_rows(self._plan.hour_source, cluster, week)
                 self._check_cell_count()
         day_manifests = _manifests_in(self._plan.whole_days, manifests)
-        for day in self._rollups.days_of(day_manifests):
-            self._add_summary(day, self._plan.day_source, str, group_of_unit)
-        self._read_rows(self._plan.day_source, cluster, day_manifests)
-        self._check_cell_count()
+        has_weeks = self._plan.day_source == "facts"  # the records of all other sources are read at once
+        summaries = {summary.start: summary for summary in self._rollups.days_of(day_manifests)}
+        for number, week in enumerate(_split_into_weeks(day_manifests) if has_weeks else [day_manifests]):
+            has_rows = self._part.begins_week(len(self._cells.keys()), is_first=number == 0)
+            for day in days_with_hours(manifest.hour for manifest in week):
+                self._add_summary(summaries[day], self._plan.day_source, str, group_of_unit, has_rows=has_rows)
+            if has_rows:
+                self._read_rows(self._plan.day_source, cluster, week)
+            self._check_cell_count()
 
     def read_unit(self, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read the rows of the plan's business unit in the clusters, and return their sums; fleet sums are not read."""
@@ -323,8 +402,9 @@ class _Aggregation:
             InconsistentRowsError: rows and fleet sums differ.
         """
         cells, read_plan = self._sums(), self._plan
+        part = self._part.first_batch, self._part.next_batch
         if (read_plan.day_source, read_plan.hour_source, read_plan.units) == ("sums", "sums", None):
-            return UngroupedCosts(cells, self._capacities_by_row()), self.totals  # both come from one source
+            return UngroupedCosts(cells, self._capacities_by_row(), Costs(), *part), self.totals  # from one source
         row_sum = cells.total()
         if row_sum != Costs.total(self._expected_costs):
             raise InconsistentRowsError(
@@ -337,7 +417,7 @@ class _Aggregation:
             if read_plan.units is None
             else Costs.total(part.costs for part in self.totals.summed_totals) - row_sum
         )
-        return UngroupedCosts(cells, self._capacities_by_row(), other_units), self.totals
+        return UngroupedCosts(cells, self._capacities_by_row(), other_units, *part), self.totals
 
     def _capacities_by_row(self) -> dict[tuple[datetime, str], CapacityCosts | None]:
         return {key: CapacityCosts.total_if_complete(parts) for key, parts in self._capacities.items()}
@@ -362,7 +442,9 @@ class _Aggregation:
         key_of = key_of_fact(self._dimensions, cluster)
         for week in _split_into_weeks(manifests):
             for unit in self._plan.units or (None,):
+                self._part.add_work(BATCH_WORK)
                 for day, facts in self._rollups.facts_of(week, unit):
+                    self._part.add_work(len(facts))
                     for fact, costs in facts.items():
                         self._add_costs(day, cluster, key_of(fact), costs)
             self._check_cell_count()
@@ -373,6 +455,7 @@ class _Aggregation:
             for unit in self._plan.units or (None,):
                 lines = self._ledger.lines_of(manifest, unit)
                 self._line_count += len(lines)
+                self._part.add_work(len(lines))
                 for line in lines:
                     self._add_costs(manifest.hour, cluster, key_of(line), line.costs())
             if self._line_count > MAX_LINES:
@@ -388,10 +471,12 @@ class _Aggregation:
         source: RowSource,
         unit_of: Callable[[K], str],
         group_of: Callable[[K], GroupKey],
+        *,
+        has_rows: bool,
     ) -> None:
-        """Add the totals of an hour or a day, and its costs if these are the source of the rows."""
+        """Add the totals of an hour or a day, and its costs if these are the source of the rows of the part."""
         self.totals.add(summary)
-        if summary.totals is None:
+        if summary.totals is None or not has_rows:
             return
         start, cluster = self._period_start(summary.start), summary.cluster
         self._capacities.setdefault((start, cluster), []).append(summary.totals.capacity)

@@ -11,6 +11,23 @@ from gpucost.core.query.paging import read_cursor, write_cursor
 T = TypeVar("T")
 _POSITIONS_PER_HOUR = 1_000_000
 """More lines or nodes than an hour can have. A position is hour index × this + row index."""
+POSITIONS_PER_BATCH = 1_000_000
+"""More rows than a part of a report can have. A position is the part's first batch × this + row index."""
+
+
+def batch_of(position: int) -> int:
+    """Return the first batch of the part that a position is in."""
+    return position // POSITIONS_PER_BATCH
+
+
+def row_of(position: int) -> int:
+    """Return the index of a position's row in its part."""
+    return position % POSITIONS_PER_BATCH
+
+
+def positions_of_page(offset: int, rows: int, row_count: int) -> list[int]:
+    """Return the positions of a page's rows, and that of the next page's first row if there is one."""
+    return [*range(offset, min(offset + rows + 1, row_count))]
 
 
 class ReportPage(Struct, Generic[T], frozen=True):

@@ -9,18 +9,18 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hour_record import Line
-from gpucost.core.hours import HOUR, floor_hour, hours_between, month_of
+from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between, month_of
 from gpucost.core.inference import ModelSum
 from gpucost.core.ledger import ClosedMonth, Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
-from gpucost.reports.cost_reader import CostReader
+from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader
 from gpucost.reports.inference import InferenceReport, parse_inference_query, read_models
 from gpucost.reports.lines import LineReports
 from gpucost.reports.nodes import NodeReports, NodeRow
-from gpucost.reports.pages import ReportPage
+from gpucost.reports.pages import ReportPage, batch_of, positions_of_page, row_of
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.published_until import PublishedUntil
@@ -30,7 +30,7 @@ from gpucost.reports.waste import TopWaster, WasteReports
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
 MAX_ROWS = 10_000
-"""Most rows of reports without pages: `hours`, `restatements` and `business_units`."""
+"""Most rows of reports without pages: `business_units`."""
 
 
 class ReportService:
@@ -42,6 +42,7 @@ class ReportService:
         rollups: days and day facts. They are read through the caller's scope.
         clock: returns the current time. Hours that have not ended are not expected in the coverage.
         closed_months: returns the months that are closed.
+        max_part_work: day facts and lines after which a part of a report ends.
     """
 
     def __init__(
@@ -51,12 +52,15 @@ class ReportService:
         rollups: RollupReader,
         clock: Clock,
         closed_months: Callable[[], Iterable[ClosedMonth]],
+        *,
+        max_part_work: int = MAX_PART_WORK,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._rollups = rollups
         self._clock = clock
         self._closed_months = closed_months
+        self._max_part_work = max_part_work
         self._published_until = PublishedUntil(settings_store, ledger, clock)
 
     def costs(self, parameters: QueryParameters, *, scope: Scope) -> CostReport:
@@ -71,9 +75,9 @@ class ReportService:
         settings = self._settings_store.current().settings
         query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
         clusters = self._clusters(parameters, query.period, scope)
-        if parameters.cursor is not None:
-            check_cursor(parameters.cursor)
-        result, totals = CostReader(self._ledger, self._rollups, scope).read(query, clusters)
+        first_batch = batch_of(check_cursor(parameters.cursor))
+        reader = CostReader(self._ledger, self._rollups, scope, max_part_work=self._max_part_work)
+        result, totals = reader.read(query, clusters, first_batch=first_batch)
         return self._report(query, clusters, scope, result, totals, parameters.cursor)
 
     def business_units(self, parameters: QueryParameters, *, scope: Scope) -> CostReport:
@@ -127,8 +131,7 @@ class ReportService:
         )
         query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
         clusters = self._clusters(parameters, query.period, scope)
-        if parameters.cursor is not None:
-            check_cursor(parameters.cursor)
+        check_cursor(parameters.cursor)
         result, totals = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
         self._check_unit_exists(name, result)
         return self._report(query, clusters, scope, result, totals, parameters.cursor, f"workloads of {name}")
@@ -178,10 +181,8 @@ class ReportService:
             self._published_until,
         )
         clusters = self._clusters(parameters, query.period, scope)
-        if parameters.cursor is not None:
-            check_cursor(parameters.cursor)
-        waste_reports = WasteReports(self._ledger, self._rollups, scope)
-        result, totals = waste_reports.read(query, clusters)
+        waste_reports = WasteReports(self._ledger, self._rollups, scope, max_part_work=self._max_part_work)
+        result, totals = waste_reports.read(query, clusters, batch_of(check_cursor(parameters.cursor)))
         report = self._report(
             query,
             clusters,
@@ -203,8 +204,7 @@ class ReportService:
         settings = self._settings_store.current().settings
         query = parse_inference_query(parameters, self._clock(), self._published_until)
         clusters = self._clusters(parameters, query.period, scope)
-        if parameters.cursor is not None:
-            check_cursor(parameters.cursor)
+        check_cursor(parameters.cursor)
         totals, weights = PeriodTotals(), settings.inference.rules().weights
         by_consumer = any(query_filter.dimension == "consumer" for query_filter in query.filters)
         ledger = scoped_hours(self._ledger, scope, models_by_consumer=by_consumer)
@@ -264,43 +264,56 @@ class ReportService:
             replace(parameters, granularity="hour", group_by=""), settings, self._clock(), self._published_until
         )
         clusters = self._clusters(parameters, query.period, scope)
-        if parameters.cursor is not None:
-            check_cursor(parameters.cursor)
+        check_cursor(parameters.cursor)
         visible_units = None if scope.business_units is None else sorted(scope.business_units)
         line_reports = LineReports(scoped_hours(self._ledger, scope))
         return query.period, line_reports.page(query, clusters, visible_units, parameters.cursor)
 
-    def hours(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
+    def hours(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, ReportPage[HourRow], PeriodCoverage]:
         """Return the state of every ended cluster-hour, including missing ones, in order of time and cluster.
+
+        Notes are read only of the hours of the page.
 
         Raises:
             As `costs`.
         """
         period, clusters = self._period_and_clusters(parameters, scope)
+        check_cursor(parameters.cursor)
         ended_hours, ledger = self._ended_hours(period), scoped_hours(self._ledger, scope)
-        _check_row_count(len(ended_hours) * len(clusters))
-        rows, totals, newest = [], PeriodTotals(), self._newest_ended_hour()
+        totals, newest = PeriodTotals(), self._newest_ended_hour()
         current_clusters = {cluster.name for cluster in self._settings_store.current().settings.clusters}
         closed_months = {month.month for month in self._closed_months()}
+        manifests: dict[tuple[datetime, str], Manifest] = {}
+        cluster_hours: list[tuple[datetime, str]] = []
         for name in clusters:
-            manifests = ledger.manifests(name, period.start, period.end)
-            manifests_by_hour, notes = {manifest.hour: manifest for manifest in manifests}, ledger.notes_of(manifests)
+            of_cluster = ledger.manifests(name, period.start, period.end)
+            totals.add_manifests(of_cluster)
+            manifests |= {(manifest.hour, name): manifest for manifest in of_cluster}
             # Hours of clusters that were removed from the settings are not computed anymore.
-            hours = ended_hours if name in current_clusters else sorted(manifests_by_hour)
-            rows += [
-                HourRow(
-                    name,
-                    hour,
-                    manifests_by_hour.get(hour),
-                    notes.get(hour, ()),
-                    is_newest=hour == newest,
-                    is_closed=month_of(hour) in closed_months,
-                )
-                for hour in hours
-            ]
-            totals.add_manifests(manifests)
-        rows.sort(key=lambda row: (row.hour, row.cluster))
-        return period, rows, self._coverage(totals, clusters, period)
+            hours = ended_hours if name in current_clusters else [manifest.hour for manifest in of_cluster]
+            cluster_hours += [(hour, name) for hour in hours]
+        cluster_hours.sort()
+        listed = f"hours {format_timestamp(period.start)} {len(cluster_hours)} {clusters} {scope.is_fleet}"
+        etag = etag_of_query(listed, totals.hour_versions)
+        offset = read_cursor(parameters.cursor, etag)
+        shown = cluster_hours[offset : offset + parameters.limit]
+        notes: dict[tuple[datetime, str], tuple[str, ...]] = {}
+        for name in clusters:
+            of_page = [manifests[key] for key in shown if key[1] == name and key in manifests]
+            notes |= {(hour, name): of_hour for hour, of_hour in ledger.notes_of(of_page).items()}
+        rows = [
+            HourRow(
+                name,
+                hour,
+                manifests.get((hour, name)),
+                notes.get((hour, name), ()),
+                is_newest=hour == newest,
+                is_closed=month_of(hour) in closed_months,
+            )
+            for hour, name in shown
+        ]
+        page = ReportPage(rows, positions_of_page(offset, len(rows), len(cluster_hours)), etag)
+        return period, page, self._coverage(totals, clusters, period)
 
     def nodes(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, ReportPage[NodeRow]]:
         """Return the cost of every GPU node in every published hour, its lines, and what was not allocated.
@@ -312,21 +325,24 @@ class ReportService:
         node_reports = NodeReports(scoped_hours(self._ledger, scope))
         return period, node_reports.page(period, clusters, limit=parameters.limit, cursor=parameters.cursor)
 
-    def restatements(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[Restatement]]:
+    def restatements(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, ReportPage[Restatement]]:
         """Return the restatements of the period's hours, in order of hour, cluster and version.
 
         Raises:
             As `costs`.
         """
         period, clusters = self._period_and_clusters(parameters, scope)
+        check_cursor(parameters.cursor)
         ledger = scoped_hours(self._ledger, scope)
-        restatements = [
-            restatement for name in clusters for restatement in ledger.restatements(name, period.start, period.end)
-        ]
-        _check_row_count(len(restatements))
-        return period, sorted(
-            restatements, key=lambda restatement: (restatement.hour, restatement.cluster, restatement.version)
+        restatements = sorted(
+            (restatement for name in clusters for restatement in ledger.restatements(name, period.start, period.end)),
+            key=lambda restatement: (restatement.hour, restatement.cluster, restatement.version),
         )
+        versions = (f"{row.cluster} {format_timestamp(row.hour)} {row.version}" for row in restatements)
+        etag = etag_of_query(f"restatements {format_timestamp(period.start)} {clusters}", versions)
+        offset = read_cursor(parameters.cursor, etag)
+        rows = restatements[offset : offset + parameters.limit]
+        return period, ReportPage(rows, positions_of_page(offset, len(rows), len(restatements)), etag)
 
     def _report(
         self,
@@ -348,9 +364,10 @@ class ReportService:
         rows, filtered_out = group_rows(query, result)
         if include_row is not None:
             rows = [row for row in rows if include_row(row)]
+        first = row_of(offset)
         return CostReport(
             query=query,
-            rows=rows[offset : offset + query.limit],
+            rows=rows[first : first + query.limit],
             row_count=len(rows),
             totals=totals.totals(),
             filtered_out=filtered_out if totals.summed_totals else None,
@@ -358,6 +375,7 @@ class ReportService:
             currency=currency,
             offset=offset,
             etag=etag,
+            next_batch=result.next_batch,
         )
 
     def _check_unit_exists(self, name: str, result: UngroupedCosts) -> None:
@@ -376,7 +394,7 @@ class ReportService:
 
     def _period_and_clusters(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[str]]:
         period = self._period(parameters)
-        check_period_length(period, "hour")
+        check_period_length(period, "day")
         return period, self._clusters(parameters, period, scope)
 
     def _clusters(self, parameters: QueryParameters, period: Period, scope: Scope) -> list[str]:

@@ -16,7 +16,7 @@ from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.grouping import CellKey, GroupRow, UngroupedCosts
 from gpucost.core.rollups import DAY
-from gpucost.reports.cost_reader import CostReader, QueryTooLargeError
+from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader, QueryTooLargeError
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.records import CostReport
 from gpucost.reports.scoped import scoped_hours
@@ -48,18 +48,23 @@ class WasteReports:
         ledger: all hours.
         rollups: all rollups.
         scope: what the caller may see of them.
+        max_part_work: records after which a part of the report ends.
     """
 
     GROUP_BY: ClassVar = ("cluster", "business_unit", "namespace", "workload_kind", "workload")
 
-    def __init__(self, ledger: PublishedHours, rollups: RollupReader, scope: Scope) -> None:
+    def __init__(
+        self, ledger: PublishedHours, rollups: RollupReader, scope: Scope, *, max_part_work: int = MAX_PART_WORK
+    ) -> None:
         self._ledger = scoped_hours(ledger, scope)
-        self._reader = CostReader(ledger, rollups, scope)
+        self._reader = CostReader(ledger, rollups, scope, max_part_work=max_part_work)
         self._waste_days: dict[GroupKey, set[datetime]] = {}
         self._newest_manifests: dict[str, Manifest] = {}
 
-    def read(self, query: CostQuery, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
+    def read(self, query: CostQuery, clusters: Sequence[str], first_batch: int) -> tuple[UngroupedCosts, PeriodTotals]:
         """Read the costs of workloads, and remember the days on which each had waste.
+
+        A part has all rows of its clusters, because the day since which there was waste needs all days.
 
         Raises:
             InvalidInputError: the query reads too much.
@@ -73,11 +78,11 @@ class WasteReports:
                 self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
 
         try:
-            result, totals = self._reader.read(query, clusters, record_waste_day)
+            result, totals = self._reader.read(
+                query, clusters, record_waste_day, first_batch=first_batch, has_whole_clusters=True
+            )
         except QueryTooLargeError as error:
-            raise InvalidInputError(
-                f"{error.problem} Shorten the period, or select one cluster or one business_unit."
-            ) from error
+            raise InvalidInputError(f"{error.problem} Shorten the period, or select one business_unit.") from error
         earliest = query.period.end - _POD_PERIOD
         self._newest_manifests = {
             name: manifest for name, manifest in totals.newest_manifests.items() if manifest.hour >= earliest

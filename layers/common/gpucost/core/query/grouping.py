@@ -35,6 +35,10 @@ class UngroupedCosts(Struct):
     """By start of the row and cluster; None if the capacity of any hour is unknown."""
     filtered_out: Costs = field(default_factory=Costs)
     """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""
+    first_batch: int = 0
+    """The first batch of records that these figures are summed from; 0 for the beginning."""
+    next_batch: int | None = None
+    """The first batch that was not read, because these figures are only a part; None after the last one."""
 
 
 class GroupRow(NamedTuple):

@@ -29,13 +29,13 @@ def write_cursor(offset: int, etag: str) -> str:
     return _encode(offset, _digest(offset, etag))
 
 
-def check_cursor(cursor: str) -> None:
-    """Reject a malformed cursor before any data is read.
+def check_cursor(cursor: str | None) -> int:
+    """Return the offset that a cursor names, before any data is read that shows whether it is of this query.
 
     Raises:
         ParameterError: no response returned this cursor.
     """
-    _decode(cursor)
+    return 0 if cursor is None else _decode(cursor)[0]
 
 
 def read_cursor(cursor: str | None, etag: str) -> int:

@@ -140,7 +140,7 @@ class AllocationService:
         clusters = select_clusters(None, self._settings_store.current(), scope, query.start)
         clusters = [name for name in clusters if query.filter.includes_cluster(name)]
         dimensions = self._dimensions(query)
-        reader = CostReader(self._ledger, self._rollups, scope, limits_fact_days=False)
+        reader = CostReader(self._ledger, self._rollups, scope, max_part_work=None)
         costs_by_step: dict[tuple[datetime, str], CostAccumulator[Properties]] = {}
         capacities: dict[tuple[datetime, str], CapacityCosts | None] = {}
         currencies: set[str] = set()

@@ -1,0 +1,16 @@
+// The periods that the page offers. tests/functions/test_every_period.py asks the API about each.
+
+/** By the API's window. */
+export const PERIODS: Readonly<Record<string, string>> = {
+  "24h": "Last 24 hours",
+  "48h": "Last 48 hours",
+  "7d": "7 days, incl. today (UTC)",
+  "35d": "35 days, incl. today (UTC)",
+  "90d": "90 days, incl. today (UTC)",
+  today: "Today (UTC)",
+  yesterday: "Yesterday (UTC)",
+  week: "This week (UTC)",
+  lastweek: "Last week (UTC)",
+  month: "This month (UTC)",
+  lastmonth: "Last month (UTC)",
+};
