@@ -1,8 +1,8 @@
 """Plant each fault in a copy of the repository, run the tests on it, and print which faults were caught.
 
-As many faults are planted at a time as there are processors, each in a copy of its own. `caught.json` records which
-test caught a fault. That test runs first, and all tests of the fault only if it passes. The exit status is 1 if a fault
-was not caught, or if its original text is gone.
+As many faults are planted at a time as there are processors, each in a copy of its own. `.cache/faults.json`, which is
+not in Git, records which test caught a fault on this machine. That test runs first, and all tests of the fault only if
+it passes. The exit status is 1 if a fault was not caught, or if its original text is gone.
 """
 
 import asyncio
@@ -23,14 +23,15 @@ from typing import NamedTuple
 
 from gpucost_devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
+from tests.faults.planted_answers import ANSWER_FAULTS
 from tests.faults.planted_clients import CLIENT_FAULTS
 from tests.faults.planted_clusters import CLUSTER_FAULTS
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 from tests.faults.planted_vendors import VENDOR_FAULTS
 
-ALL_FAULTS = (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS, *CLIENT_FAULTS)
-RECORD = REPOSITORY / "tests" / "faults" / "caught.json"
+ALL_FAULTS = (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS, *CLIENT_FAULTS, *ANSWER_FAULTS)
+RECORD = REPOSITORY / ".cache" / "faults.json"
 NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 FAILED = {1, 2}
 """What pytest returns if a test fails, and if a test cannot be imported."""
@@ -78,7 +79,7 @@ def copy_repository(copy: Path) -> Path:
 
 async def plant_all(copies: list[Path], faults: list[Fault]) -> set[str]:
     """Plant faults, and return those that were caught: by the recorded test, or else by any of their tests."""
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    record = read_record()
     recorded = [Trial((record[fault.mistake],), fault) for fault in faults if fault.mistake in record]
     caught = await plant(copies, recorded)
     return caught | await plant(copies, [Trial(fault.tests, fault) for fault in faults if fault.mistake not in caught])
@@ -118,11 +119,16 @@ async def run(copy: Path, trial: Trial) -> tuple[Trial, int]:
     return trial, status
 
 
+def read_record() -> dict[str, str]:
+    """Return which test caught a fault on this machine, by mistake."""
+    record: dict[str, str] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+    return record
+
+
 def record_test(fault: Fault, test: str) -> None:
     """Record which test caught a fault."""
-    record = json.loads(RECORD.read_text(encoding="utf-8")) | {fault.mistake: test}
-    in_order = {fault.mistake: record[fault.mistake] for fault in ALL_FAULTS if fault.mistake in record}
-    RECORD.write_text(json.dumps(in_order, indent=2) + "\n", encoding="utf-8")
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(read_record() | {fault.mistake: test}, indent=2), encoding="utf-8")
 
 
 @contextmanager

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 PACKAGE = "layers/common/gpucost"
 METERING = (
-    "tests/core",
     "tests/system/test_metering.py",
     "tests/system/test_metering_devices.py",
     "tests/system/test_open_outages.py",
-    "tests/system/test_documentation.py",
     "tests/system/test_fleet.py",
+    "tests/core",
+    "tests/system/test_documentation.py",
 )
-"""The fastest first: the rest is not run after a failure."""
+"""Those first that most often catch a fault soon: the rest is not run after a failure."""
 SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
 FLEET = "tests/system/test_fleet.py"
 """With `-k`, only the clusters whose names have one of the words are attributed; other words select other files."""
