@@ -300,7 +300,7 @@ def test_charge_counts_even_if_no_node_has_price() -> None:
 
 
 def test_eight_gpus_for_96_hours_cost_2688_usd() -> None:
-    """The example of an article in docs/explanation/seeds.md: 8 GPUs at $3.50 for four days cost $2,688."""
+    """An article's example (docs/explanation/comparison.md): 8 GPUs at $3.50 for four days cost $2,688."""
     total = 0
     for hour in range(96):
         at = DAY + timedelta(hours=hour)

@@ -250,9 +250,6 @@ CHECKS: dict[str, Callable[[Call], None]] = {
     "unzip": check_unzip, "uv": check_package, "uvx": check_package,
 }  # fmt: skip
 
-QUOTES = {"docs/explanation/seeds.md"}
-"""Pages that quote commands with errors, to correct them."""
-
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_has_a_language(page: str) -> None:
@@ -278,7 +275,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
             _check_mention(rest.split(), f"{page}: {command}")
         elif program.startswith("gpucost["):
             check_package(Call("pipx", [program], ran=False, missing=[]))
-        elif rest and program in CHECKS and page not in QUOTES:
+        elif rest and program in CHECKS:
             arguments = shlex.split(rest.replace("…", "x"))
             if program != "sam" or "--" in rest:
                 CHECKS[program](Call(program, arguments, ran=False, missing=[]))

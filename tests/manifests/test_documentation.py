@@ -30,7 +30,7 @@ TARGET_OF_PAGE = {
 PAGES = (
     "tutorials/quickstart-eks.md",
     "how-to/existing-cluster.md",
-    "explanation/seeds.md",
+    "explanation/comparison.md",
     "decisions/0036-cluster-manifests.md",
     *(f"how-to/clusters/{name}.md" for name in TARGET_OF_PAGE),
 )
@@ -193,22 +193,3 @@ def test_names_in_the_quick_start_are_those_of_the_parameters() -> None:
     assert sum(tenant["pods"] for tenant in parameters["tenants"]) == group["time_slicing_replicas"]
     assert documents(example_files()["helm/gpu-operator-time-slicing.yaml"])
     assert f"replicas: {group['time_slicing_replicas']}\n" in example_files()["helm/gpu-operator-time-slicing.yaml"]
-
-
-def test_every_part_of_the_articles_is_documented() -> None:
-    """docs/explanation/seeds.md has a row for each numbered part of the articles."""
-    text = page("explanation/seeds.md")
-    parts = re.split(r"^## \d\. .*$", text, flags=re.MULTILINE)[1:]
-    wanted = (
-        [f"Step {i}" for i in range(1, 11)] + [f"Query {i}" for i in range(1, 6)],
-        ["2.1", "2.2", "3.1", "3.2"],
-        [f"{i} " for i in range(1, 14)],
-        ["1.1", "1.2", "2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "5.1", "5.2", "5.3", "6.1", "6.2",
-         "8.1", "8.2"],
-    )  # fmt: skip
-    assert len(parts) == len(wanted)
-    for part, names in zip(parts, wanted, strict=True):
-        firsts = [row.split("|")[1].strip() for row in part.splitlines() if row.startswith("| ")]
-        for name in names:
-            assert any(first.startswith(name) for first in firsts), name
-        assert all(row.count("|") - row.count("\\|") == 4 for row in part.splitlines() if row.startswith("|"))

@@ -46,7 +46,7 @@ def coverage(tries: int, shapes: list[Callable[[random.Random, int], Series]]) -
 
 @pytest.mark.tools  # seconds
 def test_intervals_for_shapes_of_public_traces_have_the_stated_coverage() -> None:
-    """The benchmark's table has more tries of each shape (benchmarks/README.md)."""
+    """The benchmark has more tries of each shape (`python -m benchmarks.forecast`)."""
     covered = coverage(4, STEADY)
     assert 0.65 <= sum(covered.values()) / len(covered) <= 0.95, covered
     assert min(covered.values()) >= 0.5, covered
