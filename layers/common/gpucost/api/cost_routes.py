@@ -7,6 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from gpucost.api import cost_schemas as schemas
 from gpucost.api.cost_rows import cost_rows_json
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
+from gpucost.core.query.dimensions import DIMENSIONS, LINE_DIMENSIONS
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
@@ -15,6 +16,12 @@ from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.service import ReportService
 from gpucost.reports.waste import DEFAULT_TOP_WASTERS
 from gpucost.runtime.json_text import dumps_row
+
+_COST_FILTERS = (
+    *(name for name in DIMENSIONS if name not in {"cluster", *LINE_DIMENSIONS}),
+    "label",
+    *(name for name in DIMENSIONS if name in LINE_DIMENSIONS),
+)
 
 
 def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -30,28 +37,16 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         ),
     )
     @open_to("bu")
+    @parameters.with_filters(*_COST_FILTERS)
     def costs(
+        *,
         start: parameters.Start = None,
         end: parameters.End = None,
         window: parameters.Window = None,
         granularity: parameters.RowGranularity = "hour",
         group_by: parameters.GroupBy = "",
         cluster: parameters.Cluster = None,
-        business_unit: parameters.BusinessUnit = None,
-        namespace: parameters.Namespace = None,
-        workload_kind: parameters.WorkloadKind = None,
-        workload: parameters.Workload = None,
-        node_pool: parameters.NodePool = None,
-        instance_type: parameters.InstanceType = None,
-        capacity_type: parameters.CapacityType = None,
-        gpu_model: parameters.GpuModel = None,
-        resource: parameters.Resource = None,
-        zone: parameters.Zone = None,
-        label: parameters.Label = None,
-        pod: parameters.Pod = None,
-        node: parameters.Node = None,
-        resource_claim: parameters.ResourceClaim = None,
-        dra_driver: parameters.DraDriver = None,
+        filters: parameters.Filters,
         idle: parameters.Idle = "hidden",
         sort: parameters.Sort = "",
         limit: parameters.Limit = MAX_PAGE_SIZE,
@@ -64,12 +59,6 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         figures has no row. Amounts are exact decimals, written as JSON numbers. Totals are those of the fleet:
         grouping, filters and pages do not change them. The rows of all pages and `filtered_out` add up to the totals.
         """
-        filters = {
-            "business_unit": business_unit, "namespace": namespace, "workload_kind": workload_kind,
-            "workload": workload, "node_pool": node_pool, "instance_type": instance_type,
-            "capacity_type": capacity_type, "gpu_model": gpu_model, "resource": resource, "zone": zone,
-            "label": label, "pod": pod, "node": node, "resource_claim": resource_claim, "dra_driver": dra_driver,
-        }  # fmt: skip
         query_parameters = QueryParameters(
             start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor
         )
@@ -179,13 +168,14 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
 
     @app.get("/v1/waste", summary="Top wasters", tags=["reports"], responses=describe_responses(schemas.WasteResponse))
     @open_to("bu")
+    @parameters.with_filters("business_unit", "namespace")
     def waste(
+        *,
         start: parameters.Start = None,
         end: parameters.End = None,
         window: parameters.Window = None,
         cluster: parameters.Cluster = None,
-        business_unit: parameters.BusinessUnit = None,
-        namespace: parameters.Namespace = None,
+        filters: parameters.Filters,
         limit: parameters.TopWasterLimit = DEFAULT_TOP_WASTERS,
         cursor: parameters.Cursor = None,
     ) -> Response[str]:
@@ -193,7 +183,6 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
 
         The pods are those of the newest hour with figures.
         """
-        filters = {"business_unit": business_unit, "namespace": namespace}
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )

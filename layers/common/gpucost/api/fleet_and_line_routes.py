@@ -17,7 +17,7 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import FleetTotals, Instant, NextCursor, PeriodResponse, period_fields, totals_fields
-from gpucost.reports.lines import DEFAULT_LINES
+from gpucost.reports.lines import DEFAULT_LINES, LINE_FILTERS
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.service import ReportService
 from gpucost.runtime.json_text import dumps_row
@@ -109,19 +109,14 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
     @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
              responses=describe_responses(LinesResponse))  # fmt: skip
     @open_to("bu")
+    @parameters.with_filters(*LINE_FILTERS)
     def lines(
+        *,
         start: parameters.Start = None,
         end: parameters.End = None,
         window: parameters.Window = None,
         cluster: parameters.Cluster = None,
-        business_unit: parameters.BusinessUnit = None,
-        namespace: parameters.Namespace = None,
-        workload: parameters.Workload = None,
-        pod: parameters.Pod = None,
-        node: parameters.Node = None,
-        node_pool: parameters.NodePool = None,
-        resource_claim: parameters.ResourceClaim = None,
-        dra_driver: parameters.DraDriver = None,
+        filters: parameters.Filters,
         limit: parameters.LineLimit = DEFAULT_LINES,
         cursor: parameters.Cursor = None,
     ) -> Response[str]:
@@ -130,10 +125,6 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         Each line has the GPU share of a unit and its source, the price and its source, and the utilization and its
         source. Together they explain the line's cost.
         """
-        filters = {
-            "business_unit": business_unit, "namespace": namespace, "workload": workload, "pod": pod, "node": node,
-            "node_pool": node_pool, "resource_claim": resource_claim, "dra_driver": dra_driver,
-        }  # fmt: skip
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )

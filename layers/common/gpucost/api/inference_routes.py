@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gpucost.api.cost_schemas import Currency, RowCount
 from gpucost.core.amounts import Costs
+from gpucost.core.hour_record import ModelKey
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as parameters
@@ -104,21 +105,16 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         ),
     )
     @open_to("bu")
+    @parameters.with_filters(*ModelKey._fields)
     def inference(
+        *,
         start: parameters.Start = None,
         end: parameters.End = None,
         window: parameters.Window = None,
         granularity: parameters.RowGranularity = "hour",
         group_by: parameters.ModelGroupBy = "",
         cluster: parameters.Cluster = None,
-        business_unit: parameters.BusinessUnit = None,
-        namespace: parameters.Namespace = None,
-        workload_kind: parameters.WorkloadKind = None,
-        workload: parameters.Workload = None,
-        gpu_model: parameters.GpuModel = None,
-        server: parameters.Server = None,
-        model: parameters.Model = None,
-        consumer: parameters.Consumer = None,
+        filters: parameters.Filters,
         sort: parameters.ModelSort = "",
         limit: parameters.Limit = MAX_PAGE_SIZE,
         cursor: parameters.Cursor = None,
@@ -130,10 +126,6 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         at most 2,520 cluster-hours. The role `bu` sees the pods that its business units own; with the filter
         `consumer`, it sees instead what its business units used, whoever owns the pods.
         """
-        filters = {
-            "business_unit": business_unit, "namespace": namespace, "workload_kind": workload_kind,
-            "workload": workload, "gpu_model": gpu_model, "server": server, "model": model, "consumer": consumer,
-        }  # fmt: skip
         query_parameters = QueryParameters(
             start, end, window, granularity, group_by, filters, cluster, sort=sort, limit=limit, cursor=cursor
         )

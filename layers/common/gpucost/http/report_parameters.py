@@ -1,17 +1,23 @@
 """Query and path parameters of reports, with their descriptions for the OpenAPI document."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter
+from inspect import signature as signature_of
+from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from pydantic import AfterValidator
 
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, IdlePolicy
+from gpucost.core.query.dimensions import DIMENSIONS, LINE_DIMENSIONS, MODEL_DIMENSIONS
 from gpucost.core.query.periods import Granularity
 from gpucost.reports.lines import MAX_LINES_PER_PAGE
 from gpucost.reports.nodes import MAX_NODES_PER_PAGE
 from gpucost.reports.waste import MAX_TOP_WASTERS
 
+Route = TypeVar("Route", bound=Callable[..., Any])
 _FILTER_SYNTAX = (
     "comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches "
     r"an empty name; escape a comma, !, * or backslash with a backslash"
@@ -51,8 +57,8 @@ RowGranularity = Annotated[
 GroupBy = Annotated[
     str,
     Query(
-        description="Comma-separated dimensions: business_unit, cluster, namespace, workload_kind, workload, "
-        "node_pool, instance_type, capacity_type, gpu_model, resource, zone, label:<name> of the settings' "
+        description="Comma-separated dimensions: "
+        f"{', '.join(name for name in DIMENSIONS if name not in LINE_DIMENSIONS)}, label:<name> of the settings' "
         "cost_labels; pod, node, resource_claim and dra_driver for at most 48 hours. Default: one row per period",
         examples=["business_unit", "business_unit,namespace", "label:team,gpu_model"],
     ),
@@ -64,80 +70,11 @@ Cluster = Annotated[
 BusinessUnit = Annotated[
     str | None, Query(description=f"Only rows of these business units: {_FILTER_SYNTAX}", examples=["research"])
 ]
-Namespace = Annotated[
-    str | None, Query(description=f"Only rows of these namespaces: {_FILTER_SYNTAX}", examples=["bu-a,bu-b", "!kube-*"])
-]
-WorkloadKind = Annotated[
-    str | None, Query(description=f"Only rows of these workload kinds: {_FILTER_SYNTAX}", examples=["Job,CronJob"])
-]
-Workload = Annotated[
-    str | None, Query(description=f"Only rows of these workloads: {_FILTER_SYNTAX}", examples=["train-*"])
-]
-NodePool = Annotated[
-    str | None, Query(description=f"Only rows of these node pools: {_FILTER_SYNTAX}", examples=["gpu-spot"])
-]
-InstanceType = Annotated[
-    str | None, Query(description=f"Only rows of these instance types: {_FILTER_SYNTAX}", examples=["p5.*"])
-]
-CapacityType = Annotated[
-    str | None,
-    Query(description=f"Only rows of spot, on-demand or reserved capacity: {_FILTER_SYNTAX}", examples=["spot"]),
-]
-GpuModel = Annotated[
-    str | None, Query(description=f"Only rows of these GPU models: {_FILTER_SYNTAX}", examples=["NVIDIA H100*"])
-]
-Resource = Annotated[
-    str | None, Query(description=f"Only rows of these resources: {_FILTER_SYNTAX}", examples=["nvidia.com/gpu"])
-]
-Zone = Annotated[
-    str | None, Query(description=f"Only rows of these zones: {_FILTER_SYNTAX}", examples=["eu-central-1a"])
-]
-Label = Annotated[
-    str | None,
-    Query(
-        description="Only rows of pods with these cost labels, each as name:value. Values of the same name are "
-        f"alternatives; all names must match. Values: {_FILTER_SYNTAX}",
-        examples=["team:search,team:vision", "env:!dev"],
-    ),
-]
-Pod = Annotated[
-    str | None, Query(description=f"Only rows of these pods, at most 48 hours: {_FILTER_SYNTAX}", examples=["train-0"])
-]
-Node = Annotated[
-    str | None,
-    Query(description=f"Only rows of these nodes, at most 48 hours: {_FILTER_SYNTAX}", examples=["ip-10-0-1-7*"]),
-]
-ResourceClaim = Annotated[
-    str | None,
-    Query(description=f"Only rows of these ResourceClaims (DRA), at most 48 hours: {_FILTER_SYNTAX}", examples=["gpu"]),
-]
-DraDriver = Annotated[
-    str | None,
-    Query(
-        description=f"Only rows of claims of these DRA drivers, at most 48 hours: {_FILTER_SYNTAX}",
-        examples=["gpu.nvidia.com"],
-    ),
-]
 ModelGroupBy = Annotated[
     str,
     Query(
-        description="Comma-separated dimensions: cluster, business_unit, namespace, workload_kind, workload, "
-        "gpu_model, server, model, consumer. Default: one row per period",
+        description=f"Comma-separated dimensions: {', '.join(MODEL_DIMENSIONS)}. Default: one row per period",
         examples=["model", "business_unit,model", "consumer,model"],
-    ),
-]
-Model = Annotated[
-    str | None, Query(description=f"Only rows of these models: {_FILTER_SYNTAX}", examples=["meta-llama/*", "!*"])
-]
-Server = Annotated[
-    str | None, Query(description=f"Only rows of these inference servers: {_FILTER_SYNTAX}", examples=["vllm,sglang"])
-]
-Consumer = Annotated[
-    str | None,
-    Query(
-        description="Only rows of requests of these business units, whoever owns the servers "
-        f"(`inference.consumer_label` of the settings): {_FILTER_SYNTAX}",
-        examples=["search,ads"],
     ),
 ]
 ModelSort = Annotated[
@@ -205,3 +142,64 @@ WorkloadSort = Annotated[
         examples=["-waste_usd"],
     ),
 ]
+
+
+def _filter(rows: str, *examples: str) -> Any:
+    return Annotated[str | None, Query(description=f"Only rows of {rows}: {_FILTER_SYNTAX}", examples=[*examples])]
+
+
+_FILTERS: Mapping[str, Any] = {
+    "business_unit": BusinessUnit,
+    "namespace": _filter("these namespaces", "bu-a,bu-b", "!kube-*"),
+    "workload_kind": _filter("these workload kinds", "Job,CronJob"),
+    "workload": _filter("these workloads", "train-*"),
+    "node_pool": _filter("these node pools", "gpu-spot"),
+    "instance_type": _filter("these instance types", "p5.*"),
+    "capacity_type": _filter("spot, on-demand or reserved capacity", "spot"),
+    "gpu_model": _filter("these GPU models", "NVIDIA H100*"),
+    "resource": _filter("these resources", "nvidia.com/gpu"),
+    "zone": _filter("these zones", "eu-central-1a"),
+    "label": Annotated[
+        str | None,
+        Query(
+            description="Only rows of pods with these cost labels, each as name:value. Values of the same name are "
+            f"alternatives; all names must match. Values: {_FILTER_SYNTAX}",
+            examples=["team:search,team:vision", "env:!dev"],
+        ),
+    ],
+    "pod": _filter("these pods, at most 48 hours", "train-0"),
+    "node": _filter("these nodes, at most 48 hours", "ip-10-0-1-7*"),
+    "resource_claim": _filter("these ResourceClaims (DRA), at most 48 hours", "gpu"),
+    "dra_driver": _filter("claims of these DRA drivers, at most 48 hours", "gpu.nvidia.com"),
+    "server": _filter("these inference servers", "vllm,sglang"),
+    "model": _filter("these models", "meta-llama/*", "!*"),
+    "consumer": _filter(
+        "requests of these business units, whoever owns the servers (`inference.consumer_label` of the settings)",
+        "search,ads",
+    ),
+}
+"""The filters of all routes by the name of their dimension, or `label`."""
+Filters = Mapping[str, str | None]
+"""The filters of a request by their names; None for one that was not sent."""
+
+
+def with_filters(*names: str) -> Callable[[Route], Route]:
+    """Declare filters of a route as query parameters. It gets their values as `filters`, where they are documented."""
+
+    def declare(route: Route) -> Route:
+        signature = signature_of(route)
+        parameters: list[Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.name == "filters":
+                parameters += [parameter.replace(name=name, annotation=_FILTERS[name], default=None) for name in names]
+            else:
+                parameters.append(parameter)
+
+        @wraps(route)
+        def handle(**arguments: Any) -> Any:
+            return route(filters={name: arguments.pop(name) for name in names}, **arguments)
+
+        handle.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return cast(Route, handle)
+
+    return declare
