@@ -53,17 +53,17 @@ def push(path: Path, stack: str, *, is_confirmed: bool) -> None:
     Example:
       gpucost settings push settings.yaml --stack gpucost
     """
-    from gpucost.settings_document import parse_settings
+    from gpucost.settings_document import read_settings
 
-    text = read_settings_file(path)
     with naming_file(path):
-        settings = parse_settings(text)
+        document = read_settings(read_settings_file(path))
+    settings = document.settings
     if not is_demo(stack):  # a demo's account and workspace do not exist anyway
         refuse_placeholders(settings, str(path))
     store = settings_store(stack)
     removed = _removed_clusters(store, settings, is_confirmed=is_confirmed)
     with naming_file(path):
-        stored = store.push(text, author=current_user(), now=datetime.now(UTC))
+        stored = store.push(document, author=current_user(), now=datetime.now(UTC))
     click.echo(f"version {stored.version} is in force")
     for note in notes_on(settings):
         click.echo(f"note: {note}", err=True)

@@ -1,6 +1,7 @@
 """`gpucost settings push` on a terminal, and while someone else pushes settings."""
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
@@ -83,3 +84,18 @@ def test_printed_version_is_the_stored_one_after_another_push(
     assert status == 0, output
     (number,) = re.findall(r"^version (\d+) is in force$", output, re.MULTILINE)
     assert store.version(int(number)).text == store.newest().text == text
+
+
+def test_document_is_loaded_once(store: SettingsDocumentStore, sqlite_table: SqliteTable, tmp_path: Path) -> None:
+    """A document of 500 business units takes half a second to load."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(SETTINGS.format("old") + "cost_labels: [team]\n")
+    calls: list[str] = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        status, output = push(Container(table=sqlite_table), path)
+    finally:
+        sys.setprofile(None)
+    assert status == 0, output
+    assert calls.count("load_yaml") == 1
+    assert store.newest().settings.cost_labels == ("team",)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.settings.documents import parse_document
+from gpucost.settings.documents import ReadDocument, read_document
 from gpucost.storage.ports import Table
 from gpucost.storage.settings_store import DynamoSettingsStore
 
@@ -13,13 +13,22 @@ class SettingsDocument(SettingsWithAlerts):
     """The whole settings document: the sections of the core (`CoreSettings`) and those of every feature."""
 
 
-def parse_settings(text: str) -> SettingsDocument:
-    """Read and validate a settings document (YAML, of which JSON is a part).
+def read_settings(text: str) -> ReadDocument[SettingsDocument]:
+    """Read and validate a settings document (YAML, of which JSON is a part), and keep its text.
 
     Raises:
         SettingsError: one sentence that names the key and what is allowed.
     """
-    return parse_document(text, SettingsDocument)
+    return read_document(text, SettingsDocument)
+
+
+def parse_settings(text: str) -> SettingsDocument:
+    """Read and validate a settings document.
+
+    Raises:
+        SettingsError: as `read_settings`.
+    """
+    return read_settings(text).settings
 
 
 class SettingsDocumentStore(DynamoSettingsStore[SettingsDocument]):

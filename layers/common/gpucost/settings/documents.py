@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
@@ -17,18 +17,31 @@ from gpucost.settings.section import MAX_SHOWN_CHARACTERS, Section
 Document = TypeVar("Document", bound=Section)
 
 
-def parse_document(text: str, model: type[Document], name: str = "settings") -> Document:
-    """Parse and validate a document, in YAML or JSON.
+class ReadDocument(NamedTuple, Generic[Document]):
+    """A valid document: its text, what this contains, and the model of that."""
 
-    Args:
-        text: the document.
-        model: the model with the allowed sections.
-        name: plural noun for the document in messages.
+    text: str
+    content: Any
+    settings: Document
+
+
+def read_document(text: str, model: type[Document]) -> ReadDocument[Document]:
+    """Parse and validate a settings document, in YAML or JSON, and return it with its text.
+
+    Raises:
+        SettingsError: as `parse_document`.
+    """
+    content = load_document(text, "settings")
+    return ReadDocument(text, content, validate_document(content, model, text, "settings"))
+
+
+def parse_document(text: str, model: type[Document]) -> Document:
+    """Parse and validate a settings document, in YAML or JSON.
 
     Raises:
         SettingsError: the document is invalid. Each fault names the key and its line, and says what is allowed.
     """
-    return validate_document(load_document(text, name), model, text, name)
+    return read_document(text, model).settings
 
 
 def load_document(text: str, name: str) -> Any:
@@ -77,17 +90,13 @@ def validate_document(document: Any, model: type[Document], text: str, name: str
     return parsed
 
 
-def yaml_to_json(text: str) -> str | None:
-    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be written as JSON.
-
-    Raises:
-        SettingsError: the text is neither YAML nor JSON.
-    """
+def yaml_to_json(document: ReadDocument[Document]) -> str | None:
+    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be written as JSON."""
     try:
-        json.loads(text)
+        json.loads(document.text)
     except ValueError:
         try:
-            return json.dumps(load_document(text, "settings"), default=_iso, ensure_ascii=False, separators=(",", ":"))
+            return json.dumps(document.content, default=_iso, ensure_ascii=False, separators=(",", ":"))
         except (TypeError, ValueError):
             return None
     return None

@@ -147,51 +147,53 @@ class Ledger:
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
         version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
-        is_closed = self.versions.closed_month(month_of(record.hour)) is not None
-        restates = is_closed or bool(reason)
-        facts = (reason, settings_version, is_closed, replacing and replacing.run_id) if restates else ()
-        run_id = run_id_of(record, version, *facts)
-        items, end = hour_items(record, run_id, now, retention), now + retention.days
-        if usage is not None:
-            from gpucost.storage.usage_documents import usage_document
+        end = now + retention.days
+        # The month may be closed or reopened while the items are written. They are then written again for what it is.
+        while True:
+            is_closed = self._is_closed(record.hour)
+            restates = is_closed or bool(reason)
+            facts = (reason, settings_version, is_closed, replacing and replacing.run_id) if restates else ()
+            run_id = run_id_of(record, version, *facts)
+            items = hour_items(record, run_id, now, retention)
+            if usage is not None:
+                items += _usage_items(record, usage, run_id, now + retention.lines)
+            manifest = Manifest(
+                cluster=record.cluster,
+                hour=record.hour,
+                status=record.status,
+                version=version,
+                run_id=run_id,
+                settings_version=settings_version,
+                coverage=record.coverage,
+                attempts=attempts,
+                next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
+                published_at=now.replace(microsecond=0),
+                notes=record.notes,
+                usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
+                currency=record.currency,
+                is_adjustment=is_closed,
+                is_backfilled=replacing.is_backfilled if replacing else backfilled,
+                summary_expires_at=None
+                if record.status == "incomplete"
+                else now.replace(microsecond=0) + retention.hours,
+            )
+            if restates:
+                items += self._restatement_items(record, replacing, manifest, reason or CLOSED_MONTH_REASON, end)
+            current = replacing
+            if replacing and replacing.is_adjustment:
+                current = self.versions.current(record.cluster, record.hour)
+            self._table.put_all(items)
+            try:
+                self.versions.put(manifest, replacing, end)
+            except ConflictError:
+                if self._is_closed(record.hour) == is_closed:
+                    raise
+            else:
+                self._supersede(manifest, replacing, current, now)
+                return manifest
 
-            pk = keys.partition(record.cluster, "usage")
-            items += chunk_items(pk, record.hour, run_id, usage_document(usage), now + retention.lines)
-        manifest = Manifest(
-            cluster=record.cluster,
-            hour=record.hour,
-            status=record.status,
-            version=version,
-            run_id=run_id,
-            settings_version=settings_version,
-            coverage=record.coverage,
-            attempts=attempts,
-            next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
-            published_at=now.replace(microsecond=0),
-            notes=record.notes,
-            usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
-            currency=record.currency,
-            is_adjustment=is_closed,
-            is_backfilled=replacing.is_backfilled if replacing else backfilled,
-            summary_expires_at=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
-        )
-        if restates:
-            items += self._restatement_items(record, replacing, manifest, reason or CLOSED_MONTH_REASON, end)
-        current = replacing
-        if replacing and replacing.is_adjustment:
-            current = self.versions.current(record.cluster, record.hour)
-        self._table.put_all(items)
-        try:
-            self.versions.put(manifest, replacing, end)
-        except ConflictError:
-            if (self.versions.closed_month(month_of(record.hour)) is not None) != is_closed:
-                return self.publish(
-                    record, replacing=replacing, settings_version=settings_version, now=now, usage=usage, reason=reason,
-                    last_attempt=last_attempt, retention=retention, backfilled=backfilled,
-                )  # fmt: skip
-            raise
-        self._supersede(manifest, replacing, current, now)
-        return manifest
+    def _is_closed(self, hour: datetime) -> bool:
+        return self.versions.closed_month(month_of(hour)) is not None
 
     def _has_figures(self, manifest: Manifest) -> bool:
         """Whether a version has figures, which an incomplete one must not replace; damaged figures count as figures."""
@@ -437,3 +439,9 @@ class Ledger:
 
 def _is_plausible(line: Line | Holder | CompactLine, limit: Decimal | int) -> bool:
     return abs(line.allocated_gpu_hours) <= limit and abs(line.allocated_usd or 0) <= limit
+
+
+def _usage_items(record: HourRecord, usage: "Usage", run_id: str, expiry: datetime) -> list[Item]:
+    from gpucost.storage.usage_documents import usage_document
+
+    return chunk_items(keys.partition(record.cluster, "usage"), record.hour, run_id, usage_document(usage), expiry)
