@@ -6,6 +6,7 @@ from pathlib import Path
 
 from authoring.openapi import openapi_text
 from authoring.reference.command_line import command_line_page
+from authoring.reference.doctor import doctor_page
 from authoring.reference.http_api import http_api_page
 from authoring.reference.metrics import metrics_page
 from authoring.reference.settings import alerts_page, settings_page
@@ -14,7 +15,7 @@ from gpucost_cli.settings_schema import settings_schema_text
 from gpucost_devstack.template import REPOSITORY
 
 FOLDER = REPOSITORY / "docs"
-ALERTS_PAGE = "how-to/alerts.md"
+ALERTS_PAGE, DOCTOR_PAGE = "how-to/alerts.md", "reference/doctor.md"
 
 
 def files() -> dict[str, str]:
@@ -26,6 +27,7 @@ def files() -> dict[str, str]:
         "reference/template.md": template_page(),
         "reference/metrics.md": metrics_page(),
         "reference/http-api.md": http_api_page(json.loads(openapi_text())),
+        DOCTOR_PAGE: doctor_page((FOLDER / DOCTOR_PAGE).read_text(encoding="utf-8")),
         ALERTS_PAGE: alerts_page((FOLDER / ALERTS_PAGE).read_text(encoding="utf-8")),
     }
 

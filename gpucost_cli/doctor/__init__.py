@@ -189,6 +189,13 @@ _GIVE_CREDENTIALS = (
     "aws sso login; aws sts get-caller-identity shows the identity in use"
 )
 
+CONNECTION_ROWS = """
+Prometheus | it does not respond or refuses the query; the finding has the reason, once for all clusters that share it | its address in the settings, or the permission or secret that the change names. Certificates of authorities of your own need `ca_certificates`
+Prometheus, `no org id` | the server has tenants, as Mimir, and the request names none | `headers: {X-Scope-OrgID: …}` ([other servers](../how-to/clusters/other-servers.md))
+Prometheus, without AWS credentials | `auth: sigv4` or a secret needs credentials, and there are none, or they are unusable | credentials for this shell, as for the AWS CLI
+"""  # noqa: E501 - one line for each row
+"""Rows of docs/reference/doctor.md on a Prometheus that does not answer."""
+
 
 def _check_address(finding: str, prometheus: PrometheusSettings) -> str:
     """The change for a server that refuses queries: the part of the address that is probably wrong."""

@@ -20,8 +20,8 @@ from gpucost.sources.prometheus.resource_slices import devices_of_unknown_driver
 from gpucost.sources.prometheus.tables import exported_label, pod_name, rows_at
 from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost_cli.doctor import parsing, signals
+from gpucost_cli.doctor.checks import CHECKS
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
-from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
 from gpucost_cli.doctor.facts import CLAIM_INFO, KUBE_STATE_METRICS, REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
@@ -81,9 +81,8 @@ class FactsCollector:
         start = floor_hour(now) - HOUR
         first = now - STEP * ((now - start) // STEP)
         counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
-        count_query = self._queries.device_counts(
-            [*signals.all_signal_names(), *signals.ENERGY_METRICS, *self._inference_metrics]
-        )
+        metrics = dict.fromkeys(metric for check in CHECKS for metric in check.metrics)
+        count_query = self._queries.device_counts([*metrics, *self._inference_metrics])
         device_counts = self._client.query_range(count_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
         self._queries = replace(self._queries, has_phases=bool(series.get(PHASE) or not series.get(REQUESTS)))
@@ -98,12 +97,6 @@ class FactsCollector:
         request_series = self._client.query(self._queries.holders(), evaluated_at)
         requests = parsing.parse_gpu_holders(request_series)
         nodes_with_vgpus = parsing.nodes_with_vgpus(request_series)
-        if any(holder.pod.startswith("gpu-reservation-") for holder in requests):
-            sharers = self._client.query(self._queries.sharers(), evaluated_at)
-            series |= parsing.max_counts(sharers, STATISTIC_LABEL)
-        if nodes_with_vgpus:
-            vgpu_counts = self._client.query(self._queries.device_counts(VGPU_METRIC_NAMES), evaluated_at)
-            series |= parsing.max_counts(vgpu_counts)
         unknown = unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster)
         names_of_unknown = {unexplained.name for unexplained in unknown}
         holders = [
@@ -155,6 +148,7 @@ class FactsCollector:
             jobs=parsing.count_series_by_job(jobs),
             collector_labels=[labels for labels, _ in jobs],
         )
+        facts = replace(facts, series=series | self._counts_of_checks(facts))
         several = _nodes_with_several_exporters(facts)
         if several:  # a replaced exporter's series may last for five minutes
             before = parsing.parse_devices(self._client.query(device_query, evaluated_at - STEP))
@@ -181,6 +175,16 @@ class FactsCollector:
             pods_of_reported_claims=frozenset(of_reported_claims),
         )
         return self._with_suspicions(facts, [name for rank in by_rank for name in rank], first)
+
+    def _counts_of_checks(self, facts: Facts) -> dict[str, int]:
+        """Number of series by metric or statistic, from the checks' own queries."""
+        counts: dict[str, int] = {}
+        for check in CHECKS:
+            if query := check.query(self._queries, facts):
+                series = self._client.query(query, facts.evaluated_at)
+                has_statistics = any(STATISTIC_LABEL in labels for labels, _ in series)
+                counts |= parsing.max_counts(series, STATISTIC_LABEL if has_statistics else "__name__")
+        return counts
 
     def _with_suspicions(self, facts: Facts, signal_names: Sequence[str], first: datetime) -> Facts:
         """Add what further queries say about nodes without devices, signals of 0, and claims.

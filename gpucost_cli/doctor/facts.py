@@ -18,8 +18,6 @@ REQUESTS = "kube_pod_container_resource_requests"
 CLAIM_INFO = "kube_pod_resourceclaim_info"
 """Pods that hold GPUs through DRA. Such GPUs are not in container requests."""
 GPU, GPU_SHARED, MIG = "nvidia_com_gpu", "nvidia_com_gpu_shared", "nvidia_com_mig_"
-SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
-"""Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from gpucost.core.metering.kubernetes_labels import (
     ADMIN_NAMESPACE_LABEL,
     NAMESPACE_LABELS_METRIC,
     NODE_LABELS_METRIC,
-    POD_LABELS_METRIC,
     NodeLabel,
     all_node_labels,
     exported_name,
@@ -20,8 +19,6 @@ from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.cluster_labels import CLUSTER_LABELS, NODE_INFO_LABELS
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import (
-    GROUP_LABEL_MATCHER,
-    POD_ANNOTATIONS,
     UNKNOWN_DRIVER_MATCHERS,
     any_of_values,
     name_matcher,
@@ -29,7 +26,7 @@ from gpucost.sources.prometheus.queries import (
     union,
     unknown_resource_queries,
 )
-from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, SHARER_ANNOTATIONS, SHARER_LABELS, Target
+from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 from gpucost_cli.doctor.signals import Signal
 
@@ -165,18 +162,6 @@ class DoctorQueries:
                 with_label = self.select(metric, f'{exported_name(key)}!=""')
                 statistics[f"{metric} {key}"] = f"count({with_label})"
         return union(statistics)
-
-    def sharers(self) -> str:
-        """Number of pods with the labels and annotations by which KAI Scheduler divides GPUs, by statistic."""
-        annotations = " or ".join(
-            self.select(POD_ANNOTATIONS, f'annotation_{name}!=""') for name in ("gpu_fraction", "gpu_memory")
-        )
-        return union(
-            {
-                SHARER_LABELS: f"count({self.select(POD_LABELS_METRIC, GROUP_LABEL_MATCHER)})",
-                SHARER_ANNOTATIONS: f"count({annotations})",
-            }
-        )
 
     def admin_namespaces(self) -> str:
         """Namespaces whose claims may have admin access."""

@@ -11,6 +11,7 @@ import yaml
 
 from gpucost.core.pricing.list_price_table import HOURLY_PRICES
 from gpucost.settings_document import parse_settings
+from gpucost_cli.doctor.checks import CHECKS
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.manifests.parameters import parse_existing_cluster_parameters
 from gpucost_cli.manifests.targets import TARGETS
@@ -166,10 +167,16 @@ def test_clusters_are_created_without_a_second_device_plugin() -> None:
 
 
 def test_every_check_of_the_doctor_is_documented() -> None:
-    rows = page("tutorials/quickstart-eks.md").partition("## Findings of the doctor")[2].splitlines()
-    patterns = [
-        name.strip().replace("…", "*") for row in rows[6:] for name in row.split("|")[1:2] for name in name.split(",")
-    ]
+    """In its own rows of reference/doctor.md, or in the tutorial."""
+    rows = page("tutorials/quickstart-eks.md").partition("## Findings of the doctor")[2].splitlines()[6:]
+    cells = [row.split("|")[1] for row in rows if row.startswith("|")]
+    for check in CHECKS:
+        assert check.rows or check.section == "kube-state-metrics"
+        for row in check.rows.strip().splitlines():
+            name, meaning, change = row.split(" | ")
+            assert f"\n| {name} | {meaning} | {change} |\n" in page("reference/doctor.md")
+            cells.append(name)
+    patterns = [name.partition(" (")[0].strip().replace("…", "*") for cell in cells for name in cell.split(",")]
     sources = "\n".join(path.read_text() for path in (REPOSITORY / "gpucost_cli/doctor").rglob("*.py"))
     names = set(re.findall(r'(?:context\.check|\bCheck)\(\s*f?"([^"]+)"', sources)) | set(KUBE_METRICS)
     names |= {"node label x", "namespace label x", "pod label x", "kube-state-metrics", "kube-state-metrics now"}

@@ -9,7 +9,7 @@ import pytest
 from gpucost.core.metering.energy import ENERGY_COUNTER, POWER_GAUGES
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
-from gpucost_cli.doctor.facts import SHARER_ANNOTATIONS
+from gpucost_cli.doctor.checks.gpu_fractions import SHARER_ANNOTATIONS
 from tests.system.doctor_cluster import KSM, LABELS, Recent, bare, healthy, pod, shared, sliced
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
 from tests.system.timeline import Timeline

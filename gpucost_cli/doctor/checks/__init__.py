@@ -15,11 +15,11 @@ from gpucost_cli.doctor.checks import (
     sources,
     unexplained,
 )
-from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
+from gpucost_cli.doctor.checks.model import Check, CheckContext, DoctorCheck
 
 __all__ = ["CHECKS", "Check", "CheckContext", "run_checks"]
 
-CHECKS: tuple[CheckFunction, ...] = (
+CHECKS: tuple[DoctorCheck, ...] = (
     sources.check_query_length,
     sources.check_selector,
     sources.check_single_cluster,
@@ -67,8 +67,8 @@ def run_checks(context: CheckContext) -> list[Check]:
     """Run all checks of a cluster. A finding is explained only by those of earlier checks."""
     checks: list[Check] = []
     with_change: set[str] = set()
-    for check_function in CHECKS:
-        for check in check_function(context):
+    for doctor_check in CHECKS:
+        for check in doctor_check(context):
             causes = [name for name in check.explained_by if name in with_change]
             checks.append(replace(check, explained_by=causes))
             if check.change:

@@ -5,10 +5,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpucost.core.metering.accelerators import ACCELERATORS, Accelerator, vendor_of
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, doctor_check, first_few
 from gpucost_cli.doctor.facts import REQUESTS, ObservedDevice
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+Neuron | pods hold NeuronCores, and `neuroncore_utilization_ratio` has no series | neuron-monitor with its Prometheus exporter
+AMD GPU, Gaudi, Intel GPU | nodes have such devices or pods hold them, and their exporter has no series | the exporter, with the command that installs it
+nodes of AMD GPU, Gaudi, Intel GPU | the labels of devices name no node | a `relabel_configs` rule that writes the label `node`
+pods of AMD GPU, Gaudi | pods hold devices, and no device is labeled with any of them | the kubelet's pod-resources socket, mounted into the exporter
+pods of Neuron | several pods of a node hold NeuronCores, and no series is labeled with any of them | `neuron-monitor-k8s-info.py`, Neuron 2.23 or later
+AMD GPU, Gaudi, Intel GPU on every node | nodes with such devices have no device series | the DaemonSet's tolerations and node selector
+""",  # noqa: E501 - one line for each row
+)
 def check_accelerators(context: CheckContext) -> Iterable[Check]:
     """Check for each vendor whether the utilization of its devices is measured."""
     for accelerator in ACCELERATORS:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status, doctor_check
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS
 from gpucost_cli.settings_notes import units_without_namespace
 
@@ -106,6 +106,7 @@ METRIC_FAMILIES = (
 KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 
+@doctor_check("kube-state-metrics")
 def check_metric_families(context: CheckContext) -> Iterable[Check]:
     """Check each metric. All that are missing are in one line to change, and labels of objects in another one."""
     facts = context.facts
@@ -168,6 +169,7 @@ def _allow_metrics(families: Iterable[MetricFamily]) -> str:
     )
 
 
+@doctor_check("kube-state-metrics")
 def check_labels_that_settings_need(context: CheckContext) -> Iterable[Check]:
     """Check whether series have the labels of namespaces and pods that the settings need."""
     for metric, keys in context.required_labels.by_metric().items():
@@ -186,6 +188,12 @@ def check_labels_that_settings_need(context: CheckContext) -> Iterable[Check]:
             yield context.check(name, metric, "recommended", None if has_cause else fault, status="missing", series=0)
 
 
+@doctor_check(
+    "kube-state-metrics",
+    """
+namespaces of business units (a note) | no pod with GPUs is now in a namespace that the unit's shell patterns match. The unit may have no pods at this time, or its patterns are wrong, for example regular expressions. Only with a single cluster in the settings, because the unit's pods may be in another one | `namespaces` of the unit in the settings
+""",  # noqa: E501 - one line for each row
+)
 def check_namespaces_of_business_units(context: CheckContext) -> Iterable[Check]:
     """Note business units whose patterns match no namespace of pods with GPUs.
 

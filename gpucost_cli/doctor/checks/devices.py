@@ -13,7 +13,7 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.sources.prometheus.resource_claims import CHANGE_FOR_NEURON
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, doctor_check, first_few
 from gpucost_cli.doctor.facts import (
     CLAIM_INFO,
     GPU,
@@ -36,6 +36,12 @@ from gpucost_cli.manifests.gpu_exporters import (
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+pods of devices | pods hold GPUs, and no device is labeled with any of them: all utilization is unmeasured | `DCGM_EXPORTER_KUBERNETES=true`. If it is set and the label `pod` of every series is the exporter's own pod, `exported_*` labels are dropped
+""",  # noqa: E501 - one line for each row
+)
 def check_pod_mapping(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter labels devices with the pods that hold them."""
     facts = context.facts
@@ -61,6 +67,12 @@ def check_pod_mapping(context: CheckContext) -> Iterable[Check]:
     )
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+honorLabels | the exporter's labels override the target's, and idle GPUs are labeled with the exporter's own pod. Attribution and gpucost's rules ignore these labels, but other dashboards do not | `honorLabels: false`
+""",  # noqa: E501 - one line for each row
+)
 def check_honor_labels(context: CheckContext) -> Iterable[Check]:
     """Check for idle devices that are labeled with the exporter's own pod."""
     facts = context.facts
@@ -79,6 +91,12 @@ def check_honor_labels(context: CheckContext) -> Iterable[Check]:
     yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_distinct_devices(claimed)))
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+Hostname | the labels of devices name no node: `NODE_NAME` is not set, so that `Hostname` is the exporter's pod | the env with `fieldPath: spec.nodeName`
+""",  # noqa: E501 - one line for each row
+)
 def check_host_names(context: CheckContext) -> Iterable[Check]:
     """Check for devices whose labels name no node."""
     facts = context.facts
@@ -104,6 +122,12 @@ def _reports_nodes(facts: Facts) -> bool:
     return any(node.has_info or node.reports_capacity or node.labels for node in facts.nodes.values())
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+pods of a Service | one target reports other nodes each time: its Service sends each scrape to another pod. Use is unmeasured; with kube-state-metrics (required), figures are wrong | a PodMonitor, or `kubernetes_sd_configs` with `role: pod`
+""",  # noqa: E501 - one line for each row
+)
 def check_targets_in_turn(context: CheckContext) -> Iterable[Check]:
     """Check for targets that are Services, whose scrapes go to one of several pods each."""
     facts = context.facts
@@ -126,6 +150,13 @@ def check_targets_in_turn(context: CheckContext) -> Iterable[Check]:
         yield context.check("pods of a Service", metric, severity, fault)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+exporter on every node | node pools with GPU nodes without device series | the values file of [their kind of pool](../how-to/existing-cluster.md#one-exporter-for-each-kind-of-node-pool)
+one exporter on every node | two exporters report the GPUs of a node, such as the GPU Operator's and a rendered one | `helm/gpu-operator-exporter.yaml`
+""",  # noqa: E501 - one line for each row
+)
 def check_nodes_without_devices(context: CheckContext) -> Iterable[Check]:
     """Check for GPU nodes without device series."""
     facts = context.facts
@@ -154,6 +185,12 @@ def check_nodes_without_devices(context: CheckContext) -> Iterable[Check]:
     yield context.check("one exporter on every node", _signal(facts), "recommended", fault, series=series)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+all GPUs of a node | exporters report fewer GPUs than the instance type has: idle GPUs disappear (before 4.5.3 with virtual GPUs; from 4.3.1-4.4.0 to 4.4.1-4.6.0 with DRA), or a GPU is broken | version 4.5.3; with DRA 4.4.2-4.7.0
+""",  # noqa: E501 - one line for each row
+)
 def check_idle_devices(context: CheckContext) -> Iterable[Check]:
     """Check whether exporters report all GPUs that nodes have by their instance types."""
     facts = context.facts
@@ -189,6 +226,12 @@ def check_idle_devices(context: CheckContext) -> Iterable[Check]:
     )
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+virtual GPUs | GPUs are shared by time-slicing or MPS, but the labels of each GPU name only one of its pods, or different pods in turn (no series has `vgpu`) | `helm/dcgm-exporter-shared.yaml`: `KUBERNETES_VIRTUAL_GPUS=true`, version 4.1.1; and the label by which it selects the nodes, if they lack it
+""",  # noqa: E501 - one line for each row
+)
 def check_virtual_gpus(context: CheckContext) -> Iterable[Check]:
     """Check whether devices of shared GPUs are labeled with all of their pods."""
     facts = context.facts
@@ -216,6 +259,12 @@ def check_virtual_gpus(context: CheckContext) -> Iterable[Check]:
     yield context.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+processes on shared GPUs | the exporter reports utilization per process, but the values add up to less than half of the GPUs' own: it cannot see the processes, so `shared` is used instead of `process` | `helm/dcgm-exporter-shared.yaml`: `hostPID: true`
+""",  # noqa: E501 - one line for each row
+)
 def check_processes(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter sees the processes whose utilization it reports; if not, it reports 0."""
     facts = context.facts
@@ -239,6 +288,12 @@ def check_processes(context: CheckContext) -> Iterable[Check]:
     yield context.check("processes on shared GPUs", _signal(facts), "recommended", fault, series=len(seen))
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+pods of nvidia.com/gpu.shared | the exporter maps only `nvidia.com/gpu` and `nvidia.com/mig-*` | `NVIDIA_RESOURCE_NAMES`
+""",
+)
 def check_resource_names(context: CheckContext) -> Iterable[Check]:
     """Check for renamed resources that the exporter does not map to pods."""
     facts = context.facts
@@ -261,6 +316,12 @@ def check_resource_names(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+pods of MIG devices | pods hold slices, and no MIG device is labeled with any of these pods. Other devices have such labels, or no pod holds a whole GPU | version 4.5.3, and `DCGM_EXPORTER_KUBERNETES=true`
+""",  # noqa: E501 - one line for each row
+)
 def check_mig_device_labels(context: CheckContext) -> Iterable[Check]:
     """Check whether MIG devices are labeled with their pods."""
     facts = context.facts
@@ -284,6 +345,12 @@ def check_mig_device_labels(context: CheckContext) -> Iterable[Check]:
     )
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+DRA claims | running pods have claims that no series names, and a node pool's GPU nodes advertise no GPUs and report no claims: its exporter lacks the mode, or is in virtual-GPU mode. Or GPU nodes of a pool have devices and advertise none, and no metric says that there are claims | `helm/dcgm-exporter-dra.yaml` and the label of its nodes: `KUBERNETES_ENABLE_DRA=true` without `KUBERNETES_VIRTUAL_GPUS`. Kubernetes 1.34 needs version 4.6.0-4.8.3, others 4.3.1
+""",  # noqa: E501 - one line for each row
+)
 def check_claim_labels(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter reports DRA claims, which it does only with a flag."""
     facts = context.facts
@@ -340,6 +407,12 @@ def _check_silent_nodes(context: CheckContext) -> Iterable[Check]:
         yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+claims of Neuron | running pods have claims that no collector reports, and Neuron nodes advertise no devices | scrape kube-dra-exporter. neuron-monitor does not support the Neuron DRA driver, so the devices' use stays unmeasured
+""",  # noqa: E501 - one line for each row
+)
 def check_claims_of_neuron(context: CheckContext) -> Iterable[Check]:
     """Check whether a collector reports claims of Neuron devices, which neuron-monitor does not."""
     facts = context.facts
@@ -356,6 +429,12 @@ def check_claims_of_neuron(context: CheckContext) -> Iterable[Check]:
     yield context.check("claims of Neuron", CLAIM_INFO, "recommended", fault, note=None if fault else note)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+several claims on a device | devices are allocated to several claims at a time, and no namespace has the label of admin access, so that the claims hold equal parts. A note: only claims that may have admin access are on some devices, and they count as held | `--metric-labels-allowlist=namespaces=[resource.kubernetes.io/admin-access]`
+""",  # noqa: E501 - one line for each row
+)
 def check_several_claims(context: CheckContext) -> Iterable[Check]:
     """Check whether it is known which of the claims on a device hold it, as in metering."""
     facts = context.facts

@@ -2,16 +2,47 @@
 
 from collections.abc import Iterable
 
+from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
 from gpucost.core.metering.signals import VGPU_SIGNALS
-from gpucost.sources.prometheus.queries import VGPU_METRICS
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, first_few
-from gpucost_cli.doctor.facts import SHARER_ANNOTATIONS, SHARER_LABELS
+from gpucost.sources.prometheus.queries import GROUP_LABEL_MATCHER, POD_ANNOTATIONS, VGPU_METRICS, union
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check, first_few
+from gpucost_cli.doctor.facts import Facts
+from gpucost_cli.doctor.queries import DoctorQueries
 
 _ALLOCATED = VGPU_METRICS["allocated"]
 _USE = tuple(signal.name for signal in VGPU_SIGNALS)
 VGPU_METRIC_NAMES = (*_ALLOCATED, *_USE)
+SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
+"""Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
 
 
+def _count_vgpu_metrics(queries: DoctorQueries, facts: Facts) -> str:
+    return queries.device_counts(VGPU_METRIC_NAMES) if facts.nodes_with_vgpus else ""
+
+
+def _count_sharers(queries: DoctorQueries, facts: Facts) -> str:
+    """Number of pods with the labels and annotations by which KAI Scheduler divides GPUs, by statistic."""
+    if not facts.reservations:
+        return ""
+    annotations = " or ".join(
+        queries.select(POD_ANNOTATIONS, f'annotation_{name}!=""') for name in ("gpu_fraction", "gpu_memory")
+    )
+    return union(
+        {
+            SHARER_LABELS: f"count({queries.select(POD_LABELS_METRIC, GROUP_LABEL_MATCHER)})",
+            SHARER_ANNOTATIONS: f"count({annotations})",
+        }
+    )
+
+
+@doctor_check(
+    "the GPU exporter",
+    """
+HAMi scheduler | pods request cores or memory of GPUs, and no metric says which GPU each pod is on: their use is unmeasured on nodes with several GPUs | scrape the Service `hami-scheduler`, port `monitor`
+HAMi vGPU monitor | the use of these pods is not measured by container; the use of each GPU is divided among its pods | scrape the Service `hami-device-plugin-monitor`, port `monitorport`
+""",  # noqa: E501 - one line for each row
+    query=_count_vgpu_metrics,
+)
 def check_vgpus(context: CheckContext) -> Iterable[Check]:
     """Check whether HAMi says on which GPU each pod is, and how much of it the pod uses."""
     facts = context.facts
@@ -38,6 +69,13 @@ def check_vgpus(context: CheckContext) -> Iterable[Check]:
     yield context.check("HAMi vGPU monitor", _USE[0], "optional", fault, series=_count(context, _USE))
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+shared GPUs: runai-gpu-group, gpu-fraction | GPUs are reserved for pods that share them (KAI Scheduler), and no label says which pods these are, or no annotation what they get: what they hold is unobserved | kube-state-metrics' allow-lists of labels and annotations
+""",  # noqa: E501 - one line for each row
+    query=_count_sharers,
+)
 def check_reservations(context: CheckContext) -> Iterable[Check]:
     """Check whether the labels and annotations of pods on GPUs that KAI Scheduler reserves are exported."""
     facts = context.facts

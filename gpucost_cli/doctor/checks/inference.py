@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpucost.core.metering.inference_servers import InferenceServer, latency_metrics, load_metrics
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check
 
 _KINDS = {
     "prompt": "prompt tokens",
@@ -13,6 +13,15 @@ _KINDS = {
 }
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+inference servers, inference: … | with `inference: {enabled: true}`, no inference server counts tokens, or one lacks a counter ([inference](../explanation/inference.md)) | annotations of the pods or a PodMonitor, or the counter in the relabeling
+gateway: … | with `inference.gateway`, its counters have no series, so that the [consumers](../explanation/inference.md#one-server-several-business-units) of models are unknown | scraping of the gateway's pods
+latency: … | the server's latency histogram has no series, so that [fewer replicas](../explanation/recommendations.md#replicas-of-inference-servers) are never recommended. Some servers have it after their first request | the histogram's series in the relabeling
+load: … | the server's [queue times or batch sizes](metrics.md#inference-servers) have no series, so that the Grafana dashboard of models lacks them | these metrics in the relabeling, as in the rendered files
+""",  # noqa: E501 - one line for each row
+)
 def check_inference_servers(context: CheckContext) -> Iterable[Check]:
     """Check which inference servers' counters are there. They are read only if the settings enable it."""
     settings = context.settings.inference

@@ -8,7 +8,7 @@ from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRI
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
 from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check
 from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (
@@ -19,6 +19,12 @@ JOB_METRICS: Sequence[str] = (
 """Metrics from which the jobs of all sources are read."""
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+jobs of … | the source's series come from several jobs, which the finding lists: anyone whose exporter is scraped can report false pods, requests and utilization. The finding also appears if the settings name a job without series | `sources: {kube_state_metrics: {job: …}}` for the cluster, one job or a list ([which series are trusted](../how-to/existing-cluster.md#which-series-are-trusted))
+""",  # noqa: E501 - one line for each row
+)
 def check_jobs(context: CheckContext) -> Iterable[Check]:
     """Check each source that has series, and list its jobs."""
     for metrics_source, by_job in sorted(context.facts.jobs.items()):

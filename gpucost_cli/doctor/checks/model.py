@@ -14,6 +14,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag, allow_lists
+from gpucost_cli.doctor.queries import DoctorQueries
 from gpucost_cli.doctor.setup import STACK, collectors_of
 from gpucost_cli.doctor.signals import Signal
 from gpucost_devstack.template import REPOSITORY
@@ -146,6 +147,39 @@ class CheckContext:
 
 
 CheckFunction = Callable[[CheckContext], Iterable[Check]]
+CheckQuery = Callable[[DoctorQueries, Facts], str]
+Section = Literal["the cluster and its exporters", "kube-state-metrics", "the GPU exporter"]
+"""A section of docs/reference/doctor.md, where it begins with *Findings:*."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck:
+    """A check: what it reads, what it finds, and what the documentation says about that."""
+
+    find: CheckFunction
+    section: Section
+    rows: str
+    """Rows of docs/reference/doctor.md on its results: names, meaning and change. `…` stands for a metric or label."""
+    metrics: Sequence[str]
+    """Metrics of exporters, whose series are counted over the window (`Facts.series`)."""
+    query: CheckQuery
+    """A query of its own that counts series, by metric or statistic (`Facts.series`); empty if it is not needed."""
+
+    def __call__(self, context: CheckContext) -> Iterable[Check]:
+        """Return the results in a cluster."""
+        return self.find(context)
+
+
+def no_query(queries: DoctorQueries, facts: Facts) -> str:
+    """Return no query."""
+    return ""
+
+
+def doctor_check(
+    section: Section, rows: str = "", *, metrics: Sequence[str] = (), query: CheckQuery = no_query
+) -> Callable[[CheckFunction], DoctorCheck]:
+    """Make a check of a function, with the fields of `DoctorCheck`."""
+    return lambda find: DoctorCheck(find, section, rows, metrics, query)
 
 
 def first_few(names: Iterable[str]) -> str:

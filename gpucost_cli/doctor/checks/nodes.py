@@ -25,7 +25,7 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.nodes import capacity_type
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status, doctor_check, first_few
 from gpucost_cli.doctor.facts import MIG, REQUESTS, ObservedNode, shared_mig_profiles
 
 
@@ -103,6 +103,7 @@ _REQUIRED_LABELS = (
 _CLIQUE_LABEL = _RequiredLabel(GPU_CLIQUE_LABEL, "recommended", _needs_clique, is_from_discovery=True)
 
 
+@doctor_check("kube-state-metrics")
 def check_node_labels(context: CheckContext) -> Iterable[Check]:
     """Check the labels of GPU nodes."""
     required = [*_REQUIRED_LABELS, *([_CLIQUE_LABEL] if context.settings.nvlink_domains else [])]
@@ -147,6 +148,12 @@ def _check_label(context: CheckContext, required: _RequiredLabel, change: str) -
     return context.check(name, NODE_LABELS_METRIC, required.severity, fault, status="missing", series=series)
 
 
+@doctor_check(
+    "kube-state-metrics",
+    """
+nodes of pods | pods hold GPUs on nodes that are missing from the node metrics. Either a shard of kube-state-metrics is not scraped, or relabeling drops nodes. If the nodes have `kube_node_info`, relabeling drops the capacity of some resources, such as that of CPUs. A pod can also remain after its node is removed, for example after a spot interruption. Its node then has no metrics, and the pod counts as holding no GPUs | `--resources=…,nodes` in every shard, all of which are scraped, and relabeling that keeps nodes and the capacity of all resources
+""",  # noqa: E501 - one line for each row
+)
 def check_nodes_of_pods(context: CheckContext) -> Iterable[Check]:
     """Check whether the nodes of all pods with GPUs are reported."""
     facts = context.facts
@@ -173,6 +180,12 @@ def check_nodes_of_pods(context: CheckContext) -> Iterable[Check]:
         yield context.check("nodes of pods", metric, "recommended", fault)
 
 
+@doctor_check(
+    "kube-state-metrics",
+    """
+MIG profiles | the profile's share of a GPU is not in the tables of `core/metering/gpu_models.py`, or the GPU's model is unknown | a line for the profile in `MIG_GPUS`; the label `nvidia.com/gpu.product`; or the same MIG geometry on all GPUs of a node
+""",  # noqa: E501 - one line for each row
+)
 def check_mig_profiles(context: CheckContext) -> Iterable[Check]:
     """Check whether the share of a GPU is known for all MIG profiles."""
     facts = context.facts

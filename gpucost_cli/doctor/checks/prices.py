@@ -20,7 +20,7 @@ from gpucost.core.pricing.node_costs import Unpriced
 from gpucost.core.pricing.prices import Price, attributes_of_node
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.settings import CoreSettings
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check
 from gpucost_cli.doctor.facts import Facts, ObservedNode
 
 
@@ -55,6 +55,12 @@ def unpriced_nodes(
     return unpriced
 
 
+@doctor_check(
+    "kube-state-metrics",
+    """
+price of … | nodes of this type have no price, so that their hours stay provisional. The doctor knows the prices of the settings and the built-in list. If these lack a type, it asks AWS, with the credentials of this shell. EC2's price never applies to a type of [SageMaker HyperPod](../how-to/pricing.md#sagemaker-hyperpod), such as `ml.p5.48xlarge`. With the price source `cur` there is no such finding, because only the deployment reads the bill | the price in the settings, or the credentials, that the finding names
+""",  # noqa: E501 - one line for each row
+)
 def check_prices(context: CheckContext) -> Iterable[Check]:
     """Name the types of nodes without a price, and what to set. Their hours stay provisional."""
     by_type: dict[str, list[Unpriced]] = {}

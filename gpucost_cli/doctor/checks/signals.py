@@ -5,12 +5,13 @@ from decimal import Decimal
 
 from gpucost.core.metering.accelerators import accelerator_of_power
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, doctor_check, first_few
 from gpucost_cli.doctor.signals import (
     ENERGY_COUNTER,
     ENERGY_COUNTERS,
     ENERGY_METRICS,
     Signal,
+    all_signal_names,
     signals_by_family,
     usual_scale,
 )
@@ -26,6 +27,14 @@ _PERCENT = 100
 _BEST_SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+utilization signal | the settings' signal has no series under any of its names (exporter 1.x, 2 to 4.8, 4.9); the finding names the signal that is used instead | the counter, in the exporter's CSV
+signal of every device | some devices have only a fallback signal | the same counters on every node; a card without profiling counters keeps the fallback signal
+""",  # noqa: E501 - one line for each row
+    metrics=all_signal_names(),
+)
 def check_signals(context: CheckContext) -> Iterable[Check]:
     """Check the configured signal under all its names, its fallbacks, and signals of other families."""
     facts = context.facts
@@ -72,6 +81,12 @@ def _fallback_devices(context: CheckContext, configured: Signal, preferred: set[
         yield context.check("signal of every device", devices[0].signal, "recommended", fault)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+scale of … (required) | values above the scale: utilization is overstated. A percentage that stays below 1 is a ratio: utilization is understated. One that reaches exactly 1 can be either, which is a note only | `utilization: {signal, scale}`
+""",  # noqa: E501 - one line for each row
+)
 def check_signal_scales(context: CheckContext) -> Iterable[Check]:
     """Check whether the signals' values fit their scales."""
     facts = context.facts
@@ -95,6 +110,12 @@ def check_signal_scales(context: CheckContext) -> Iterable[Check]:
             yield context.check(f"scale of {signal.name}", signal.name, "required", fault, note=note)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+signal of 0 | the signal of held GPUs is 0 all hour, although another signal or their power says that they are in use: they are [unmeasured](../explanation/cost-model.md#signals-that-are-stuck-at-0) | restart of the exporter, and no other tool that uses DCGM's profiling counters; for NVIDIA's GPUs also `utilization: {on_contradiction: device}`
+""",  # noqa: E501 - one line for each row
+)
 def check_stuck_signals(context: CheckContext) -> Iterable[Check]:
     """Check whether another metric contradicts signals of 0 of GPUs that pods hold."""
     facts = context.facts
@@ -116,6 +137,12 @@ def check_stuck_signals(context: CheckContext) -> Iterable[Check]:
         yield context.check("signal of 0", witness, "recommended", fault, series=len(devices))
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+signal under MIG | `DCGM_FI_DEV_GPU_UTIL` does not work for MIG slices | `DCGM_FI_PROF_GR_ENGINE_ACTIVE`
+""",
+)
 def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
     """Check whether a signal works for MIG slices, if there are any."""
     facts = context.facts
@@ -134,6 +161,13 @@ def check_signals_under_mig(context: CheckContext) -> Iterable[Check]:
     yield context.check("signal under MIG", usable[0].name, "recommended", fault)
 
 
+@doctor_check(
+    "the GPU exporter",
+    """
+energy (optional) | neither the energy nor the power of GPUs has series, so that [energy and emissions](../explanation/energy.md) are unknown. It is not needed for costs | `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION` in dcgm-exporter's counters
+""",  # noqa: E501 - one line for each row
+    metrics=ENERGY_METRICS,
+)
 def check_energy(context: CheckContext) -> Iterable[Check]:
     """Check whether the energy of GPUs is measured: by a counter, or by their power. It need not be."""
     facts = context.facts

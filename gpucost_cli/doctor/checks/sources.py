@@ -11,7 +11,7 @@ from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.cluster_labels import values_of_cluster_labels
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, doctor_check, first_few
 from gpucost_cli.doctor.facts import KUBE_STATE_METRICS, REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 from gpucost_cli.documentation import page_path
@@ -23,6 +23,12 @@ _LONG_INTERVAL = Decimal(120)
 """Seconds. With longer scrape intervals, short-lived pods are missed."""
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+length of queries | the server refuses queries of 110,000 characters. Hours with hundreds of short-lived pods need such long queries, so they cannot be read | VictoriaMetrics: `-search.maxQueryLen=1MB`
+""",  # noqa: E501 - one line for each row
+)
 def check_query_length(context: CheckContext) -> Iterable[Check]:
     """Check whether the server accepts long queries, unlike VictoriaMetrics by default."""
     if not context.facts.accepts_long_queries:
@@ -33,6 +39,13 @@ def check_query_length(context: CheckContext) -> Iterable[Check]:
         yield context.check("length of queries", "", "recommended", fault)
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+selector (required) | the settings' `selector` matches no requests, but other series exist | the selector, with the values that exist; or `external_labels` if the series have no such label
+selector (recommended) | kube-state-metrics has the selector's labels, but the GPU exporter's series do not | `external_labels` of the Prometheus that scrapes it
+""",  # noqa: E501 - one line for each row
+)
 def check_selector(context: CheckContext) -> Iterable[Check]:
     """Check whether the cluster's selector matches series of all sources."""
     selected = context.cluster.selector
@@ -56,6 +69,12 @@ def check_selector(context: CheckContext) -> Iterable[Check]:
         yield context.check("selector", "kube_*", "required", series=sum(context.facts.series.values()))
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+one cluster | series of several clusters are counted as one cluster: a label such as `cluster` has several values | `selector: {cluster: …}` for each cluster in the settings. Without such a label, the doctor cannot detect several clusters
+""",  # noqa: E501 - one line for each row
+)
 def check_single_cluster(context: CheckContext) -> Iterable[Check]:
     """Check for metrics of several clusters, which would be counted as one cluster."""
     mixed = values_of_cluster_labels(context.facts.cluster_labels)
@@ -72,6 +91,12 @@ def check_single_cluster(context: CheckContext) -> Iterable[Check]:
     yield context.check("one cluster", name, "required", fault, series=len(values))
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+kube-state-metrics | missing: it is unknown which pods hold GPUs. Found: the finding says how its instances relate: highly available (counted once), shards (added up), or one after the other (restarted) | install it; keep its series in `write_relabel_configs`
+""",  # noqa: E501 - one line for each row
+)
 def check_kube_state_metrics(context: CheckContext) -> Iterable[Check]:
     """Check whether there are series of kube-state-metrics, and from how many instances."""
     facts = context.facts
@@ -91,6 +116,12 @@ def check_kube_state_metrics(context: CheckContext) -> Iterable[Check]:
         yield context.check(KUBE_STATE_METRICS, "kube_*", "required", fault, status="missing", series=0)
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+kube-state-metrics now, GPU exporter now | it had series in the window and has none now | restore it; hours from then on are incomplete or unmeasured
+""",  # noqa: E501 - one line for each row
+)
 def check_stale_exporters(context: CheckContext) -> Iterable[Check]:
     """Check for exporters that had series within the hour and have none now."""
     facts = context.facts
@@ -159,6 +190,12 @@ def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
         yield "GPU exporter", facts.gpu_devices[0].signal, {device.target for device in facts.gpu_devices}
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+up of … | `up` is not kept: coverage is estimated from other series | add `up` to the metrics that `write_relabel_configs` keep
+""",  # noqa: E501 - one line for each row
+)
 def check_up_series(context: CheckContext) -> Iterable[Check]:
     """Check whether `up` is kept, which shows when a target was scraped."""
     for name, _, targets in _scraped_exporters(context.facts):
@@ -172,6 +209,12 @@ def check_up_series(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"up of {name}", "up", "recommended", fault, status="missing" if fault else "found")
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+scrape interval of … | longer than 120 s: short-lived pods are missed. If intervals differ (a note), each target counts with its own interval | `scrape_interval: 60s`
+""",  # noqa: E501 - one line for each row
+)
 def check_scrape_intervals(context: CheckContext) -> Iterable[Check]:
     """Check whether scrape intervals differ between targets of an exporter, or are too long."""
     for name, metric, targets in _scraped_exporters(context.facts):
@@ -195,6 +238,12 @@ def check_scrape_intervals(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(by_target))
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+scrapes of … | for longer than five minutes, which attribution bridges, the exporter was not scraped: pods that started and ended within that time are unknown, or use is unmeasured | what restarted then: the exporter, or Prometheus
+""",  # noqa: E501 - one line for each row
+)
 def check_scrape_gaps(context: CheckContext) -> Iterable[Check]:
     """Check whether exporters were scraped all the time, but for gaps that attribution bridges."""
     facts = context.facts
@@ -219,6 +268,13 @@ def check_scrape_gaps(context: CheckContext) -> Iterable[Check]:
         yield context.check(f"scrapes of {name}", metric, "recommended", fault, series=len(gaps))
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+GPU requests | a note: no pod on a node requests a GPU | –
+uid of pods | kube-state-metrics before 2.0, or `uid` is dropped: a pod that is recreated with its name counts as the same pod | version 2.0, no `labeldrop` of `uid`
+""",  # noqa: E501 - one line for each row
+)
 def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
     """Check whether there are GPU requests, and whether they have uids."""
     facts = context.facts

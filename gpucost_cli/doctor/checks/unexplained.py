@@ -4,9 +4,15 @@ from collections.abc import Iterable
 
 from gpucost.core.metering.resource_names import may_name_gpus
 from gpucost.core.metering.unexplained import UnexplainedGroup, group_unexplained
-from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check
 
 
+@doctor_check(
+    "the cluster and its exporters",
+    """
+unknown … | something that attribution does not understand, with its amount: a resource under another name that nodes advertise or pods request, or a DRA driver with its devices. GPUs that nothing else explains are unobserved | the line in the finding: for a resource, `units` of the cluster in the settings, with the GPUs of a unit, or 0
+""",  # noqa: E501 - one line for each row
+)
 def check_unexplained(context: CheckContext) -> Iterable[Check]:
     """Name what is not understood on GPU nodes, and what may be GPUs elsewhere."""
     facts = context.facts
