@@ -2164,8 +2164,11 @@ export interface components {
          * @description GET /v1/forecasts.
          */
         ForecastResponse: {
-            /** Business Unit */
-            business_unit: string;
+            /**
+             * Business Unit
+             * @description Null for the whole fleet
+             */
+            business_unit: string | null;
             /**
              * Period
              * @enum {string}
@@ -2188,7 +2191,7 @@ export interface components {
             known_until: string;
             /**
              * Spent Usd
-             * @description Allocated cost so far of GPU-hours with a price; exact
+             * @description Cost so far with a price, exact: the allocated cost of a business unit, the node cost of the fleet
              */
             spent_usd: number;
             /**
@@ -2225,7 +2228,7 @@ export interface components {
             run_rate_usd: number | null;
             /**
              * Budget Usd
-             * @description From the settings' budget rules; three months' for a quarter
+             * @description From the settings' budget rules; three months' for a quarter. Of the fleet, the sum of all business units' budgets; null if any has none
              */
             budget_usd: number | null;
             /**
@@ -2233,6 +2236,16 @@ export interface components {
              * @example USD
              */
             currency: string;
+            /**
+             * Estimated Usd
+             * @description The part of run_rate_usd that is of hours so far without figures; null without a run rate
+             */
+            estimated_usd: number | null;
+            /**
+             * Rows
+             * @description What the fleet's cost consists of: at most 10 groups, the largest first; empty for a business unit
+             */
+            rows: components["schemas"]["GroupForecastRow"][];
         };
         /**
          * GpuAllocation
@@ -2248,6 +2261,28 @@ export interface components {
             gpuUsageAverage: number | null;
             /** Gpurequestaverage */
             gpuRequestAverage: number | null;
+        };
+        /**
+         * GroupForecastRow
+         * @description A business unit's or node pool's allocated cost, or a cluster's node cost.
+         */
+        GroupForecastRow: {
+            /** Name */
+            name: string;
+            /** Spent Usd */
+            spent_usd: number;
+            /** Hours Known */
+            hours_known: number;
+            /** Hours Unknown */
+            hours_unknown: number;
+            /** Projected Usd */
+            projected_usd: number | null;
+            /** Low Usd */
+            low_usd: number | null;
+            /** High Usd */
+            high_usd: number | null;
+            /** Run Rate Usd */
+            run_rate_usd: number | null;
         };
         /**
          * Health
@@ -7109,11 +7144,13 @@ export interface operations {
     };
     forecast: {
         parameters: {
-            query: {
-                /** @description The business unit */
-                business_unit: string;
+            query?: {
+                /** @description The business unit; the whole fleet without one */
+                business_unit?: string | null;
                 /** @description The current UTC month or quarter */
                 period?: "month" | "quarter";
+                /** @description What the rows of the whole fleet are. Default: `business_unit` */
+                group_by?: ("business_unit" | "cluster" | "node_pool") | null;
             };
             header?: never;
             path?: never;

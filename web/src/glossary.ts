@@ -61,7 +61,7 @@ export const GLOSSARY_GROUPS = {
   Budgets: {
     budget: "What a business unit may spend.",
     "run rate":
-      "What a period will cost at the mean hourly cost so far: hours without figures cost as much as the others.",
+      "What a period will cost at the mean hourly cost so far: hours without figures are unknown, and counted as if they cost as much as the others.",
     forecast:
       "What a period will cost by the pattern of past weeks, at the level of the newest ones: an interval in which 80% of periods should end. Alerts use the run rate.",
   },

@@ -72,6 +72,7 @@ test("costs without a price are not zero", () => {
 test("the projection rises at the mean rate, and begins with an estimate for the unknown hours", () => {
   const forecast = (unknown: number, usd: number | null) => ({
     ...month([], unknown, null).forecast,
+    estimated_usd: usd === null ? null : (usd / 30 / 24) * unknown,
     run_rate_usd: usd,
   });
   const points = [{ from: Date.parse(at(0)), at: Date.parse(at(HOURS)), spent: 20 }];

@@ -95,6 +95,7 @@ class Container(PipelineParts, ReportParts, AlertingParts, ExportParts, OpenCost
             budgets=lambda: self.budgets,
             recommendations=lambda: self.recommendation_queries,
             forecasts=lambda: self.forecasts,
+            fleet_forecasts=lambda: self.fleet_forecasts,
             access=lambda: self.access_policy,
             sign_in=lambda: self.sign_in,
         )

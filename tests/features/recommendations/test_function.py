@@ -260,8 +260,27 @@ def test_forecast_with_a_week_has_spent_cost_and_no_projection() -> None:
     schema = {"$ref": "#/components/schemas/ForecastResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
     assert request_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
-    for query in ({}, {"business_unit": "research", "period": "year"}):
-        assert request_as(ANN, "/v1/forecasts", query).status == 400
+    assert request_as(ANN, "/v1/forecasts", {}).status == 403, "of the whole fleet"
+    for query in ({"period": "year"}, {"group_by": "cluster"}):
+        assert request_as(ANN, "/v1/forecasts", {"business_unit": "research", **query}).status == 400
+
+
+def test_fleet_forecast_has_the_costs_of_units_and_pools() -> None:
+    document = json.loads((REPOSITORY / "docs/reference/openapi.json").read_text())
+    schema = {"$ref": "#/components/schemas/ForecastResponse", "components": document["components"]}
+    spent = {}
+    with serving(Container(clock=lambda: END + HOUR)):
+        period = {"start": "2026-11-01", "end": f"{END:%Y-%m-%dT%H:00:00Z}", "granularity": "total"}
+        costs = request_as(FINOPS, "/v1/costs", period).json
+        for group_by in ("business_unit", "cluster", "node_pool"):
+            answer = request_as(FINOPS, "/v1/forecasts", {"group_by": group_by})
+            assert answer.status == 200, answer.body
+            jsonschema.validate(json.loads(answer.body), schema)
+            assert answer.json["business_unit"] is None
+            assert answer.json["spent_usd"] == costs["totals"]["node_cost_usd"]
+            spent[group_by] = sum(row["spent_usd"] for row in answer.json["rows"])
+    allocated = costs["totals"]["allocated_usd"]
+    assert spent == {"business_unit": allocated, "cluster": costs["totals"]["node_cost_usd"], "node_pool": allocated}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import type {
   Coverage,
   FleetResponse,
   FleetTotals,
+  Forecast,
   HoursResponse,
   Recommendation,
   RecommendationsResponse,
@@ -25,7 +26,7 @@ import {
   withVanished,
 } from "../compare";
 import {
-  change,
+  changeWord,
   counted,
   gpuHours,
   isMeasured,
@@ -56,6 +57,8 @@ export interface AnswersData {
   before: Compared<{ fleet: FleetResponse; units: CostsResponse }>;
   lastHour: FleetResponse;
   month: FleetResponse;
+  /** Of the fleet's month, by business unit; by cluster if one is selected. */
+  forecast: Settled<Forecast | null>;
   hours: HoursResponse | null;
   /** This month's, of all clusters. */
   budgets: Settled<BudgetsResponse | null>;
@@ -111,7 +114,7 @@ function Row({ name, children, testId }: { name: ComponentChildren; children: Co
   );
 }
 
-function Cost({ fleet, lastHour, month, budgets }: AnswersData) {
+function Cost({ fleet, lastHour, month, forecast, budgets }: AnswersData) {
   const route = useRoute();
   const zone = useZone();
   const { totals, currency } = fleet;
@@ -147,9 +150,79 @@ function Cost({ fleet, lastHour, month, budgets }: AnswersData) {
           </Row>
         )}
       </ul>
+      {"error" in forecast ? <ErrorMessage error={forecast.error} /> : <MonthEnd forecast={forecast.response} />}
       {"error" in budgets ? <ErrorMessage error={budgets.error} /> : <Budgets response={budgets.response} />}
     </Answer>
   );
+}
+
+/** What the fleet's month is expected to cost, or that of the selected cluster, and what drives it. */
+function MonthEnd({ forecast }: { forecast: Forecast | null }) {
+  const route = useRoute();
+  const { cluster } = route.query;
+  if (forecast === null) return null;
+  const { currency, rows } = forecast;
+  const end = monthEndOf(forecast, cluster);
+  if (end === null) return null;
+  const { expected, low, high, hours } = end;
+  const show = (usd: number) => roundMoney(usd, currency, [expected, low, high]);
+  const drivers = rows.filter((row) => cluster === undefined && expectedOf(row) !== null).slice(0, MOST);
+  return (
+    <div data-testid="month-end">
+      <p class="note">
+        {expected === null ? (
+          <>
+            What this month (UTC) will cost is not known yet: {hours.complete} of {hours.complete + hours.missing} hours
+            so far have figures.
+          </>
+        ) : (
+          <>
+            This month (UTC) by its end: <strong>{show(expected)}</strong>
+            {low !== null && high !== null
+              ? `, ${forecast.interval_percent}% between ${show(low)} and ${show(high)}`
+              : ", at the mean rate so far"}{" "}
+            <Help term={low === null ? "run rate" : "forecast"} />
+          </>
+        )}
+      </p>
+      {drivers.length > 0 && (
+        <ul>
+          {drivers.map((row) => (
+            <Row
+              key={row.name}
+              name={
+                <a href={linkTo(route, "unit", row.name)}>
+                  <Name>{row.name}</Name>
+                </a>
+              }
+            >
+              {roundMoney(expectedOf(row), currency)}
+            </Row>
+          ))}
+          {forecast.budget_usd !== null && (
+            <Row name="Budgets of all business units">{roundMoney(forecast.budget_usd, currency)}</Row>
+          )}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+type Projected = Pick<Forecast, "projected_usd" | "run_rate_usd">;
+
+/** By the pattern of past weeks; with too little history, at the mean rate so far. */
+const expectedOf = ({ projected_usd: usd, run_rate_usd: rate }: Projected) => usd ?? rate;
+
+/** The expected cost of the month and its interval; null for a cluster without costs in it. */
+export function monthEndOf(forecast: Forecast, cluster: string | undefined) {
+  const whole = cluster === undefined ? forecast : forecast.rows.find(({ name }) => name === cluster);
+  if (whole === undefined) return null;
+  return {
+    expected: expectedOf(whole),
+    low: whole.low_usd,
+    high: whole.high_usd,
+    hours: { complete: whole.hours_known, missing: whole.hours_unknown },
+  };
 }
 
 /** Which business units exceed their monthly budgets, or are expected to, and all budgets. Each leads to its month. */
@@ -216,12 +289,12 @@ function overText(over: BudgetsResponse["rows"]): string {
   return [exceeded > 0 && `${exceeded} exceeded`, coming > 0 && `${coming} will exceed`].filter(Boolean).join(", ");
 }
 
-function withinText(rows: BudgetsResponse["rows"]): string {
+export function withinText(rows: BudgetsResponse["rows"]): string {
   const within = rows.filter(({ status }) => status === "within").length;
   if (within === rows.length) return `All ${within} business units with a budget stay within it.`;
   return within === 0
-    ? "Budgets: too few hours of this month for a run rate."
-    : `${within} of ${rows.length} business units with a budget stay within it. Of the others, too few hours are known.`;
+    ? "Whether business units stay within their budgets is not known yet: too few hours of this month have figures."
+    : `${within} of ${rows.length} business units with a budget stay within it. Of the others it is not known yet.`;
 }
 
 function Worked({ fleet }: AnswersData) {
@@ -234,7 +307,7 @@ function Worked({ fleet }: AnswersData) {
   return (
     <Answer
       title="How much of it worked"
-      figure={percent(ratio(effective, cost))}
+      figure={effective == null ? "not known" : percent(ratio(effective, cost))}
       testId="worked"
       note={
         isMeasured(totals)
@@ -334,7 +407,7 @@ function Changed({ fleet, units, before }: AnswersData) {
   return (
     <Answer
       title={`What changed vs ${period.name}`}
-      figure={change(relativeChange(now, then, comparison))}
+      figure={changeWord(relativeChange(now, then, comparison))}
       testId="changed"
       note={
         comparison === null
@@ -370,7 +443,7 @@ function Changed({ fleet, units, before }: AnswersData) {
               {signed(idle, show)}
             </Row>
           )}
-          {moved.length === 0 && <Row name="No business unit's allocated cost changed">–</Row>}
+          {moved.length === 0 && <Row name="Allocated cost of every business unit">unchanged</Row>}
         </ul>
       )}
       <p class="note">
@@ -407,7 +480,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
     <Answer
       isSmall={rows.length === 0}
       title="What to do"
-      figure={roundMoney(offer, rows[0]?.currency)}
+      figure={offer === null ? "not yet" : roundMoney(offer, rows[0]?.currency)}
       testId="offer"
       note={
         rows.length === 0 ? (

@@ -75,19 +75,17 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
   return burn;
 }
 
-/** The line of the projection, at the mean rate. It begins with an estimate for the hours so far without figures, so
- * that its slope is that of the days to come. */
+/** The line of the projection, at the mean rate. It begins with the run rate's estimate for the hours so far without
+ * figures, so that its slope is that of the days to come. */
 export function projectionOf(
   forecast: Forecast,
   points: Burn["points"],
 ): { projection: { at: number; amount: number }[]; estimate: number } {
   const { run_rate_usd: projected } = forecast;
+  const estimate = forecast.estimated_usd ?? 0;
   const last = points.at(-1);
   if (projected === null || last === undefined) return { projection: [], estimate: 0 };
-  const [start, now, end] = [forecast.start, forecast.known_until, forecast.end].map((time) => Date.parse(time));
-  if (start === undefined || now === undefined || end === undefined) return { projection: [], estimate: 0 };
-  const ahead = projected * ((end - now) / (end - start));
-  const estimate = forecast.hours_unknown === 0 ? 0 : Math.max(0, projected - ahead - last.spent);
+  const [now, end] = [Date.parse(forecast.known_until), Date.parse(forecast.end)];
   // A millisecond later than the spend, because a line has one amount at a time.
   const from = { at: Math.max(now, last.at + 1), amount: last.spent + estimate };
   return { projection: [{ at: last.at, amount: last.spent }, from, { at: end, amount: projected }], estimate };

@@ -67,7 +67,7 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
     ]);
     return { fleet, units, coverage: units.coverage };
   };
-  const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, budgets, alerts, recommendations] =
+  const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, forecast, budgets, alerts, recommendations] =
     await Promise.all([
       fetchJson("v1/fleet", { ...period, granularity: grain }),
       fetchEarlier(whole, fetchBefore, route.query["vs"]),
@@ -76,6 +76,7 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
       isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
       fetchJson("v1/fleet", { window: "6h", cluster }),
       fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
+      settle(fetchIfAllowed("v1/forecasts", cluster === undefined ? {} : { group_by: "cluster" })),
       settle(fetchIfAllowed("v1/budgets", {})),
       settle(fetchAlerts(end)),
       settle(fetchIfAllowed("v1/recommendations", { cluster })),
@@ -91,6 +92,7 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
     clusters,
     lastHour,
     month,
+    forecast,
     budgets,
     alerts,
     recommendations,

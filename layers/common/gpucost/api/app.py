@@ -31,6 +31,7 @@ from gpucost.features.exports.routes import add_export_routes
 from gpucost.features.opencost.assets import AssetService
 from gpucost.features.opencost.routes import OpenCostServices, add_opencost_routes
 from gpucost.features.opencost.service import AllocationService
+from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
 from gpucost.features.recommendations.forecast_routes import add_forecast_routes
 from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.features.recommendations.queries import RecommendationQueries
@@ -86,6 +87,7 @@ class Services(Struct, frozen=True, kw_only=True):
     budgets: Callable[[], BudgetService]
     recommendations: Callable[[], RecommendationQueries]
     forecasts: Callable[[], ForecastService]
+    fleet_forecasts: Callable[[], FleetForecastService]
     access: Callable[[], AccessPolicy]
     sign_in: Callable[[], SignIn | None]
 
@@ -110,7 +112,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_export_routes(app, services.exports)
     add_alert_routes(app, services.alerts, services.budgets)
     add_recommendation_routes(app, services.recommendations)
-    add_forecast_routes(app, services.forecasts)
+    add_forecast_routes(app, services.forecasts, services.fleet_forecasts)
     add_page_routes(app, DashboardPage(page_folder), services.sign_in)
 
     @cache

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from gpucost.core.run_rate import MIN_RUN_RATE_HOURS, ClusterSpend
+from gpucost.core.run_rate import MIN_RUN_RATE_HOURS, ClusterSpend, counted_since
 from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.storage.ports import Rollups
 
@@ -31,12 +31,17 @@ class ClusterMonth(Struct, frozen=True):
         """The business units whose costs the cluster has."""
         return self.earlier_units | self.spend.spend_by_unit.keys()
 
-    def of_unit(self, unit: str) -> ClusterSpend:
-        """Return what a business unit spent in the cluster."""
+    def of_unit(self, unit: str, fleet_first_hour: datetime | None) -> ClusterSpend:
+        """Return what a business unit spent in the cluster.
+
+        Args:
+            unit: the business unit.
+            fleet_first_hour: the first recorded hour of the month in any cluster.
+        """
         return ClusterSpend(
             self.spend.spend_by_unit.get(unit, Decimal(0)),
             self.spend.hours_with_data,
-            self.spend.first_hour or self.start,
+            counted_since(self.spend.first_hour, fleet_first_hour, self.start),
             self.has_left,
         )
 
@@ -60,4 +65,7 @@ class ClusterMonths(dict[str, ClusterMonth]):
     def spends_of(self, unit: str) -> list[ClusterSpend] | None:
         """Return a unit's spend in each cluster that has any; None if one of these clusters' months is not known."""
         of_unit = [month for month in self.values() if unit in month.units]
-        return [month.of_unit(unit) for month in of_unit] if all(month.is_summed for month in of_unit) else None
+        first_hours = [month.spend.first_hour for month in self.values() if month.spend.first_hour is not None]
+        first_hour = min(first_hours, default=None)
+        is_summed = all(month.is_summed for month in of_unit)
+        return [month.of_unit(unit, first_hour) for month in of_unit] if is_summed else None

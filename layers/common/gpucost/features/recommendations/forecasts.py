@@ -1,23 +1,25 @@
 """The expected cost of a business unit's month or quarter, and its budget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
+from msgspec import Struct
+
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.run_rate import ClusterSpend, run_rate
+from gpucost.core.run_rate import ClusterSpend, counted_since, estimate_so_far, run_rate
 from gpucost.features.recommendations.forecast import CONFIDENCE_LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
 from gpucost.storage.ports import Rollups, SettingsStore, StoredSettings
 
 FORECAST_HISTORY = timedelta(days=56)
 Period = Literal["month", "quarter"]
-_MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
+MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
 BudgetOf = Callable[[str, int], Decimal | None]
 """Returns the lowest budget of a business unit for a number of months, in USD; None if no rule covers the unit."""
 _MIN_DATA_SHARE = Decimal("0.5")
@@ -29,7 +31,8 @@ _NOTHING = Costs()
 class PeriodForecast:
     """A period's cost so far, and its expected cost."""
 
-    business_unit: str
+    business_unit: str | None
+    """None for the whole fleet."""
     period: Period
     start: datetime
     end: datetime
@@ -53,6 +56,52 @@ class PeriodForecast:
     budget_usd: Decimal | None
     """From the settings' budget rules; three months' for a quarter. None if no rule covers the unit."""
     currency: str
+    estimated_usd: Decimal | None = None
+    """The part of the run rate that is of hours so far without figures."""
+
+
+class Projection(Struct, frozen=True):
+    """What a series of hourly costs says about a period."""
+
+    hours_known: int
+    hours_unknown: int
+    projected_usd: Decimal | None
+    low_usd: Decimal | None
+    high_usd: Decimal | None
+    backtest: Backtest | None
+
+
+def project_period(
+    hours: Sequence[Decimal | None], first: datetime, start: datetime, until: datetime, end: datetime
+) -> Projection:
+    """Project a period from the costs of its hours so far and of those before; hours without a cost are unknown.
+
+    Args:
+        hours: the cost of every hour from `first` to `until`.
+        first: start of the first hour.
+        start: start of the period.
+        until: end of the last hour.
+        end: end of the period.
+    """
+    priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
+    passed, ahead = (until - start) // HOUR, (end - until) // HOUR
+    history = [None if cost is None else float(cost) for cost in hours[-(FORECAST_HISTORY // HOUR) :]]
+    # The unit did not exist before its first cost. A unit without any cost will cost nothing.
+    first_cost = next((index for index, cost in enumerate(history) if cost), None)
+    first_priced = next((index for index, cost in enumerate(history) if cost is not None), len(history))
+    history = history[first_priced if first_cost is None else first_cost :]
+    projection = None
+    if passed == 0 or len(priced_costs) >= _MIN_DATA_SHARE * passed:
+        projection = forecast(history, until - HOUR * len(history), ahead)
+    cost_so_far = float(sum(priced_costs, Decimal(0))) * passed / len(priced_costs) if priced_costs else 0.0
+    return Projection(
+        len(priced_costs),
+        passed - len(priced_costs),
+        None if projection is None else round_cents(cost_so_far + projection.expected),
+        None if projection is None else round_cents(cost_so_far + projection.low),
+        None if projection is None else round_cents(cost_so_far + projection.high),
+        None if projection is None else projection.backtest,
+    )
 
 
 class ForecastService:
@@ -90,21 +139,12 @@ class ForecastService:
         scope.require(business_unit)
         stored = self._settings_store.current()
         until = self._published_until()
-        start, end = _period(until - HOUR, period)
+        start, end = period_of(until - HOUR, period)
         first = min(start, until - FORECAST_HISTORY)
         hours, priced, clusters, currency = self._hours(stored, business_unit, first, start, until)
-        priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
         spent = sum(priced[(start - first) // HOUR :], Decimal(0))
-        passed, ahead = (until - start) // HOUR, (end - until) // HOUR
-        history = [None if cost is None else float(cost) for cost in hours[-(FORECAST_HISTORY // HOUR) :]]
-        # The unit did not exist before its first cost. A unit without any cost will cost nothing.
-        first_cost = next((index for index, cost in enumerate(history) if cost), None)
-        first_priced = next((index for index, cost in enumerate(history) if cost is not None), len(history))
-        history = history[first_priced if first_cost is None else first_cost :]
-        projection = None
-        if passed == 0 or len(priced_costs) >= _MIN_DATA_SHARE * passed:
-            projection = forecast(history, until - HOUR * len(history), ahead)
-        cost_so_far = float(sum(priced_costs, Decimal(0))) * passed / len(priced_costs) if priced_costs else 0.0
+        projection = project_period(hours, first, start, until, end)
+        projected_run_rate = run_rate(clusters, until, end)
         return PeriodForecast(
             business_unit,
             period,
@@ -112,16 +152,17 @@ class ForecastService:
             end,
             until,
             spent,
-            len(priced_costs),
-            passed - len(priced_costs),
-            None if projection is None else round_cents(cost_so_far + projection.expected),
-            None if projection is None else round_cents(cost_so_far + projection.low),
-            None if projection is None else round_cents(cost_so_far + projection.high),
+            projection.hours_known,
+            projection.hours_unknown,
+            projection.projected_usd,
+            projection.low_usd,
+            projection.high_usd,
             CONFIDENCE_LEVEL_PERCENT,
-            None if projection is None else projection.backtest,
-            run_rate(clusters, until, end),
-            self._budget_of(business_unit, _MONTHS[period]),
+            projection.backtest,
+            projected_run_rate,
+            self._budget_of(business_unit, MONTHS[period]),
             currency,
+            None if projected_run_rate is None else estimate_so_far(clusters, until),
         )
 
     def _hours(
@@ -139,7 +180,8 @@ class ForecastService:
         missing = [False] * count
         seen = [False] * count
         currencies = set()
-        clusters: list[ClusterSpend] = []
+        of_unit: list[tuple[Decimal, int, datetime, bool]] = []
+        fleet_first_hour: datetime | None = None
         is_unit_present = unit in {unit_settings.name for unit_settings in settings.business_units}
         for cluster in stored.clusters(start):
             hours = self._rollups.unit_hours(cluster, unit, start, end)
@@ -151,14 +193,15 @@ class ForecastService:
             currencies |= {manifest.currency for manifest, unit_costs in hours if unit_costs is not None}
             has_left = settings.cluster(cluster) is None
             first_hour, last_hour = min(costs), max(costs)
+            first_in_period = max(first_hour, period_start)
+            fleet_first_hour = min(fleet_first_hour or first_in_period, first_in_period)
             if is_in_cluster:
                 amounts = [
                     to_decimal(cost.allocated_usd)
                     for hour, cost in costs.items()
                     if cost is not None and hour >= period_start
                 ]
-                since = max(first_hour, period_start)
-                clusters.append(ClusterSpend(sum(amounts, Decimal(0)), len(amounts), since, has_left))
+                of_unit.append((sum(amounts, Decimal(0)), len(amounts), first_in_period, has_left))
             for index in range((first_hour - start) // HOUR, (last_hour - start) // HOUR + 1 if has_left else count):
                 cost = costs.get(start + HOUR * index)
                 if cost is None:
@@ -177,15 +220,19 @@ class ForecastService:
                 "a single one"
             )
         hourly_costs = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
+        clusters = [
+            ClusterSpend(spent, hours_with_data, counted_since(since, fleet_first_hour, period_start), has_left)
+            for spent, hours_with_data, since, has_left in of_unit
+        ]
         return hourly_costs, sums, clusters, next(iter(currencies), settings.pricing.currency)
 
 
-def _period(moment: datetime, kind: Period) -> tuple[datetime, datetime]:
+def period_of(moment: datetime, kind: Period) -> tuple[datetime, datetime]:
     """Return the calendar month or quarter that contains a moment."""
     start, end = month_bounds(moment)
     if kind == "quarter":
-        start = start.replace(month=(start.month - 1) // _MONTHS["quarter"] * _MONTHS["quarter"] + 1)
+        start = start.replace(month=(start.month - 1) // MONTHS["quarter"] * MONTHS["quarter"] + 1)
         end = start
-        for _ in range(_MONTHS["quarter"]):
+        for _ in range(MONTHS["quarter"]):
             end = month_bounds(end)[1]
     return start, end

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
+    from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
     from gpucost.features.recommendations.forecasts import ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
     from gpucost.features.recommendations.service import ReviewService
@@ -79,3 +80,14 @@ class RecommendationParts(SharedParts):
 
         published_until = PublishedUntil(self.settings_store, self.ledger, self.clock)
         return ForecastService(self.settings_store, self.rollups, self.budget_of, published_until=published_until)
+
+    @cached_property
+    def fleet_forecasts(self) -> "FleetForecastService":
+        """For `functions/api`."""
+        from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
+        from gpucost.reports.published_until import PublishedUntil
+
+        published_until = PublishedUntil(self.settings_store, self.ledger, self.clock)
+        return FleetForecastService(
+            self.settings_store, self.rollups, self.ledger, self.budget_of, published_until=published_until
+        )
