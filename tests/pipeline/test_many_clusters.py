@@ -165,7 +165,7 @@ def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(e
                     }
                 )
             )
-            client = metrics_reader(settings.clusters[0], settings)._client._client
+            client = metrics_reader(settings.clusters[0], settings)._metrics._client._client
             client.query_range("up", NEWEST, NEWEST)
             _, headers, _ = server.requests[-1]
             scope = headers["Authorization"].split("Credential=")[1].split(",")[0].split("/")

@@ -6,7 +6,7 @@ import pytest
 
 from gpucost.core.metering.gpu_fractions import share_of_reserved_gpu
 from gpucost.core.metering.observations import GpuFraction, GpuLimits
-from gpucost.sources.prometheus.gpu_reservations import fractions_of_pods
+from gpucost.sources.prometheus.fractions import fractions_of_pods
 from gpucost.sources.prometheus.tables import Rows
 
 LIMITS = GpuLimits(Decimal(100), Decimal(24_000))

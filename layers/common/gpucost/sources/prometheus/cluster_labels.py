@@ -7,6 +7,7 @@ from decimal import Decimal
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost.core.metering.observations import Unexplained
+from gpucost.sources.prometheus.families import Family, HourReading
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows
 
@@ -26,6 +27,25 @@ _OF_TARGETS = re.compile(
 )
 """Labels that distinguish targets of one cluster."""
 _WHOLE_GPU_RESOURCES = {f"{vendor}_com_gpu" for vendor in ("nvidia", "amd")}
+
+
+class Clusters(Family):
+    """Labels by which one Prometheus has the series of several clusters."""
+
+    def read(self, hour: HourReading) -> None:
+        """Compare the labels of nodes."""
+        nodes = hour.rows["nodes"]
+        hour.mixed_clusters = multiple_clusters(
+            (labels for labels, _ in nodes.get("info") or nodes.get("capacity") or []), nodes
+        )
+
+    def notes(self, hour: HourReading) -> Iterable[str]:
+        """The labels that name several clusters."""
+        return hour.mixed_clusters[0]
+
+    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+        """What else divides the nodes like clusters."""
+        return hour.mixed_clusters[1]
 
 
 def values_of_cluster_labels(values_by_label: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

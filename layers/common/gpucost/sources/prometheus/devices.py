@@ -1,27 +1,217 @@
 """Device series of the utilization signals in one hour, with the pod in their labels."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 
 from msgspec import Struct
 
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.accelerators import NVIDIA, Accelerator, accelerator_of_signal, accelerator_of_vendor
+from gpucost.core.metering.exporter_conflicts import exporter_of
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
-from gpucost.core.metering.signals import Signal
+from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, Signal
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.device_counts import uniform_counts
-from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, take_turns, to_sample_count
-from gpucost.sources.prometheus.vgpus import container_name, vgpu_uuid
+from gpucost.sources.prometheus.families import (
+    NAMES_PER_QUERY,
+    SAMPLES_PER_QUERY,
+    ClusterMetrics,
+    Family,
+    HourReading,
+    PartialHourPods,
+    Query,
+    SeriesByQuery,
+)
+from gpucost.sources.prometheus.memory_budget import device_samples_size
+from gpucost.sources.prometheus.queries import COUNTS, NO_STATISTIC_LABEL, SAMPLES, STATISTIC_LABEL, Queries
+from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN
+from gpucost.sources.prometheus.tables import (
+    Labels,
+    Rows,
+    exported_label,
+    first_common_label_name,
+    parse_number,
+    rows_at,
+    scrape_target,
+    take_turns,
+    to_sample_count,
+)
 
 DeviceKey = tuple[str, str, str]
 _SeriesKey = tuple[str, frozenset[tuple[str, str]]]
 _LOOKBACK_DELTA_MS = 300_000
 """Samples from this long before the hour apply to its first moments."""
 _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
+
+
+class Devices(Family):
+    """Devices by their best signal, and by the next best where they have none of it.
+
+    Args:
+        metrics: of the cluster.
+        per_process: whether the settings need the utilization of processes on shared GPUs.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, *, per_process: bool) -> None:
+        self._metrics = metrics
+        self._signals = metrics.queries.signals
+        self._per_process = per_process
+
+    def queries(self) -> Mapping[str, Query]:
+        """The devices with the best signal."""
+        return {"devices": Query(lambda queries: queries.devices(0))}
+
+    def further_queries(self, results: SeriesByQuery, hours_with_gaps: Container[int]) -> Mapping[str, Query]:
+        """Sample counts of exporters whose series differ in them."""
+        counts = _counts_query(0, results["devices"])
+        return {"device counts": Query(counts)} if counts else {}
+
+    def read(self, hour: HourReading) -> None:
+        """Read the devices, with single samples where pods held them for a part of the hour."""
+        pods, nodes = hour.pods, hour.nodes
+        gpus_of_pod = hour.vgpus.gpus_of_pod
+        fully_held_nodes = pods.fully_held_nodes(hour.partial, nodes.advertised_units)
+        fully_held_nodes |= pods.nodes_with_fractions(hour.partial, except_names=gpus_of_pod)
+        partial = hour.partial_pods = PartialHourPods(
+            pods.names(hour.partial),
+            fully_held_nodes,
+            pods.names(pods.uids()) if fully_held_nodes else set(),
+            {uuid for name in pods.names(hour.partial) for uuid in gpus_of_pod.get(name, ())},
+        )
+        exporters = dict(hour.exporters.around_hour(hour.hour))
+        names = nodes.by_instance_id()
+        table = DeviceTable(0, self._signals[0], {**hour.rows["devices"], **hour.rows.get("device counts", {})}, names)
+        gpus_by_node = table.gpus_by_node()
+        label = first_common_label_name(table.labels, ("Hostname", "hostname"))
+        read_device_samples(self._metrics, table, exporters, partial, hour.hour)
+        series = [*table.series()]
+        hour.device_notes += _notes_on_services(table)
+        by_rank = {0: table}
+        for rank in range(1, len(self._signals)):
+            without = nodes.with_missing_gpus(gpus_by_node)
+            if not without:
+                break
+            has_names = label and gpus_by_node and len(without) <= NAMES_PER_QUERY
+            table = self._table_of_rank(rank, sorted(without) if has_names else [], label, names, hour.hour)
+            table.keep_missing_gpus(without, gpus_by_node)
+            exporters |= self._metrics.scrape_times.rank_scrapes(
+                rank, table.densest_series(), [hour.hour], self._metrics.clock()
+            )
+            read_device_samples(self._metrics, table, exporters, partial, hour.hour)
+            series.extend(table.series())
+            hour.device_notes += _fallback_notes(table, gpus_by_node, self._signals[0][0].name)
+            by_rank[rank] = table
+            for node, gpus in table.gpus_by_node().items():
+                gpus_by_node.setdefault(node, set()).update(gpus)
+        hour.process_devices = tuple(self._of_processes(by_rank, label, names, hour, exporters))
+        hour.devices = tuple(series)
+        hour.scrapes = exporters | hour.scrapes
+
+    def _of_processes(
+        self,
+        by_rank: Mapping[int, "DeviceTable"],
+        label: str,
+        names: Mapping[str, str],
+        hour: HourReading,
+        exporters: Mapping[ScrapeTarget, Scrapes],
+    ) -> Iterable[DeviceSeries]:
+        """Series of the signal that exporters report per process, of nodes with shared GPUs."""
+        hosts: dict[str, str] = {}
+        for table in by_rank.values() if self._per_process else ():
+            hosts |= table.hosts_with_slots(label)
+        if not hosts:
+            return
+        rank = next(
+            rank
+            for rank, signals in enumerate(self._signals)
+            if any(signal.family == PROCESS_FAMILY and signal.name in SIGNALS for signal in signals)
+        )
+        # A table of a lower rank lacks the devices that have a better signal.
+        of_better_ranks = {node for better in by_rank if better < rank for node in by_rank[better].nodes()}
+        whole = by_rank[rank].nodes() - of_better_ranks if rank in by_rank else set[str]()
+        if whole:
+            yield from by_rank[rank].series(whole & hosts.keys())
+        others = hosts.keys() - whole
+        if others:
+            only = sorted({hosts[node] for node in others}) if label and len(others) <= NAMES_PER_QUERY else []
+            table = self._table_of_rank(rank, only, label, names, hour.hour)
+            table.keep_nodes(others)
+            read_device_samples(self._metrics, table, exporters, hour.partial_pods, hour.hour)
+            yield from table.series()
+
+    def _table_of_rank(
+        self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
+    ) -> "DeviceTable":
+        """Devices by a signal of a lower rank, of some nodes or of all."""
+        name = f"devices {rank}"
+        devices = self._metrics.query_hours({name: lambda queries: queries.devices(rank, only, label)}, [hour])[name]
+        counts = _counts_query(rank, devices)
+        if counts:
+            name = f"device counts {rank}"
+            devices = [*devices, *self._metrics.query_hours({name: counts}, [hour])[name]]
+        return DeviceTable(rank, self._signals[rank], rows_at(devices, to_epoch_ms(hour + HOUR)), names)
+
+
+def _counts_query(rank: int, devices: Iterable[Series]) -> Callable[[Queries], str] | None:
+    """A query for the sample counts of exporters whose series differ in them; None if no exporter does."""
+    uneven = instances_with_uneven_counts(devices)
+    instances = sorted(uneven) if len(uneven) <= NAMES_PER_QUERY else []
+    return (lambda queries: queries.device_counts(rank, instances)) if uneven else None
+
+
+def read_device_samples(
+    metrics: ClusterMetrics,
+    table: "DeviceTable",
+    exporters: Mapping[ScrapeTarget, Scrapes],
+    partial: PartialHourPods,
+    hour: datetime,
+) -> None:
+    """Add raw samples of devices whose sums and counts are not enough."""
+    window = IntervalMs(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
+    unlabeled_nodes = partial.fully_held_nodes - table.nodes_with_pods(partial.all_gpu_pods)
+    needed = table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes, partial.gpus)
+    for label, samples in needed.items():
+        for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+            for selector in metrics.queries.device_selectors(table.rank, label, names):
+                with metrics.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR, device_samples_size) as series:
+                    table.add_raw_samples(series, window)
+
+
+def _notes_on_services(table: "DeviceTable") -> list[str]:
+    """A note for each target whose scrapes are answered by the exporters of several nodes in turn."""
+    return [
+        f"one target ({exporter_of(target)}) reports the devices of {len(nodes)} nodes in turn (the first is "
+        f"{min(nodes)!r}), so that most of their use is unmeasured: its Service sends each scrape to another pod. "
+        "Scrape the exporter's pods (PodMonitor, or kubernetes_sd_configs with role: pod), not the Service's address"
+        for target, nodes in sorted(table.nodes_in_turn().items())
+    ]
+
+
+def _fallback_notes(table: "DeviceTable", better: Mapping[str, Container[str]], signal: str) -> list[str]:
+    """Which nodes and devices are measured by another signal.
+
+    Args:
+        table: the devices of the other signal.
+        better: the GPUs that have a better signal, by node.
+        signal: the signal that the settings name.
+    """
+    gpus = table.gpus_by_node()
+    whole = [node for node in gpus if node not in better]
+    parts = {node: len(gpus[node]) for node in gpus if node in better}
+    notes = []
+    if whole:
+        notes.append(f"utilization of {len(whole)} nodes is from {table.signal_names()}, because they have no {signal}")
+    if parts:
+        first = min(parts)
+        others = f" and {len(parts) - 1} other nodes" if len(parts) > 1 else ""
+        notes.append(
+            f"utilization of {sum(parts.values())} GPUs of node {first!r}{others} is from {table.signal_names()}, "
+            f"because they have no {signal}, which other GPUs of the same node have"
+        )
+    return notes
 
 
 class _DeviceSeriesRow(Struct):
@@ -370,3 +560,53 @@ def gpu_uuid(labels: Labels) -> str:
     """What identifies an NVIDIA GPU on its node."""
     uuid = labels.get("UUID") or labels.get("uuid") or vgpu_uuid(labels)
     return uuid or f"{scrape_target(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
+
+
+def vgpu_uuid(labels: Labels) -> str:
+    """The GPU in the labels of HAMi's metrics; "" in other exporters' labels."""
+    return labels.get("device_uuid") or labels.get("deviceuuid", "")
+
+
+def container_name(labels: Labels) -> str:
+    """The container in the labels of HAMi's metrics; "" in other exporters' labels."""
+    return (labels.get("ctrname") or exported_label(labels, "container")) if vgpu_uuid(labels) else ""
+
+
+def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, ScrapeTarget], int]:
+    """The number of samples of each series, by signal and exporter, where all series have the same number.
+
+    Args:
+        rows: results of `Queries.devices` for one hour, by statistic.
+
+    Raises:
+        ValueError: a count is not a number.
+    """
+    counts: dict[tuple[str, ScrapeTarget], set[str]] = {}
+    for name, labels in _labels_of_counts(rows):
+        counts.setdefault((name, scrape_target(labels)), set()).add(labels[SAMPLES])
+    return {key: to_sample_count(parse_number(*distinct)) for key, distinct in counts.items() if len(distinct) == 1}
+
+
+def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
+    """The `instance` labels of exporters whose series differ in their number of samples, in any of several hours.
+
+    Args:
+        series: the result of `Queries.devices`.
+    """
+    counts: dict[tuple[str, ScrapeTarget, int], set[str]] = {}
+    uneven: set[str] = set()
+    for labels, samples in series:
+        if labels.get(STATISTIC_LABEL, "").startswith(COUNTS):
+            for time, _ in samples:
+                distinct = counts.setdefault((labels[STATISTIC_LABEL], scrape_target(labels), time), set())
+                distinct.add(labels[SAMPLES])
+                if len(distinct) > 1:
+                    uneven.add(labels.get("instance", ""))
+    return uneven
+
+
+def _labels_of_counts(rows: Mapping[str, Rows]) -> Iterator[tuple[str, Labels]]:
+    for stat, stat_rows in rows.items():
+        kind, _, name = stat.partition(" ")
+        if kind == COUNTS:
+            yield from ((name, labels) for labels, _ in stat_rows)

@@ -3,16 +3,43 @@
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from gpucost.core.hours import HOUR
 from gpucost.core.metering.energy import ENERGY_COUNTERS
 from gpucost.core.metering.observations import DeviceSeries, EnergySeries
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.devices import device_matcher, gpu_uuid, node_name
+from gpucost.sources.prometheus.devices import batches_of_label_values, device_matcher, gpu_uuid, node_name
+from gpucost.sources.prometheus.families import (
+    NAMES_PER_QUERY,
+    SAMPLES_PER_QUERY,
+    ClusterMetrics,
+    Family,
+    HourReading,
+)
 from gpucost.sources.prometheus.queries import ENERGY, ENERGY_SAMPLES
+from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
 
 _USUAL_SAMPLES = 240
 """The samples of a series in an hour at a scrape interval of 15 seconds."""
 _GpuKey = tuple[str, str]
+
+
+class Energy(Family):
+    """The energy of GPUs; nothing more is queried where no exporter measures it."""
+
+    def __init__(self, metrics: ClusterMetrics) -> None:
+        self._metrics = metrics
+
+    def read(self, hour: HourReading) -> None:
+        """Read what the query of devices returned of energy, with single samples where the increase is not enough."""
+        table = EnergyTable(hour.rows["devices"], hour.nodes.by_instance_id())
+        for label, samples in table.needing_raw_samples(hour.devices).items():
+            for values in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+                selector = self._metrics.queries.energy_selector(label, values)
+                start, end = hour.hour - SCRAPE_MARGIN, hour.hour + HOUR
+                with self._metrics.raw_samples(selector, start, end) as series:
+                    table.add_raw_samples(series)
+        hour.energy = tuple(table.series())
 
 
 class EnergyTable:

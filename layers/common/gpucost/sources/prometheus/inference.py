@@ -1,14 +1,17 @@
 """Series of inference servers' counters in one hour."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
 
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.metering.inference_servers import CounterKind, InferenceServer
 from gpucost.core.metering.observations import CounterSeries, ScrapeTarget, ServerCounters
 from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.families import ClusterMetrics, chunks
 from gpucost.sources.prometheus.queries import PARTIAL, STATISTIC_LABEL, InferenceLabels
-from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target
+from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, rows_at, scrape_target
 
 _SCRAPE_LABELS = frozenset(
     {
@@ -19,8 +22,43 @@ _SCRAPE_LABELS = frozenset(
 """Labels of how a process is scraped, which differ if several jobs scrape it."""
 COPY_LABELS = ", ".join(sorted(_SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
 """For `max without`: labels in which the copies of a process' series differ. Other processes have another instance."""
+SERVERS_PER_QUERY = 50
+"""Pods of inference servers, each with about ten counters."""
 _PodName = tuple[str, str]
 _pod_of_series = attrgetter("namespace", "pod")
+
+
+class Counters:
+    """The counters of inference servers.
+
+    Args:
+        metrics: of the cluster.
+        inference: the servers, and the labels of their counters.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, inference: InferenceLabels) -> None:
+        self._metrics = metrics
+        self._inference = inference
+
+    def of_hours(self, hours: Sequence[datetime]) -> list[tuple[ServerCounters, list[str]]]:
+        """The counters of each hour, with raw samples of pods whose increases are not enough; and notes."""
+        query = {"counters": lambda queries: queries.counters(self._inference)}
+        (series,) = self._metrics.query_hours(query, hours).values()
+        return [self._read(rows_at(series, to_epoch_ms(hour + HOUR)), hour) for hour in hours]
+
+    def _read(self, rows: Mapping[str, Rows], hour: datetime) -> tuple[ServerCounters, list[str]]:
+        table = CounterTable(rows, self._inference)
+        for names in chunks(sorted({pod for _, pod in table.partial}), SERVERS_PER_QUERY):
+            selector = self._metrics.queries.counters_of_pods(self._inference, names)
+            with self._metrics.raw_samples_around(selector, hour) as series:
+                table.add_raw_samples(series)
+        notes = []
+        if table.has_unnamed_pods:
+            notes.append(
+                f"counters of inference servers have no labels {self._inference.namespace} and {self._inference.pod}, "
+                "so it is unknown which pods' tokens they count (inference of the settings)"
+            )
+        return table.counters(), notes
 
 
 class CounterTable:

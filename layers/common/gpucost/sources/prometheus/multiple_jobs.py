@@ -3,13 +3,16 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, SUSPECT_PREFIX
-from gpucost.sources.prometheus.nodes import NodeTable
-from gpucost.sources.prometheus.pods import PodTable
 from gpucost.sources.prometheus.scrapes import HourScrapes
+
+if TYPE_CHECKING:
+    from gpucost.sources.prometheus.nodes import NodeTable
+    from gpucost.sources.prometheus.pods import PodTable
 
 MAX_JOBS = 10
 """Jobs whose reports are compared with those of other jobs."""
@@ -17,7 +20,7 @@ _ReportedObject = tuple[str, frozenset[str], IntervalMs]
 """An object's name, the jobs that report it, and when."""
 
 
-def notes_on_missing_objects(nodes: NodeTable, pods: PodTable, allocation: HourScrapes) -> list[str]:
+def notes_on_missing_objects(nodes: "NodeTable", pods: "PodTable", allocation: HourScrapes) -> list[str]:
     """A note for each job that reports pods or GPU nodes that a larger job does not report.
 
     A tenant whose own exporter is scraped can invent pods and nodes. They cannot be distinguished from those of a

@@ -1,12 +1,62 @@
 """What metrics other than labels say about nodes: their size, and what controllers and exporters report."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
-from gpucost.core.metering.unlabeled_nodes import NodeHardware, ReportedNode
+from gpucost.core.metering.unlabeled_nodes import NodeHardware, ReportedNode, describe_unlabeled_nodes
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Rows, exported_label
+from gpucost.sources.prometheus.families import Family, HourReading, Query, SeriesByQuery
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL, Queries
+from gpucost.sources.prometheus.tables import Rows, exported_label, host_name
+
+InstanceLookup = Callable[[Collection[str]], Mapping[str, ReportedNode]]
+"""Returns what EC2 says about nodes, by provider id."""
+
+
+class NodeTypes(Family):
+    """The types of nodes whose labels are not exported.
+
+    Args:
+        instances: returns what EC2 says about nodes without labels, by provider id; None: only metrics are read.
+    """
+
+    def __init__(self, instances: InstanceLookup | None) -> None:
+        self._instances = instances
+
+    def further_queries(self, results: SeriesByQuery, hours_with_gaps: Container[int]) -> Mapping[str, Query]:
+        """What else says the types of nodes, if a node with GPUs has no label of it."""
+        if has_unlabeled_nodes(results["nodes"], lambda: _gpu_nodes(results)):
+            return {"hardware": Query(Queries.hardware)}
+        return {}
+
+    def read(self, hour: HourReading) -> None:
+        """Describe the nodes, once their devices are read."""
+        hour.described_nodes = hour.nodes.nodes()
+        if "hardware" not in hour.rows:
+            return
+        hardware = node_hardware(hour.rows["hardware"], hour.nodes.by_instance_id())
+        with_pods = hour.pods.reported_nodes()
+        if self._instances is not None:
+            unlabeled = {
+                node.provider_id: node.name
+                for node in hour.described_nodes
+                if (node.states or node.name in with_pods) and not INSTANCE_TYPE_LABEL.value_in(node.labels)
+            }
+            for provider_id, reported in self._instances(unlabeled).items():
+                hardware.setdefault(unlabeled[provider_id], NodeHardware()).reported.append(reported)
+        hour.described_nodes, hour.type_notes = describe_unlabeled_nodes(
+            hour.described_nodes, hour.devices, hardware, with_pods
+        )
+
+    def notes(self, hour: HourReading) -> Iterable[str]:
+        """Notes on types that are not known from labels."""
+        return hour.type_notes
+
+
+def _gpu_nodes(results: SeriesByQuery) -> set[str]:
+    """Names of nodes on which exporters report GPUs, or on which pods request GPUs, in any hour."""
+    hosts = {host_name(labels) for labels, _ in results["devices"]}
+    return hosts | {exported_label(labels, "node") for labels, _ in results["requests"]}
 
 
 def has_unlabeled_nodes(nodes: Iterable[Series], gpu_nodes: Callable[[], Collection[str]]) -> bool:
@@ -49,7 +99,7 @@ def node_hardware(rows: Mapping[str, Rows], names: Mapping[str, str]) -> dict[st
                 (hardware.cpus if labels.get("resource") == "cpu" else hardware.memory_bytes).add(amount)
     for labels, amount in rows.get("gpu-memory", ()):
         if amount.is_finite():
-            of_node(labels.get("Hostname") or labels.get("hostname", "")).gpu_memory_mib = amount
+            of_node(host_name(labels)).gpu_memory_mib = amount
     for labels, _ in rows.get("karpenter", ()):
         reported = ReportedNode(
             "karpenter",

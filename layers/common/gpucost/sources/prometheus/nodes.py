@@ -1,14 +1,16 @@
 """Nodes of one hour, built from the query results for their presence, labels and capacity."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 
 from msgspec import Struct, field
 
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NVIDIA, vendor_of
+from gpucost.core.metering.exporter_conflicts import exporter_of
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX
 from gpucost.core.metering.implausible_samples import (
     SUSPECT_PREFIX,
@@ -26,21 +28,25 @@ from gpucost.core.metering.kubernetes_labels import (
     INSTANCE_TYPE_LABEL,
     parse_whole_number,
 )
-from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
+from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget, Unexplained
 from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.families import ClusterMetrics, Family, HourReading, Query, RowsByStatistic, chunks
+from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.pod_labels import ExportedNames, LabelSpan, contradictory_labels, differing_labels
-from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
+from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS, Queries
 from gpucost.sources.prometheus.tables import (
     Labels,
     Rows,
     SampleCounts,
     exported_label,
     exported_label_names,
+    host_name,
     object_labels,
     parse_number,
     scrape_target,
     take_turns,
 )
+from gpucost.sources.prometheus.unknown_resources import unknown_resources
 
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 ExpectedSamples = Mapping[ScrapeTarget, int]
@@ -49,6 +55,59 @@ _GPU_LABELS = (*GPU_LABEL_PREFIXES, *INSTANCE_TYPE_LABEL.exported_names)
 """Labels that describe a node's GPUs. Changes of other labels are ignored."""
 _NOT_A_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
+
+
+class Nodes(Family):
+    """Nodes: when they existed, their labels, and the GPUs that they advertised.
+
+    Args:
+        metrics: of the cluster.
+        gpus_by_instance_type: the instance types with NVIDIA GPUs.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, gpus_by_instance_type: Mapping[str, int | Fraction]) -> None:
+        self._metrics = metrics
+        self._gpus_by_instance_type = gpus_by_instance_type
+
+    def queries(self) -> Mapping[str, Query]:
+        """Nodes, with their labels and capacity."""
+        return {"nodes": Query(Queries.nodes)}
+
+    def read(self, hour: HourReading) -> None:
+        """Read all nodes, and single samples of those that started, ended or changed, or that appear in a gap."""
+        with_gpus = _nodes_with_gpus(hour.rows["devices"], hour.rows["requests"])
+        nodes = hour.nodes = NodeTable(hour.rows["nodes"], with_gpus, self._gpus_by_instance_type)
+        self._read_samples(nodes, nodes.needing_raw_samples(hour.covered.covers_hour, hour.covered.expected), hour.hour)
+        if hour.allocation is not hour.covered and hour.rows["nodes"].get("info"):
+            self._read_samples(nodes, nodes.add_missing(hour.pods.node_names()), hour.hour)
+
+    def notes(self, hour: HourReading) -> Iterable[str]:
+        """Notes on targets, and on nodes and pods that contradict each other."""
+        for target in hour.nodes.targets_in_turn():
+            yield (
+                f"one target ({exporter_of(target)}) reports other nodes in each scrape: its Service sends each scrape "
+                "to another shard of kube-state-metrics. Scrape every shard's pod, not the Service's address"
+            )
+        if not self._metrics.queries.trusted_series.has_matchers("kube_state_metrics"):
+            yield from notes_on_missing_objects(hour.nodes, hour.pods, hour.allocation)
+        yield from hour.nodes.notes
+
+    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+        """Resources that are not known."""
+        return unknown_resources(hour.rows["nodes"], self._metrics.cluster)
+
+    def _read_samples(self, nodes: "NodeTable", all_names: Sequence[str], hour: datetime) -> None:
+        for names in chunks(all_names):
+            for label in nodes.name_labels:
+                selector = self._metrics.queries.node_metrics(names, NODE_METRICS, label)
+                with self._metrics.raw_samples_around(selector, hour) as series:
+                    nodes.add_raw_samples(names, series)
+
+
+def _nodes_with_gpus(devices: RowsByStatistic, requests: RowsByStatistic) -> set[str]:
+    """Names of nodes on which exporters report GPUs, or on which pods request GPUs."""
+    of_devices = {host_name(labels) for labels, _ in chain.from_iterable(devices.values())}
+    return of_devices | {exported_label(labels, "node") for labels, _ in chain.from_iterable(requests.values())}
 
 
 class _ResourceSamples(Struct):

@@ -2,12 +2,15 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from itertools import combinations
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
@@ -21,11 +24,22 @@ from gpucost.core.metering.observations import (
     Unexplained,
 )
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.gpu_reservations import is_reservation
-from gpucost.sources.prometheus.owners import OwnerTable
+from gpucost.sources.prometheus.families import (
+    NAMES_PER_QUERY,
+    SAMPLES_PER_QUERY,
+    ClusterMetrics,
+    Family,
+    HourReading,
+    Query,
+    SeriesByQuery,
+    chunks,
+)
+from gpucost.sources.prometheus.fractions import is_reservation
+from gpucost.sources.prometheus.memory_budget import pod_samples_size
 from gpucost.sources.prometheus.pod_labels import LabelTable
 from gpucost.sources.prometheus.queries import (
     COMPLETED,
+    HOUR_WINDOW,
     INIT_REQUESTS,
     INIT_RUNNING,
     NO_STATISTIC_LABEL,
@@ -34,7 +48,11 @@ from gpucost.sources.prometheus.queries import (
     POD_OWNER,
     REQUESTS,
     SCHEDULED,
+    PodMatcher,
+    Queries,
+    Window,
 )
+from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.tables import (
     Labels,
     Rows,
@@ -43,6 +61,7 @@ from gpucost.sources.prometheus.tables import (
     exported_label_name,
     parse_number,
     pod_name,
+    rows_at,
     scrape_target,
 )
 
@@ -58,6 +77,194 @@ _NO_SIDECARS: frozenset[str] = frozenset()
 _TimesByTarget = dict[ScrapeTarget, set[int]]
 _BoundsByTarget = dict[ScrapeTarget, tuple[int, int]]
 """The first and the last time."""
+Owner = tuple[str, str]
+"""Kind and name."""
+_OWNED_OWNER_KINDS = (("replicaset", "ReplicaSet", "replicaset"), ("job", "Job", "job_name"))
+SERIES_PER_POD = 7
+"""Requests, three phases, owner, scheduled, and completed or labels."""
+
+
+class Pods(Family):
+    """Pods that request GPUs, with their phases, owners and labels.
+
+    Args:
+        metrics: of the cluster.
+        pod_labels: whether the settings need pods' labels.
+        namespace_labels: whether the settings need namespaces' labels.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, *, pod_labels: bool, namespace_labels: bool) -> None:
+        self._metrics = metrics
+        self._pod_labels = pod_labels
+        self._namespace_labels = namespace_labels
+
+    def queries(self) -> Mapping[str, Query]:
+        """Requests, owners, pods that run all hour, and labels."""
+        queries = {
+            "requests": Query(lambda queries: queries.requests()),
+            "owners": Query(Queries.owners),
+            "running": Query(lambda queries: queries.running()),
+        }
+        if self._pod_labels or self._namespace_labels:
+            unknown = "labels of pods and namespaces are unknown, so no cost has a unit or label by them"
+            queries["labels"] = Query(self._labels_query, unknown)
+        return queries
+
+    def further_queries(self, results: SeriesByQuery, hours_with_gaps: Container[int]) -> Mapping[str, Query]:
+        """Phases of pods that did not run all hour; if no phases are collected, completion times.
+
+        Of hours with gaps, both are read from before the gap (`_extend_across_gaps`).
+        """
+        if "phases" not in results and (build := _phases_query(results, hours_with_gaps)):
+            return {"phases": Query(build)}
+        times = (time for series in results["requests"] for time, _ in series.samples)
+        if _lacks_phases(results) and any(time not in hours_with_gaps for time in times):
+            return {"completed": Query(Queries.completed)}
+        return {}
+
+    def read(self, hour: HourReading) -> None:
+        """Read all pods, and single samples of those that did not exist unchanged for the whole hour."""
+        self._extend_across_gaps(hour)
+        rows = hour.pod_rows
+        hour.pods = PodTable(
+            rows["requests"],
+            (labels for labels, _ in rows["running"].get(NO_STATISTIC_LABEL, [])),
+            rows.get("phases", {}),
+            (labels for labels, _ in rows.get("completed", {}).get(NO_STATISTIC_LABEL, ())),
+        )
+        hour.pods.add_owners(rows["owners"])
+        hour.pods.labels.add(rows.get("labels", {}))
+        hour.partial = self._read_changed(hour.pods, hour.allocation)
+
+    def notes(self, hour: HourReading) -> Iterable[str]:
+        """Notes on labels."""
+        return hour.pods.labels.notes
+
+    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+        """Pods whose phases are unknown."""
+        return hour.pods.unknown_phases()
+
+    def read_samples(self, pods: "PodTable", uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
+        """Add the raw samples of some pods; owners and labels only for those without uid."""
+        selector = self._metrics.queries.pod_metrics(matcher, labels=self._pod_labels)
+        with self._metrics.raw_samples_around(selector, hour, pod_samples_size) as series:
+            pods.add_raw_samples(uids, series)
+
+    def read_missing_owners(self, pods: "PodTable", names: Iterable[tuple[str, str]], hour: datetime) -> None:
+        """Add the owners of ReplicaSets and Jobs that own some pods and do not exist at the hour's end."""
+        for kind, owners in pods.missing_owners(names).items():
+            stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
+            for some in chunks(sorted(owners)):
+                selector = self._metrics.queries.owner_metrics(stat, some)
+                with self._metrics.raw_samples_around(selector, hour) as series:
+                    pods.add_owners({stat: [(labels, parse_number("1")) for labels, _ in series]})
+
+    def _labels_query(self, queries: Queries) -> str:
+        return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
+
+    def _extend_across_gaps(self, hour: HourReading) -> None:
+        """If a scrape gap touches an edge of the hour, count samples up to the next scrapes beyond it.
+
+        This takes two queries for all pods instead of raw samples of each, and two more if there are no samples at the
+        hour's end, and one for the raw samples of nodes that appear in the gap.
+        """
+        hour.pod_rows = hour.rows
+        wider = self._metrics.wider_window(hour.covered)
+        if wider is None:
+            return
+        time, window = wider
+        builders: dict[str, Callable[[Queries], str]] = {
+            "requests": lambda queries: queries.requests(window),
+            "running": lambda queries: queries.running(window),
+        }
+        if time > to_epoch_ms(hour.hour + HOUR):
+            builders["owners"] = Queries.owners
+            if "labels" in hour.rows:
+                builders["labels"] = self._labels_query
+        results = self._metrics.query_at(builders, time)
+        if build := _phases_query(results, (), window):
+            results |= self._metrics.query_at({"phases": build}, time)
+        if _lacks_phases(results):
+            results |= self._metrics.query_at({"completed": Queries.completed}, time)
+        hour.allocation = hour_scrapes(hour.covered.scrapes, hour.hour, IntervalMs(time - window.length, time))
+        hour.pod_rows = {**hour.rows, **{name: rows_at(series, time) for name, series in results.items()}}
+
+    def _read_changed(self, pods: "PodTable", allocation: HourScrapes) -> list[str]:
+        """Add raw samples of pods that started, ended or changed in the hour, and return their uids."""
+        changed = pods.needing_raw_samples(allocation.covers_hour)
+        size = _pods_per_query(allocation)
+        for uids in chunks([uid for uid in changed if "/" not in uid], size):
+            self.read_samples(pods, uids, PodMatcher("uid", tuple(uids)), allocation.hour)
+        for uids in chunks([uid for uid in changed if "/" in uid], size):
+            label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
+            matcher = PodMatcher(label, tuple(uid.split("/")[1] for uid in uids))
+            self.read_samples(pods, uids, matcher, allocation.hour)
+        self.read_missing_owners(pods, pods.names(changed), allocation.hour)
+        return changed
+
+
+def _phases_query(
+    results: SeriesByQuery, hours_with_gaps: Container[int], window: Window = HOUR_WINDOW
+) -> Callable[[Queries], str] | None:
+    """A query for the phases of pods that did not run at both ends; None if there are no such pods."""
+    others = pods_not_running(results["requests"], results["running"], hours_with_gaps)
+    by_uid = others if len(others) <= NAMES_PER_QUERY and not any("/" in uid for uid in others) else set()
+    return (lambda queries: queries.phases(window, sorted(by_uid))) if others else None
+
+
+def _lacks_phases(results: SeriesByQuery) -> bool:
+    """Whether pods request GPUs, and none of them has a phase."""
+    return bool(results["requests"]) and not (results["running"] or results.get("phases"))
+
+
+def _pods_per_query(allocation: HourScrapes) -> int:
+    """How many pods' raw samples fit into one query if every pod existed for the hour and the hours around it."""
+    scrapes_around = 3 * max(allocation.expected.values(), default=1)
+    return min(NAMES_PER_QUERY, max(1, SAMPLES_PER_QUERY // (SERIES_PER_POD * max(1, scrapes_around))))
+
+
+class OwnerTable:
+    """Owners of pods, and owners of these owners."""
+
+    def __init__(self) -> None:
+        self._of_pods: dict[tuple[str, str], Owner] = {}
+        self._of_owners: dict[tuple[str, str, str], Owner | None] = {}
+        """None if the owner is known to have no owner itself."""
+
+    def add(self, rows: Mapping[str, Rows]) -> None:
+        """Add results of `Queries.owners`, by statistic."""
+        self.add_pods(labels for labels, _ in rows.get(NO_STATISTIC_LABEL, []))
+        for stat, kind, label in _OWNED_OWNER_KINDS:
+            for labels, _ in rows.get(stat, []):
+                key = (exported_label(labels, "namespace"), kind, labels.get(label, ""))
+                self._of_owners[key] = _owner(labels) or self._of_owners.get(key)
+
+    def add_pods(self, series: Iterable[Labels]) -> None:
+        """Add owners of pods. Of several owners, the controller counts."""
+        for labels in sorted(series, key=lambda labels: labels.get("owner_is_controller") == "true"):
+            owner = _owner(labels)
+            if owner:
+                self._of_pods[pod_name(labels)] = owner
+
+    def missing_owners(self, pods: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
+        """Names of ReplicaSets and Jobs that own pods and whose owners were not reported, by statistic."""
+        missing: dict[str, set[str]] = {}
+        for pod in pods:
+            kind, name = self._of_pods.get(pod, ("", ""))
+            for stat, owner_kind, _ in _OWNED_OWNER_KINDS:
+                if kind == owner_kind and (pod[0], kind, name) not in self._of_owners:
+                    missing.setdefault(stat, set()).add(name)
+        return missing
+
+    def top_owner(self, namespace: str, pod: str) -> Owner:
+        """The workload that a pod belongs to: its topmost owner, or the pod itself if it has no owner."""
+        owner = self._of_pods.get((namespace, pod), ("Pod", pod))
+        return self._of_owners.get((namespace, *owner)) or owner
+
+
+def _owner(labels: Labels) -> Owner | None:
+    kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
+    return (kind, name) if kind and name and "<none>" not in {kind, name} else None
 
 
 class _Pod(Struct):
@@ -172,6 +379,10 @@ class PodTable:
     def node_names(self) -> set[str]:
         """Names of the nodes to which pods are bound."""
         return {pod.node for pod in self._pods.values()}
+
+    def reported_nodes(self) -> set[str]:
+        """Names of the nodes to which any target says that pods are bound."""
+        return {node for pod in self._pods.values() for _, _, node in pod.reported_objects}
 
     def names(self, uids: Iterable[str]) -> set[tuple[str, str]]:
         """(namespace, pod) of some pods."""

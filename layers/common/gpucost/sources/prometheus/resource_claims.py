@@ -1,8 +1,13 @@
 """Pods that hold GPUs through ResourceClaims (DRA), from dcgm-exporter's `dra_*` labels."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
+from itertools import chain
+from typing import TYPE_CHECKING
 
+from gpucost.core.hours import HOUR, to_epoch_ms
+from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NEURON, NVIDIA
 from gpucost.core.metering.claims import is_claim_of_extended_resources
 from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, GPU, MIG_PREFIX
@@ -18,8 +23,118 @@ from gpucost.core.metering.observations import (
     ScrapeTarget,
     Unexplained,
 )
-from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
+from gpucost.sources.prometheus.families import LOOK_AROUND, ClusterMetrics, Family, HourReading, chunks
+from gpucost.sources.prometheus.queries import (
+    ADMIN_NAMESPACES,
+    HOUR_WINDOW,
+    NO_STATISTIC_LABEL,
+    PodMatcher,
+    Queries,
+)
+from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, pod_name
+
+if TYPE_CHECKING:
+    from gpucost.sources.prometheus.pods import Pods
+
+
+class Claims(Family):
+    """Pods that hold devices through ResourceClaims, from exporters' labels, and from a collector if there is any.
+
+    Args:
+        metrics: of the cluster.
+        pods: the family of pods.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, pods: "Pods") -> None:
+        self._metrics = metrics
+        self._pods = pods
+
+    def read(self, hour: HourReading) -> None:
+        """Read pods with claims, devices in ResourceSlices, and namespaces whose claims may have admin access."""
+        owners = hour.pod_rows["owners"]
+        claims = owners.get("claim", [])
+        # Owners and labels of pods that held GPUs through claims and do not exist at the hour's end.
+        ended = ended_pods_with_claims(owners, hour.pods.uids())
+        for uids in chunks(list(ended)):
+            self._pods.read_samples(hour.pods, (), PodMatcher("uid", tuple(uids)), hour.hour)
+        self._pods.read_missing_owners(hour.pods, ended.values(), hour.hour)
+
+        hour.claiming = claiming_pods(hour.devices, claims, hour.pod_observations)
+        silent_nodes = _silent_nodes(hour.described_nodes, hour.devices) if hour.rows["nodes"].get("kept") else set()
+        collected, hour.admin_namespaces = self._read_objects(claims, silent_nodes, hour.hour)
+        if collected:
+            of_claims = {
+                (exported_label(labels, "namespace"), labels.get("resourceclaim_name", "")) for labels, _ in claims
+            }
+            hour.claiming += collected.claiming_pods(of_claims, hour.claiming, hour.pod_observations)
+            hour.scrapes |= collected.scrapes
+            hour.offered_devices = collected.offered_devices()
+        hour.claiming = [hour.pods.with_owner_and_labels(pod) for pod in hour.claiming]
+        if hour.claiming and hour.admin_namespaces is None:  # only the exporter's labels say that there are claims
+            rows = self._metrics.rows("namespaces", Queries.admin_namespaces, hour.hour)
+            hour.admin_namespaces = _namespaces(chain.from_iterable(rows.values()))
+
+        # What claims or drivers there are of which no pod, or no resource, is known.
+        vendors = vendors_of_silent_nodes(hour.described_nodes) if claims else set()
+        hour.unexplained_claims = unreported_claims(claims, hour.claiming, vendors)
+        hour.unexplained_claims += collected.unknown_drivers() if collected else []
+
+    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+        """Claims and drivers that are not understood."""
+        return hour.unexplained_claims
+
+    def _read_objects(
+        self, claims: Rows, silent_nodes: Collection[str], hour: datetime
+    ) -> tuple[ClaimTable | None, frozenset[str] | None]:
+        """ResourceSlices and claims, if there is a collector, and the namespaces whose claims may have admin access.
+
+        Most clusters have no DRA driver, and need no query.
+
+        Args:
+            claims: `kube_pod_resourceclaim_info`.
+            silent_nodes: nodes with GPUs that advertise none, as those of a DRA driver.
+            hour: the hour.
+        """
+        if not claims and not silent_nodes:
+            return None, None
+        rows = self._metrics.rows("claims", Queries.claim_objects, hour)
+        admin_namespaces = _namespaces(rows.get(ADMIN_NAMESPACES, ()))
+        table = ClaimTable(rows)
+        if not table:
+            return None, admin_namespaces
+        scrapes = self._metrics.scrape_times.collector_scrapes(
+            table.densest_series(), table.collector.devices, hour - LOOK_AROUND, self._metrics.look_end(hour)
+        )
+        end = to_epoch_ms(hour + HOUR)
+        table.set_scrapes(scrapes, IntervalMs(end - HOUR_WINDOW.length, end))
+        for (metric, label), values in table.needing_raw_samples().items():
+            for some in chunks(values):
+                selector = self._metrics.queries.claim_object_metrics(metric, label, some)
+                with self._metrics.raw_samples_around(selector, hour) as series:
+                    table.add_raw_samples(metric, series)
+        return table, admin_namespaces
+
+
+def _namespaces(rows: Iterable[tuple[Labels, object]]) -> frozenset[str]:
+    return frozenset(exported_label(labels, "namespace") for labels, _ in rows)
+
+
+def _silent_nodes(nodes: Iterable[NodeObservation], devices: Iterable[DeviceSeries]) -> set[str]:
+    """Names of nodes that existed all hour and advertise nothing, although they have devices.
+
+    These are nodes whose GPUs an exporter reports, and those with Neuron devices: their exporter reports none.
+    """
+    silent = [node for node in nodes if node.sample_times is None and not node.states]
+    if not silent:
+        return set()
+    reported = {device.node for device in devices}
+    return {
+        node.name
+        for node in silent
+        if node.name in reported
+        or (INSTANCE_TYPE_LABEL.value_in(node.labels) or node.unlabeled.instance_type) in NEURON_OF_INSTANCE
+    }
 
 
 def claiming_pods(

@@ -72,6 +72,11 @@ def pod_name(labels: Labels) -> tuple[str, str]:
     )
 
 
+def host_name(labels: Labels) -> str:
+    """The node in the labels of NVIDIA's exporters, in either spelling."""
+    return labels.get("Hostname") or labels.get("hostname", "")
+
+
 def exported_label_name(rows: Iterable[Labels], name: str) -> str:
     """The label that holds the exporter's value: `exported_…` where the target's own label took the name."""
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name

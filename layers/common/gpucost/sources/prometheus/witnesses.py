@@ -2,19 +2,83 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 
-from gpucost.core.hours import HOUR_MS
+from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.metering.accelerators import accelerator_of_power
 from gpucost.core.metering.observations import DeviceSeries
 from gpucost.core.metering.signals import Signal
-from gpucost.core.metering.stuck_signals import Gpu, PowerByHour
+from gpucost.core.metering.stuck_signals import (
+    Gpu,
+    PowerByHour,
+    contradicted_gpus,
+    gpus_at_zero,
+    says_in_use,
+    stuck_signal_notes,
+)
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.devices import DeviceTable, gpu_uuid, node_name
+from gpucost.sources.prometheus.devices import DeviceTable, gpu_uuid, node_name, read_device_samples
+from gpucost.sources.prometheus.families import (
+    NAMES_PER_QUERY,
+    ClusterMetrics,
+    Family,
+    HourReading,
+    RowsByStatistic,
+)
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, POWER
-from gpucost.sources.prometheus.tables import rows_at
+from gpucost.sources.prometheus.tables import first_common_label_name, rows_at
 
 HOURS_OF_DAY = 24
 """The hours in which the lowest power is searched, the last of which is the hour itself."""
+
+
+class ContradictedSignals(Family):
+    """GPUs whose signal is 0 while other signals, or their power, say that they are in use.
+
+    Args:
+        metrics: of the cluster.
+        measures_contradicted: whether another signal measures GPUs whose signal of 0 it contradicts.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, *, measures_contradicted: bool) -> None:
+        self._metrics = metrics
+        self._measures_contradicted = measures_contradicted
+
+    def read(self, hour: HourReading) -> None:
+        """Compare GPUs whose signal is 0 with other witnesses, and replace their series where another signal counts."""
+        at_zero = gpus_at_zero(hour.devices, (*hour.pod_observations, *hour.claiming))
+        if not at_zero:
+            return
+        nodes, label = sorted({node for node, _ in at_zero}), _host_label(hour.rows["devices"])
+        only = nodes if label and len(nodes) <= NAMES_PER_QUERY else []
+        day = [hour.hour - number * HOUR for number in reversed(range(HOURS_OF_DAY))]
+        build = {"witnesses": lambda queries: queries.witnesses({*at_zero.values()}, only, label)}
+        (series,) = self._metrics.query_hours(build, day).values()
+        signals, names = self._metrics.queries.signals, hour.nodes.by_instance_id()
+        witnesses = Witnesses(series, to_epoch_ms(hour.hour + HOUR), signals, names)
+        contradicted = contradicted_gpus(at_zero.keys(), witnesses.series(), witnesses.power())
+        measured: dict[Gpu, list[DeviceSeries]] = {}
+        for table in witnesses.tables if self._measures_contradicted and contradicted else ():
+            of_table = {(device.node, device.uuid) for device in table.series() if says_in_use(device)}
+            table.keep_gpus((of_table & contradicted.keys()) - measured.keys())
+            read_device_samples(self._metrics, table, hour.scrapes, hour.partial_pods, hour.hour)
+            for device in table.series():
+                measured.setdefault((device.node, device.uuid), []).append(device)
+        if measured:
+            others = (device for device in hour.devices if (device.node, device.uuid) not in measured)
+            hour.devices = (*others, *chain.from_iterable(measured.values()))
+        hour.contradicted_gpus = contradicted.keys() - measured.keys()
+        hour.device_notes += stuck_signal_notes(contradicted, measured, at_zero)
+
+    def notes(self, hour: HourReading) -> Iterable[str]:
+        """All notes on devices, after those on pods and nodes."""
+        return hour.device_notes
+
+
+def _host_label(devices: RowsByStatistic) -> str:
+    """The label that holds nodes' names in the series of NVIDIA's GPUs; "" if they have none in common."""
+    of_gpus = (labels for labels, _ in chain.from_iterable(devices.values()) if "UUID" in labels)
+    return first_common_label_name(of_gpus, ("Hostname", "hostname"))
 
 
 class Witnesses:
