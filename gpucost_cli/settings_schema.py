@@ -66,8 +66,13 @@ class PlainTimesLoader(yaml.SafeLoader):
 
 
 def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of a section's fields, by name. Subclasses may replace them."""
-    descriptions: dict[str, str] = {}
+    """Return the docstrings of a section's fields, by name. Subclasses may replace them.
+
+    A section whose fields derive from a catalog has their descriptions from it.
+    """
+    descriptions = {name: field.description for name, field in model.model_fields.items() if field.description}
+    if descriptions:
+        return descriptions
     for ancestor in reversed(model.__mro__):
         if issubclass(ancestor, Section) and ancestor is not Section:
             descriptions |= _docstrings_of_fields(ancestor)

@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from gpucost.core.metering.accelerators import NEURON, NVIDIA, Accelerator, accelerator_of_signal
-from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.instance_types import instance_id_of, zone_of_provider_id
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of

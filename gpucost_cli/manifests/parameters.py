@@ -1,11 +1,12 @@
 """Parses the parameter file of `gpucost manifests render`, which adds facts about a cluster to the settings."""
 
 from collections.abc import Collection
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
 from gpucost.settings.documents import load_document, validate_document
+from gpucost.settings.metrics_sources import EXPORTERS
 from gpucost.settings.section import Section, matching_pattern
 from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS
 
@@ -63,19 +64,21 @@ StackName = Annotated[
 Namespaces = Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
 
 
-class ExporterNamespaces(Section):
-    """Namespaces of the exporters. Pods of other namespaces are not scraped, whatever their labels say."""
+_GPU_EXPORTER_NAMESPACES = tuple(exporter.namespace for exporter in GPU_EXPORTERS)
 
-    kube_state_metrics: Namespaces = ("kube-system",)
-    dcgm_exporter: Namespaces = tuple(exporter.namespace for exporter in GPU_EXPORTERS)
-    neuron_monitor: Namespaces = ("neuron-monitor", "kube-system")
-    amd_device_metrics_exporter: Namespaces = ("kube-amd-gpu",)
-    gaudi_metric_exporter: Namespaces = ("monitoring",)
-    xpumd: Namespaces = ("xpumd",)
-    kube_dra_exporter: Namespaces = ("monitoring",)
-    hami_scheduler: Namespaces = ("kube-system",)
-    hami_vgpu_monitor: Namespaces = ("kube-system",)
-    karpenter: Namespaces = ("kube-system", "karpenter")
+if TYPE_CHECKING:
+
+    class ExporterNamespaces(Section):
+        """Namespaces of the exporters. Pods of other namespaces are not scraped, whatever their labels say."""
+
+else:
+    ExporterNamespaces = create_model(
+        "ExporterNamespaces",
+        __base__=Section,
+        __doc__="Namespaces of the exporters. Pods of other namespaces are not scraped, whatever their labels say.",
+        __module__=__name__,
+        **{exporter.source: (Namespaces, exporter.namespaces or _GPU_EXPORTER_NAMESPACES) for exporter in EXPORTERS},
+    )
 
 
 class CollectionParameters(Section):

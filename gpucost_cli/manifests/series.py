@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.accelerators import Accelerator
 from gpucost.core.metering.energy import ENERGY_COUNTER, ENERGY_COUNTERS, POWER_GAUGES
+from gpucost.core.metering.fraction_schedulers import FRACTION_SCHEDULERS
 from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
-from gpucost.core.metering.signals import SIGNALS, VGPU_SIGNALS
+from gpucost.core.metering.signals import SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS
 from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
+from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.manifests import dashboard_metrics
@@ -112,8 +114,13 @@ def other_patterns() -> dict[str, str]:
     claims = KUBE_DRA_EXPORTER
     return {
         "kube-dra-exporter": _alternation([claims.devices, claims.allocations, claims.reservations]),
-        "hami-scheduler": _alternation(name for names in queries.VGPU_METRICS.values() for name in names),
-        "hami-vgpu-monitor": _alternation(signal.name for signal in VGPU_SIGNALS),
+        **{
+            exporter.job: _alternation(
+                [name for name in scheduler.metrics if metrics_source_of(name) == exporter.source]
+            )
+            for scheduler in FRACTION_SCHEDULERS
+            for exporter in scheduler.exporters
+        },
     }
 
 

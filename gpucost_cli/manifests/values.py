@@ -10,6 +10,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.core.metering.kubernetes_labels import GPU_CLIQUE_LABEL, all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
+from gpucost.settings.metrics_sources import EXPORTERS
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.labels import allow_lists, required_labels
@@ -109,6 +110,17 @@ def existing_cluster_values(
             }
             for exporter in GPU_EXPORTERS
         },
+        "exporters": [
+            {
+                "source": exporter.source,
+                "job": exporter.job,
+                "labels": [f"__meta_kubernetes_pod_{name}" for name in exporter.pod_labels],
+                "label_values": exporter.pod_label_values,
+                "names_no_node": exporter.names_no_node,
+            }
+            for exporter in EXPORTERS
+            if exporter.pod_labels
+        ],
         "keep": {
             "kube_state_metrics": patterns[series.KUBE_STATE_METRICS],
             "gpus": patterns["dcgm-exporter"],

@@ -12,9 +12,6 @@ from msgspec.structs import replace
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.claims import merge_pieces
 from gpucost.core.metering.gpu_fractions import (
-    CORES,
-    MEMORY,
-    MEMORY_PERCENTAGE,
     ReservedTime,
     disputed_parts_of_reserved_gpus,
     fraction_share,
@@ -27,6 +24,7 @@ from gpucost.core.metering.observations import ContainerRequest, GpuFraction, Gp
 from gpucost.core.metering.usage import Holding, PodUsage
 
 MINUTE = 60_000
+CORES, MEMORY, MEMORY_PERCENTAGE = "nvidia_com_gpucores", "nvidia_com_gpumem", "nvidia_com_gpumem_percentage"
 NODE = GpuNode("n1", instance_type="g5.12xlarge", physical_gpus=4)
 LIMITS = GpuLimits(Decimal(100), Decimal(24_000))
 

@@ -43,7 +43,7 @@ CLUSTER_FAULTS = tuple(
         ("doctor does not name unknown resources", f"{CHECKS}/__init__.py", "    unexplained.check_unexplained,\n", "", RESOURCE_TESTS),
         ("GPUs that an unknown resource may be are stranded", f"{METERING}/metering.py", "        node = node.with_unexplained_as_unobserved()\n", "        pass\n", RESOURCE_TESTS),
         ("units of the settings are not read", f"{READER}/queries.py", '    return "|".join([GPU_RESOURCES, *sorted(name for name, gpus in units.items() if gpus)])', "    return GPU_RESOURCES", RESOURCE_TESTS),
-        ("resources that the settings call no GPUs are noted", f"{READER}/queries.py", "*sorted(name for name, gpus in units.items() if not gpus)", "*()", RESOURCE_TESTS),
+        ("resources that the settings call no GPUs are noted", f"{READER}/queries.py", "no_gpus = sorted(name for name, gpus in units.items() if not gpus)", "no_gpus = list[str]()", RESOURCE_TESTS),
         ("usual resources that are no GPUs are noted", f"{METERING}/resource_names.py", "|attachable_volumes|vpc_amazonaws_com|", "|attachable_volumes|", RESOURCE_TESTS),
         ("only the label cluster tells clusters apart", f"{READER}/cluster_labels.py", 'if "cluster" in name.lower() and', 'if name == "cluster" and', LABEL_TESTS),
         ("an unusual label that divides nodes has no note", f"{READER}/cluster_labels.py", "        for name, values in sorted(divided.items())\n", "        for name, values in ()\n", LABEL_TESTS),

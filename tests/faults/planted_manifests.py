@@ -92,7 +92,12 @@ MANIFEST_FAULTS = tuple(
             "claims.allocations, claims.reservations])",
             "claims.allocations])",
         ),
-        ("the names of HAMi 2.8 are dropped", SERIES, "for name in names),", "for name in names[:1]),"),
+        (
+            "the names of HAMi 2.8 are dropped",
+            SERIES,
+            "for name in scheduler.metrics if",
+            "for name in scheduler.metrics[::2] if",
+        ),
         ("every port of a pod is scraped", RULES, '"kube-state-metrics;http"', '"kube-state-metrics;.*"'),
         ("a region is hard-coded", "cluster/helm/cluster-autoscaler.yaml", "{{ cluster.region }}", "us-west-2"),
         (

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from gpucost.core.metering.fraction_schedulers import VGPU_METRICS, VGPU_SIGNALS
 from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
-from gpucost.core.metering.signals import VGPU_SIGNALS
-from gpucost.sources.prometheus.queries import GROUP_LABEL_MATCHER, POD_ANNOTATIONS, VGPU_METRICS, union
+from gpucost.sources.prometheus.queries import GROUP_LABEL_MATCHER, POD_ANNOTATIONS, union
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check, first_few
 from gpucost_cli.doctor.facts import Facts
 from gpucost_cli.doctor.queries import DoctorQueries

@@ -1,9 +1,13 @@
 """Label matchers of the trusted series in a cluster's Prometheus, for each source of metrics."""
 
-from typing import Annotated
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, create_model
 
+from gpucost.core.metering.accelerators import ACCELERATORS
+from gpucost.core.metering.fraction_schedulers import FRACTION_SCHEDULERS
+from gpucost.core.metering.signals import Exporter
 from gpucost.settings.section import Name, Section, matching_pattern
 
 LabelName = Annotated[
@@ -26,26 +30,43 @@ SourceMatchers = Annotated[dict[LabelName, LabelValues], Field(min_length=1)]
 """Labels that a series must have, each with one of the given values."""
 
 
-class MetricsSourcesSettings(Section):
-    """Label matchers by source. All series of a source without matchers are read."""
+EXPORTERS: tuple[Exporter, ...] = (
+    Exporter("kube_state_metrics", "kube-state-metrics (`kube_*`)", ("kube-system",), ("kube_",)),
+    Exporter("dcgm_exporter", "dcgm-exporter (`DCGM_*`)", namespaces=(), metric_prefixes=("dcgm_",)),
+    *(accelerator.scraped for accelerator in ACCELERATORS),
+    Exporter(
+        source="kube_dra_exporter",
+        series="kube-dra-exporter (`kube_resourceslice_*`, `kube_resourceclaim_*`)",
+        namespaces=("monitoring",),
+        metric_prefixes=(
+            "kube_resourceslice_device_capacity_",
+            "kube_resourceclaim_status_allocated_device",
+            "kube_resourceclaim_status_reserved_for_pod",
+        ),
+        pod_labels=("label_app", "container_port_name"),
+        pod_label_values="kube-dra-exporter;http",
+    ),
+    *chain.from_iterable(scheduler.exporters for scheduler in FRACTION_SCHEDULERS),
+    Exporter("karpenter", "Karpenter (`karpenter_*`)", ("kube-system", "karpenter"), ("karpenter_",)),
+)
+"""The sources of metrics. Settings can select the series of each."""
 
-    kube_state_metrics: SourceMatchers | None = None
-    """Labels of trusted series of kube-state-metrics (`kube_*`)."""
-    dcgm_exporter: SourceMatchers | None = None
-    """Labels of trusted series of dcgm-exporter (`DCGM_*`)."""
-    neuron_monitor: SourceMatchers | None = None
-    """Labels of trusted series of neuron-monitor (`neuron*`)."""
-    amd_device_metrics_exporter: SourceMatchers | None = None
-    """Labels of trusted series of AMD's device-metrics-exporter (`gpu_gfx_*`, `amd_gpu_*`)."""
-    gaudi_metric_exporter: SourceMatchers | None = None
-    """Labels of trusted series of Intel's gaudi-metric-exporter (`habanalabs_*`)."""
-    xpumd: SourceMatchers | None = None
-    """Labels of trusted series of xpumd, the daemon of Intel's XPU Manager (`hw_gpu_*`)."""
-    kube_dra_exporter: SourceMatchers | None = None
-    """Labels of trusted series of kube-dra-exporter (`kube_resourceslice_*`, `kube_resourceclaim_*`)."""
-    hami_scheduler: SourceMatchers | None = None
-    """Labels of trusted series of HAMi's scheduler (`hami_vgpu_*`, `hami_gpu_*`)."""
-    hami_vgpu_monitor: SourceMatchers | None = None
-    """Labels of trusted series of HAMi's vGPU monitors (`hami_container_*`)."""
-    karpenter: SourceMatchers | None = None
-    """Labels of trusted series of Karpenter (`karpenter_*`)."""
+if TYPE_CHECKING:
+
+    class MetricsSourcesSettings(Section):
+        """Label matchers by source. All series of a source without matchers are read."""
+
+else:
+    MetricsSourcesSettings = create_model(
+        "MetricsSourcesSettings",
+        __base__=Section,
+        __doc__="Label matchers by source. All series of a source without matchers are read.",
+        __module__=__name__,
+        **{
+            exporter.source: (
+                SourceMatchers | None,
+                Field(None, description=f"Labels of trusted series of {exporter.series}."),
+            )
+            for exporter in EXPORTERS
+        },
+    )

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from gpucost.core.metering.signals import SIGNALS, Signal
+from gpucost.core.metering.signals import SIGNALS, Exporter, Signal
 
 _RATIO, _PERCENT = SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"].scale, SIGNALS["DCGM_FI_DEV_GPU_UTIL"].scale
 
@@ -80,8 +80,7 @@ class Accelerator(Struct, frozen=True):
     """The domain of its resources."""
     resources: str
     """A regular expression of the resources' names behind the domain, as kube-state-metrics writes them."""
-    metrics_source: str
-    """The exporter, as the setting `sources` names it."""
+    scraped: Exporter
     exporter: str
     """The exporter's name in messages, and the job that the rendered collectors give it."""
     install: str
@@ -105,8 +104,18 @@ class Accelerator(Struct, frozen=True):
     """The power of a device, in any unit; of several names, the largest counts. It contradicts a signal of 0."""
     reset: str = ""
     """What to do where the signal is stuck at 0."""
-    metric_prefixes: tuple[str, ...] = field(default=())
-    """Prefixes of the exporter's metrics, in lower case."""
+    manufacturer: str = ""
+    """As EC2 names it in its instance types; "" if no instance type has the vendor's devices."""
+
+    @property
+    def metrics_source(self) -> str:
+        """The exporter, as the setting `sources` names it."""
+        return self.scraped.source
+
+    @property
+    def metric_prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the exporter's metrics, in lower case."""
+        return self.scraped.metric_prefixes
 
     @property
     def resource_prefix(self) -> str:
@@ -130,7 +139,15 @@ NEURON = Accelerator(
     display_name="Neuron",
     domain="aws.amazon.com",
     resources="neuron.*",
-    metrics_source="neuron_monitor",
+    scraped=Exporter(
+        source="neuron_monitor",
+        series="neuron-monitor (`neuron*`)",
+        namespaces=("neuron-monitor", "kube-system"),
+        metric_prefixes=("neuron", "execution_"),
+        pod_labels=("label_app", "label_app_kubernetes_io_name"),
+        pod_label_values="neuron-monitor;.*|.*;neuron-monitor",
+        names_no_node=True,
+    ),
     exporter="neuron-monitor",
     install=(
         "install neuron-monitor with its Prometheus exporter: helm install neuron-helm-chart "
@@ -151,14 +168,22 @@ NEURON = Accelerator(
     ),
     reports_idle_devices=False,
     model="NeuronCore",
-    metric_prefixes=("neuron", "execution_"),
+    manufacturer="AWS",
 )  # fmt: skip
 AMD = Accelerator(
     vendor="amd",
     display_name="AMD GPU",
     domain="amd.com",
     resources="(gpu|(spx|dpx|tpx|qpx|cpx)_nps[0-9]+)",
-    metrics_source="amd_device_metrics_exporter",
+    scraped=Exporter(
+        source="amd_device_metrics_exporter",
+        series="AMD's device-metrics-exporter (`gpu_gfx_*`, `amd_gpu_*`)",
+        namespaces=("kube-amd-gpu",),
+        metric_prefixes=("gpu_gfx_", "gpu_power_", "gpu_package_", "gpu_average_package_", "amd_gpu_"),
+        pod_labels=("label_app_kubernetes_io_name", "container_port_number"),
+        pod_label_values="metrics-exporter;[0-9]+",
+        names_no_node=True,
+    ),
     exporter="amd-device-metrics-exporter",
     install=(
         "install AMD's device-metrics-exporter: helm install metrics-exporter device-metrics-exporter-charts "
@@ -199,14 +224,22 @@ AMD = Accelerator(
         "amd_gpu_package_power", "amd_gpu_average_package_power",
     ),
     reset="restart amd-device-metrics-exporter and its gpuagent",
-    metric_prefixes=("gpu_gfx_", "gpu_power_", "gpu_package_", "gpu_average_package_", "amd_gpu_"),
+    manufacturer="AMD",
 )  # fmt: skip
 GAUDI = Accelerator(
     vendor="gaudi",
     display_name="Gaudi",
     domain="habana.ai",
     resources="gaudi",
-    metrics_source="gaudi_metric_exporter",
+    scraped=Exporter(
+        source="gaudi_metric_exporter",
+        series="Intel's gaudi-metric-exporter (`habanalabs_*`)",
+        namespaces=("monitoring",),
+        metric_prefixes=("habanalabs_",),
+        pod_labels=("label_app_kubernetes_io_name", "container_port_name"),
+        pod_label_values="metric-exporter-ds;habana-metrics",
+        names_no_node=True,
+    ),
     exporter="gaudi-metric-exporter",
     install=(
         "install Intel's gaudi-metric-exporter: deploy/manifests of https://github.com/HabanaAI/gaudi-metric-exporter, "
@@ -221,15 +254,23 @@ GAUDI = Accelerator(
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources",
     power_metrics=("habanalabs_power_mW",),
     reset="restart gaudi-metric-exporter",
+    manufacturer="HABANA",
     model="Intel-Gaudi",
-    metric_prefixes=("habanalabs_",),
 )
 INTEL_GPU = Accelerator(
     vendor="intel",
     display_name="Intel GPU",
     domain="gpu.intel.com",
     resources="(i915|xe)",
-    metrics_source="xpumd",
+    scraped=Exporter(
+        source="xpumd",
+        series="xpumd, the daemon of Intel's XPU Manager (`hw_gpu_*`)",
+        namespaces=("xpumd",),
+        metric_prefixes=("hw_gpu_", "hw_power_"),
+        pod_labels=("label_app_kubernetes_io_name", "container_port_name"),
+        pod_label_values="xpumd;http",
+        names_no_node=True,
+    ),
     exporter="xpumd",
     install=(
         "install xpumd of Intel's XPU Manager 2: helm install xpumd "
@@ -247,7 +288,6 @@ INTEL_GPU = Accelerator(
     resource_of_claims="gpu_intel_com_xe",
     power_metrics=("hw_power_watts",),
     reset="restart xpumd",
-    metric_prefixes=("hw_gpu_", "hw_power_"),
 )  # fmt: skip
 ACCELERATORS = (NEURON, AMD, GAUDI, INTEL_GPU)
 """All vendors but NVIDIA, whose signals the settings choose."""

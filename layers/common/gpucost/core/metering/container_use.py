@@ -1,4 +1,4 @@
-"""The use of GPUs by containers, which HAMi's vGPU monitor measures by process.
+"""The use of GPUs by containers, which the monitors of fraction schedulers measure by process.
 
 Source: HAMi-core, src/multiprocess/multiprocess_utilization_watcher.c: it reads use only in containers whose
 cores are limited. The value of other containers is always 0, and does not count.
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
 from gpucost.core.metering.device_use import DeviceHour, continuous_times_of
-from gpucost.core.metering.gpu_fractions import CORES
+from gpucost.core.metering.fraction_schedulers import CORE_RESOURCES
 from gpucost.core.metering.gpu_shares import FRACTION
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.usage import Holding
@@ -63,5 +63,7 @@ def pods_measured_by_container(
 def _limits_cores(holding: Holding) -> bool:
     """Whether every container with a vGPU requests cores."""
     with_gpus = {request.container for request in holding.pod.requests if request.resource == holding.resource}
-    with_cores = {request.container for request in holding.pod.requests if request.resource == CORES and request.units}
+    with_cores = {
+        request.container for request in holding.pod.requests if request.resource in CORE_RESOURCES and request.units
+    }
     return with_gpus <= with_cores

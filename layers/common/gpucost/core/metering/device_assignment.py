@@ -60,7 +60,7 @@ def assign_devices(
         devices: all devices of the hour.
         window: the hour.
         suspect_nodes: names of nodes on which others may have held GPUs.
-        gpus_of_pod: UUIDs of the GPUs on which pods have fractions, as their scheduler reports them. HAMi chooses
+        gpus_of_pod: UUIDs of the GPUs on which pods have fractions, as their scheduler reports them. It chooses
             other GPUs than the kubelet, so labels say nothing.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
@@ -178,7 +178,7 @@ def _all_devices(
 def uuids_of_fractions(holding: Holding, gpus_of_pod: GpusOfPod) -> frozenset[str]:
     """Return the UUIDs of the GPUs of a pod's vGPUs; none if they are not known.
 
-    HAMi's metrics have no uid. If a pod's name was used again on other GPUs, there are too many.
+    Its metrics have no uid. If a pod's name was used again on other GPUs, there are too many.
     """
     if holding.share.source != FRACTION:
         return frozenset()

@@ -1,8 +1,8 @@
-"""Fractions of GPUs that HAMi or KAI Scheduler allocate, and how pods on one GPU divide it.
+"""Fractions of GPUs, and how pods on one GPU divide it.
 
-Sources: HAMi 2.9, pkg/device/nvidia/device.go. A container requests a number of
-vGPUs, each on another GPU, with the same cores (percent) and memory (MiB or percent) of each. Without a request for
-memory it gets all of the GPU's. HAMi advertises every GPU several times (deviceSplitCount).
+By a scheduler of the catalog (`fraction_schedulers`), a container gets a number of vGPUs, each on another GPU, with the
+same cores (percent) and memory (MiB or percent) of each. Without a request for memory it gets all of the GPU's. Every
+GPU is advertised several times. KAI Scheduler reserves GPUs for several pods, whose annotations say what they get.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,14 +16,11 @@ from gpucost.core.intervals import IntervalMs, enclosing_interval, overlapping, 
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, present_by_piece
 from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
 from gpucost.core.metering.device_use import DeviceHour
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES, FRACTION_SCHEDULERS, HAMI
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare
 from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, Observation, PodObservation
 from gpucost.core.metering.usage import Holding
 
-CORES, MEMORY = "nvidia_com_gpucores", "nvidia_com_gpumem"
-MEMORY_PERCENTAGE = "nvidia_com_gpumem_percentage"
-FRACTION_RESOURCES = frozenset({CORES, MEMORY, MEMORY_PERCENTAGE})
-"""The resources of which a container requests a part; `nvidia_com_gpu` is then its number of vGPUs."""
 MAX_MEMORY_MIB = Decimal(10**7)
 """The most memory of one GPU that is plausible."""
 _ALL_CORES = Decimal(100)
@@ -32,7 +29,7 @@ _ZERO, _WHOLE = Fraction(0), Fraction(1)
 
 
 def nodes_with_vgpus(observation: Observation) -> set[str]:
-    """Return the names of nodes whose `nvidia.com/gpu` are vGPUs of HAMi."""
+    """Return the names of nodes whose `nvidia.com/gpu` are vGPUs."""
     requesting = {
         pod.node for pod in observation.pods for request in pod.requests if request.resource in FRACTION_RESOURCES
     }
@@ -40,9 +37,9 @@ def nodes_with_vgpus(observation: Observation) -> set[str]:
 
 
 def limits_of(node: GpuNode, reported: GpuLimits | None) -> GpuLimits | None:
-    """Return what is divided of each of a node's GPUs: as HAMi reports it, else the memory that its labels say.
+    """Return what is divided of each of a node's GPUs: as the scheduler reports it, else the memory of its labels.
 
-    HAMi's limits count first, because it may allocate more memory than there is (deviceMemoryScaling).
+    Reported limits count first, because a scheduler may allocate more memory than there is (deviceMemoryScaling).
     """
     if reported is not None:
         return reported
@@ -75,13 +72,14 @@ def requested_gpus(requests: Iterable[ContainerRequest], limits: GpuLimits | Non
 
 def _dominant_share(units: Mapping[str, Decimal], limits: GpuLimits | None) -> Fraction | None:
     """Return the share of each GPU that a container gets, at most 1; None if the GPU's memory is unknown."""
-    cores = Fraction(units.get(CORES, Decimal(0))) / Fraction(limits.cores if limits else _ALL_CORES)
-    if units.get(MEMORY):
+    scheduler = next((entry for entry in FRACTION_SCHEDULERS if not entry.resources.isdisjoint(units)), HAMI)
+    cores = Fraction(units.get(scheduler.cores, Decimal(0))) / Fraction(limits.cores if limits else _ALL_CORES)
+    if units.get(scheduler.memory):
         if limits is None:
             return _WHOLE if cores >= 1 else None
-        memory = Fraction(units[MEMORY]) / Fraction(limits.memory_mib)
+        memory = Fraction(units[scheduler.memory]) / Fraction(limits.memory_mib)
     else:
-        memory = Fraction(units.get(MEMORY_PERCENTAGE) or Decimal(100)) / 100
+        memory = Fraction(units.get(scheduler.memory_percentage) or Decimal(100)) / 100
     return min(_WHOLE, max(cores, memory))
 
 

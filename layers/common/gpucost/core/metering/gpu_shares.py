@@ -26,7 +26,7 @@ SHARED_SUFFIX = "_shared"
 NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
 NEURON_CORE = "aws_amazon_com_neuroncore"
 FRACTION = "fraction"
-"""The source of shares that a scheduler allocates to pods by cores and memory (HAMi)."""
+"""The source of shares that a scheduler allocates to pods by cores and memory."""
 AMD_GPU = "amd_com_gpu"
 """A whole AMD GPU, or any partition of one if the device plugin names resources by the strategy `single`."""
 DRA_GPU_DRIVER = "gpu.nvidia.com"

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.capacity import DisputedHolding, is_overcommitted, present_by_piece
 from gpucost.core.metering.device_use import DeviceHour
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES, FRACTION_SCHEDULERS, MEMORY_RESOURCES
 from gpucost.core.metering.gpu_fractions import (
-    FRACTION_RESOURCES,
     MAX_MEMORY_MIB,
-    MEMORY,
     ReservedTime,
     disputed_parts_of_reserved_gpus,
     fraction_share,
@@ -217,9 +216,12 @@ class _HoldingReader:
         """Return the share of a GPU that each of a pod's vGPUs is; None, with a note, if it is unknown."""
         gpus = requested_gpus(pod.requests, limits_of(node, self._vgpu_limits.get(node.name)))
         if gpus is None:
+            metrics = " or ".join(
+                f"{scheduler.name}'s {scheduler.memory_limits[0]}" for scheduler in FRACTION_SCHEDULERS
+            )
             self.notes.append(
                 f"pods on node {node.name!r} request memory of GPUs whose memory is unknown; what they hold is "
-                "unobserved. Keep HAMi's hami_gpu_memory_limit_bytes, or the node label nvidia.com/gpu.memory"
+                f"unobserved. Keep {metrics}, or the node label nvidia.com/gpu.memory"
             )
             return None
         return fraction_share(gpus, units, node)
@@ -310,7 +312,7 @@ class _HoldingReader:
         """Whether a request is a whole number of units, the only requests that Kubernetes accepts."""
         if is_count(request.units):
             return True
-        maximum = MAX_MEMORY_MIB if request.resource == MEMORY else MAX_UNITS
+        maximum = MAX_MEMORY_MIB if request.resource in MEMORY_RESOURCES else MAX_UNITS
         if is_count(request.units, maximum):
             return True
         container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"

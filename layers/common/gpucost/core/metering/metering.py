@@ -34,6 +34,7 @@ from gpucost.core.metering.exporter_conflicts import (
     nodes_with_surplus_devices,
     surplus_assigned_devices,
 )
+from gpucost.core.metering.fraction_schedulers import SCHEDULER_NAMES
 from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, nodes_with_vgpus
 from gpucost.core.metering.holdings import HeldGpus, NodeKey, end_at_last_labels, read_holdings
 from gpucost.core.metering.implausible_samples import (
@@ -589,7 +590,7 @@ def _unusable_utilization_notes(observation: Observation, resolver: UtilizationR
     for node, count in sorted(resolver.fractions_without_gpu().items()):
         notes.append(
             f"no metric says which GPU of node {node!r} each of {count} pods with a fraction of one is on; their use "
-            "is unknown (scrape HAMi's scheduler and its vGPU monitors; for KAI Scheduler, set "
+            f"is unknown (scrape {SCHEDULER_NAMES}'s scheduler and its vGPU monitors; for KAI Scheduler, set "
             "DCGM_EXPORTER_KUBERNETES in dcgm-exporter)"
         )
     notes += unlabeled_pods_notes(resolver.pods_without_labels())

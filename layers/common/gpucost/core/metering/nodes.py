@@ -79,7 +79,7 @@ def describe_node(
         allocatable: its units that pods may have.
         gpus_by_instance_type: GPUs by instance type.
         gpus_per_unit: GPUs per unit of some resources, from the settings.
-        has_vgpus: whether HAMi divides its GPUs.
+        has_vgpus: whether a scheduler divides its GPUs by cores and memory.
         holders: returns the pods on a node, by namespace and name, with the units that each requests all hour; None
             where they are unknown, or the settings say how many units a GPU has.
     """

@@ -203,7 +203,7 @@ class Unexplained(NamedTuple):
 
 
 class GpuLimits(NamedTuple):
-    """What HAMi divides of each GPU of a node."""
+    """What a scheduler divides of each GPU of a node."""
 
     cores: Decimal
     """Percent: 100, unless deviceCoreScaling says otherwise."""
@@ -211,7 +211,7 @@ class GpuLimits(NamedTuple):
 
 
 class VirtualGpus(Struct, frozen=True):
-    """What HAMi reports about the fractions of GPUs that it allocates to containers."""
+    """What a scheduler reports about the fractions of GPUs that it allocates to containers."""
 
     gpus_of_pod: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """UUIDs of the GPUs on which pods have vGPUs, by namespace and name."""
@@ -282,7 +282,7 @@ class Observation(Struct, frozen=True):
     utilization_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of the utilization exporters."""
     vgpus: VirtualGpus = field(default_factory=VirtualGpus)
-    """What HAMi reports; empty where no pod requests a fraction of a GPU."""
+    """What a scheduler of fractions reports; empty where no pod requests a fraction of a GPU."""
     collects_nodes: bool = False
     """Whether node metrics are collected, so that a node without samples does not exist."""
     collects_capacity: bool = False

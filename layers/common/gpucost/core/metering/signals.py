@@ -14,6 +14,30 @@ from msgspec.structs import replace
 _RATIO, _PERCENT = Decimal(1), Decimal(100)
 
 
+class Exporter(Struct, frozen=True):
+    """An exporter in the settings and in Kubernetes."""
+
+    source: str
+    """Its name in `sources` of the settings; the collectors' job has it with hyphens."""
+    series: str
+    """Its name and its metrics, for the reference of settings."""
+    namespaces: tuple[str, ...]
+    """Where its chart is installed by default; empty for dcgm-exporter, which has a release for each kind of pools."""
+    metric_prefixes: tuple[str, ...] = ()
+    """Prefixes of its metrics, in lower case. Of several exporters, the longest that fits counts."""
+    pod_labels: tuple[str, ...] = ()
+    """What identifies its pods, as Prometheus names it: `label_app`, `container_port_name`."""
+    pod_label_values: str = ""
+    """A regular expression of the values of `pod_labels`, separated by semicolons."""
+    names_no_node: bool = False
+    """Whether the collectors add the node's name to its series."""
+
+    @property
+    def job(self) -> str:
+        """The job that the rendered collectors give it."""
+        return self.source.replace("_", "-")
+
+
 class Signal(Struct, frozen=True):
     """A metric of a device's utilization."""
 
@@ -78,18 +102,6 @@ SUCCESSORS: Mapping[str, str] = {
 Units change with three names: percent become a ratio, millijoules joules, and MiB bytes. Sources: the release notes of
 dcgm-exporter 4.9.0, go-dcgm's `const_fields.go`, and DCGM's field identifiers.
 """
-VGPU_SIGNALS = (
-    Signal(
-        "hami_container_device_utilization_ratio", "container", _PERCENT, works_under_mig=True,
-        exporter_versions="HAMi 2.9+",
-    ),
-    Signal(
-        "Device_utilization_desc_of_container", "container", _PERCENT, works_under_mig=True,
-        exporter_versions="HAMi up to 2.8, and later with --legacy-metrics",
-    ),
-)  # fmt: skip
-"""The use of a GPU by one container, of HAMi's vGPU monitor (cmd/vGPUmonitor/metrics.go)."""
-
 PROCESS_FAMILY = "device"
 """The family that dcgm-exporter 4.5.3-4.8.2 and later report per process of shared GPUs, in virtual-GPU mode. Memory
 (`DCGM_FI_DEV_FB_USED`) is the only other such metric; profiling counters are copied to each pod."""

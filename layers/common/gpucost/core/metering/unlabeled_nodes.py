@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpucost.core.metering.accelerators import NEURON, NVIDIA, vendor_of
+from gpucost.core.metering.accelerators import ACCELERATORS, NVIDIA, vendor_of
 from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.core.metering.instance_types import AWS_PREFIX, CATALOG, CATALOG_DAY, SAGEMAKER_PREFIX, InstanceType
@@ -32,7 +32,10 @@ MIN_GPU_MEMORY, MAX_GPU_MEMORY = Decimal("0.85"), Decimal("1.1")
 MIB = 1024 * 1024
 MAX_NAMES = 3
 """Nodes that a note names."""
-_MANUFACTURERS = {NVIDIA: "NVIDIA", NEURON.vendor: "AWS", "gaudi": "HABANA", "amd": "AMD"}
+_MANUFACTURERS = {
+    NVIDIA: "NVIDIA",
+    **{accelerator.vendor: accelerator.manufacturer for accelerator in ACCELERATORS if accelerator.manufacturer},
+}
 EXPORT_THE_LABEL = (
     "Export the label node.kubernetes.io/instance-type with kube-state-metrics; gpucost doctor has its arguments"
 )

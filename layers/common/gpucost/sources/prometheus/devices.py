@@ -11,6 +11,7 @@ from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.accelerators import NVIDIA, Accelerator, accelerator_of_signal, accelerator_of_vendor
 from gpucost.core.metering.exporter_conflicts import exporter_of
+from gpucost.core.metering.fraction_schedulers import FRACTION_SCHEDULERS, fraction_gpu
 from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, Signal
@@ -27,7 +28,7 @@ from gpucost.sources.prometheus.families import (
 )
 from gpucost.sources.prometheus.memory_budget import device_samples_size
 from gpucost.sources.prometheus.queries import COUNTS, NO_STATISTIC_LABEL, SAMPLES, STATISTIC_LABEL, Queries
-from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN
+from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, SELECTABLE_LABELS
 from gpucost.sources.prometheus.tables import (
     Labels,
     Rows,
@@ -469,7 +470,7 @@ class DeviceTable:
             namespace,
             pod,
             row.labels.get(uid_label, "") if pod else "",
-            row.labels.get("vgpu") or container_name(row.labels),
+            row.labels.get("vgpu") or _container_name(row.labels),
             claim,
             row.target,
             row.signal.scale,
@@ -507,15 +508,17 @@ def labeled_pod(labels: Labels) -> tuple[str, str]:
     """
     if "exported_pod" in labels or "exported_namespace" in labels:
         return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
-    if "podname" in labels:  # HAMi up to 2.8
-        return labels.get("podnamespace", ""), labels["podname"]
+    for scheduler in FRACTION_SCHEDULERS:
+        namespace, name = scheduler.pod_labels
+        if name in labels:
+            return labels.get(namespace, ""), labels[name]
     pod = labels.get("pod") or labels.get("pod_name", "")
     return labels.get("namespace") or labels.get("pod_namespace", ""), pod
 
 
 def device_matcher(labels: Labels) -> tuple[str, str]:
     """The label that selects a device's series, and its value."""
-    for name in ("UUID", "uuid", "device_uuid", "deviceuuid", "instance"):
+    for name in SELECTABLE_LABELS:
         if labels.get(name):
             return name, labels[name]
     return "instance", ""
@@ -558,18 +561,16 @@ def node_name(labels: Labels, nodes: Mapping[str, str]) -> str:
 
 def gpu_uuid(labels: Labels) -> str:
     """What identifies an NVIDIA GPU on its node."""
-    uuid = labels.get("UUID") or labels.get("uuid") or vgpu_uuid(labels)
+    uuid = labels.get("UUID") or labels.get("uuid") or fraction_gpu(labels)
     return uuid or f"{scrape_target(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
 
 
-def vgpu_uuid(labels: Labels) -> str:
-    """The GPU in the labels of HAMi's metrics; "" in other exporters' labels."""
-    return labels.get("device_uuid") or labels.get("deviceuuid", "")
-
-
-def container_name(labels: Labels) -> str:
-    """The container in the labels of HAMi's metrics; "" in other exporters' labels."""
-    return (labels.get("ctrname") or exported_label(labels, "container")) if vgpu_uuid(labels) else ""
+def _container_name(labels: Labels) -> str:
+    """The container in the labels of a fraction scheduler's monitor; "" in other exporters' labels."""
+    if not fraction_gpu(labels):
+        return ""
+    of_schedulers = (labels.get(scheduler.container_label) for scheduler in FRACTION_SCHEDULERS)
+    return next(filter(None, of_schedulers), "") or exported_label(labels, "container")
 
 
 def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, ScrapeTarget], int]:

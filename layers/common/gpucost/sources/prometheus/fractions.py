@@ -1,8 +1,6 @@
-"""Fractions of GPUs: what HAMi reports of those that it allocates, and pods on GPUs that KAI Scheduler reserves.
+"""Fractions of GPUs: what schedulers of the catalog report of them, and pods on GPUs that KAI Scheduler reserves.
 
-HAMi: cmd/scheduler/metrics.go and cmd/vGPUmonitor/metrics.go, at 2.7 to 2.9. From 2.9 on, names begin with hami_, and
-the earlier ones need `--legacy-metrics`. After a scrape without `honorLabels`, labels that collide with the target's
-are named `exported_…`.
+After a scrape without `honorLabels`, labels that collide with the target's are named `exported_…`.
 
 KAI Scheduler (and Run:ai) 0.12: pkg/binder/binding/resourcereservation/resource_reservation.go and
 pkg/common/constants/constants.go. A reservation pod requests the whole GPU. It and the pods on the GPU have the label
@@ -18,13 +16,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpucost.core.decimals import parse_decimal
-from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
+from gpucost.core.metering.fraction_schedulers import (
+    FRACTION_RESOURCES,
+    FRACTION_SCHEDULERS,
+    VGPU_SIGNALS,
+    fraction_gpu,
+)
 from gpucost.core.metering.gpu_shares import GPU
 from gpucost.core.metering.kubernetes_labels import GPU_GROUP_LABEL
 from gpucost.core.metering.observations import DeviceSeries, GpuFraction, GpuLimits, VirtualGpus
-from gpucost.core.metering.signals import VGPU_SIGNALS
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.devices import DeviceTable, read_device_samples, vgpu_uuid
+from gpucost.sources.prometheus.devices import DeviceTable, read_device_samples
 from gpucost.sources.prometheus.families import (
     ClusterMetrics,
     Family,
@@ -111,7 +113,7 @@ def has_fractions(requests: Iterable[Series]) -> bool:
 
 
 def virtual_gpus(rows: Mapping[str, Rows], use: Sequence[DeviceSeries], nodes: Mapping[PodName, str]) -> VirtualGpus:
-    """Combine HAMi's metrics of one hour.
+    """Combine the schedulers' metrics of one hour.
 
     Args:
         rows: results of `Queries.vgpus`, by statistic.
@@ -120,7 +122,7 @@ def virtual_gpus(rows: Mapping[str, Rows], use: Sequence[DeviceSeries], nodes: M
     """
     gpus: dict[PodName, set[str]] = {}
     for labels, _ in rows.get("allocated", []):
-        gpus.setdefault(_pod(labels), set()).add(vgpu_uuid(labels))
+        gpus.setdefault(_pod(labels), set()).add(fraction_gpu(labels))
     for series in use:
         gpus.setdefault((series.namespace, series.pod), set()).add(series.uuid)
     memory, cores = _smallest_by_node(rows.get("memory", [])), _smallest_by_node(rows.get("cores", []))
@@ -140,8 +142,9 @@ def virtual_gpus(rows: Mapping[str, Rows], use: Sequence[DeviceSeries], nodes: M
 
 
 def _pod(labels: Labels) -> PodName:
-    if "podname" in labels:
-        return labels.get("podnamespace", ""), labels["podname"]
+    for namespace, name in (scheduler.pod_labels for scheduler in FRACTION_SCHEDULERS):
+        if name in labels:
+            return labels.get(namespace, ""), labels[name]
     return exported_label(labels, "namespace"), exported_label(labels, "pod")
 
 
@@ -149,7 +152,8 @@ def _smallest_by_node(rows: Rows) -> dict[str, Decimal]:
     """The smallest value of a node's GPUs."""
     smallest: dict[str, Decimal] = {}
     for labels, limit in rows:
-        node = labels.get("nodeid") or exported_label(labels, "node")
+        of_schedulers = (labels.get(scheduler.node_label) for scheduler in FRACTION_SCHEDULERS)
+        node = next(filter(None, of_schedulers), "") or exported_label(labels, "node")
         if limit.is_finite():
             smallest[node] = min(limit, smallest.get(node, limit))
     return smallest

@@ -7,29 +7,16 @@ from functools import cache
 
 from msgspec import Struct, field
 
-from gpucost.core.metering.accelerators import ACCELERATORS
-from gpucost.settings.metrics_sources import MetricsSourcesSettings
+from gpucost.settings.metrics_sources import EXPORTERS, MetricsSourcesSettings
 
 MetricsSource = str
 """The name of a source, such as `kube_state_metrics`."""
-METRICS_SOURCES: tuple[MetricsSource, ...] = tuple(MetricsSourcesSettings.model_fields)
+METRICS_SOURCES: tuple[MetricsSource, ...] = tuple(exporter.source for exporter in EXPORTERS)
 """The sources of which settings can select series."""
 KUBE_STATE_METRICS: MetricsSource = "kube_state_metrics"
-_PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
-    ("kube_resourceslice_device_capacity_", "kube_dra_exporter"),
-    ("kube_resourceclaim_status_allocated_device", "kube_dra_exporter"),
-    ("kube_resourceclaim_status_reserved_for_pod", "kube_dra_exporter"),
-    ("kube_", "kube_state_metrics"),
-    ("dcgm_", "dcgm_exporter"),
-    ("karpenter_", "karpenter"),
-    ("hami_container_", "hami_vgpu_monitor"),
-    ("device_utilization_desc_of_container", "hami_vgpu_monitor"),
-    # Before HAMi 2.9, its scheduler's metrics have no common prefix.
-    *(
-        (prefix, "hami_scheduler")
-        for prefix in ("hami_", "vgpumemoryallocated", "gpudevicememorylimit", "gpudevicecorelimit")
-    ),
-    *((prefix, accelerator.metrics_source) for accelerator in ACCELERATORS for prefix in accelerator.metric_prefixes),
+_PREFIXES: Sequence[tuple[str, MetricsSource]] = sorted(
+    ((prefix, exporter.source) for exporter in EXPORTERS for prefix in exporter.metric_prefixes),
+    key=lambda prefix_and_source: -len(prefix_and_source[0]),
 )
 
 

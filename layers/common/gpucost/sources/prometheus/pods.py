@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
 from gpucost.core.metering.observations import (

@@ -26,7 +26,12 @@ from gpucost.core.metering.accelerators import (
     accelerator_of_signal,
 )
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
-from gpucost.core.metering.gpu_fractions import FRACTION_RESOURCES
+from gpucost.core.metering.fraction_schedulers import (
+    FRACTION_RESOURCES,
+    GPU_LABEL_OF_SIGNAL,
+    VGPU_METRICS,
+    VGPU_SIGNALS,
+)
 from gpucost.core.metering.inference_servers import InferenceServer, metrics_of_servers
 from gpucost.core.metering.kubernetes_labels import (
     ADMIN_NAMESPACE_LABEL,
@@ -37,7 +42,7 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
 from gpucost.core.metering.resource_names import EXTENDED_RESOURCES, GPU_RESOURCES, NO_GPUS
-from gpucost.core.metering.signals import VGPU_SIGNALS, Signal
+from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.metrics_sources import (
     KUBE_STATE_METRICS,
@@ -85,13 +90,6 @@ PARTIAL = "partial"
 """The statistic of pods for which the increase of inference servers' counters is not enough."""
 COUNTS, SAMPLES = "counts", "samples"
 """The statistic that counts series by their number of samples, and the label that holds this number."""
-VGPU_METRICS: Mapping[str, Sequence[str]] = {
-    "allocated": ("hami_vgpu_memory_allocated_bytes", "vGPUMemoryAllocated"),
-    "memory": ("hami_gpu_memory_limit_bytes", "GPUDeviceMemoryLimit"),
-    "cores": ("hami_gpu_core_limit_ratio", "GPUDeviceCoreLimit"),
-}
-"""Metrics of HAMi's scheduler by statistic: the name from 2.9 on, and the one before."""
-_UUID_LABELS = dict(zip((signal.name for signal in VGPU_SIGNALS), ("device_uuid", "deviceuuid"), strict=True))
 _HOUR_RANGE = "[1h] offset 1ms"
 _AT_END = "offset 1ms"
 
@@ -463,7 +461,7 @@ class Queries(Struct, frozen=True):
         return union(statistics)
 
     def vgpus(self) -> str:
-        """HAMi's allocations of fractions of GPUs to pods, and what it divides of each GPU, each at its last sample."""
+        """Fractions of GPUs allocated to pods, and what is divided of each GPU, each at its last sample."""
         return union(
             {
                 statistic: " or ".join(f"last_over_time({self.series_selector(name)}{_HOUR_RANGE})" for name in names)
@@ -489,7 +487,7 @@ class Queries(Struct, frozen=True):
         )
 
     def of_containers(self) -> "Queries":
-        """The same queries for the signals of HAMi's containers, as rank 0."""
+        """The same queries for the signals of containers with fractions, as rank 0."""
         return replace(self, signals=[VGPU_SIGNALS])
 
     @property
@@ -500,8 +498,8 @@ class Queries(Struct, frozen=True):
     def _signals(self, rank: int, matchers: Sequence[str]) -> Iterable[tuple[Signal, str]]:
         for signal in self.signals[rank]:
             of_devices = [f"{label}={quote(text)}" for label, text in signal.matchers]
-            if signal.name.isupper() or signal in VGPU_SIGNALS:
-                label = _UUID_LABELS.get(signal.name, "UUID")
+            if signal.name.isupper() or signal.name in GPU_LABEL_OF_SIGNAL:
+                label = GPU_LABEL_OF_SIGNAL.get(signal.name, "UUID")
                 yield signal, self.series_selector(signal.name, *of_devices, *matchers, shard_by=label)
             # No label of these series is evenly distributed: all of them are in one shard.
             elif self._includes_unsharded:
@@ -583,7 +581,9 @@ def unknown_resource_queries(
         units: GPUs per unit of further resources, from the settings; 0 for a resource that is no GPU.
         values: returns the query for the values of a selector's series.
     """
-    explained = "|".join([all_gpu_resources(units), NO_GPUS, *sorted(name for name, gpus in units.items() if not gpus)])
+    parts = sorted(name for name in FRACTION_RESOURCES if not re.fullmatch(NO_GPUS, name))
+    no_gpus = sorted(name for name, gpus in units.items() if not gpus)
+    explained = "|".join([all_gpu_resources(units), NO_GPUS, *parts, *no_gpus])
     unknown = f"resource=~{quote(EXTENDED_RESOURCES)}", f"resource!~{quote(explained)}"
     capacity = select(CAPACITY, *unknown, shard_by="node")
     requests = select(REQUESTS, *unknown, 'node!=""', shard_by="uid")

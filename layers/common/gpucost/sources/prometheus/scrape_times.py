@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.intervals import Scrapes
+from gpucost.core.metering.fraction_schedulers import GPU_LABELS
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
@@ -25,6 +26,9 @@ SCRAPE_MARGIN = timedelta(minutes=5)
 INSTANCES_PER_QUERY = 2500
 INSTANCE_HOURS_PER_QUERY = 2500
 """About 15 MB of response at a scrape interval of 15 seconds."""
+
+SELECTABLE_LABELS = ("UUID", "uuid", *GPU_LABELS, "instance")
+"""Labels by which single samples of devices are selected, the most selective first."""
 
 DensestSeries = Mapping[ScrapeTarget, tables.Labels]
 """By target, the labels of the series with most samples."""
@@ -71,7 +75,7 @@ class ScrapeTimesReader:
         """Scrapes of the exporters of one rank's signals, over consecutive hours."""
 
         def device_series(chunk: DensestSeries) -> list[str]:
-            for label in ("UUID", "uuid", "device_uuid", "deviceuuid", "instance"):
+            for label in SELECTABLE_LABELS:
                 if all(labels.get(label) for labels in chunk.values()):
                     return self._queries.device_selectors(rank, label, {labels[label] for labels in chunk.values()})
             return self._queries.device_selectors(rank, "instance", {""})
