@@ -163,7 +163,10 @@ class DoctorCheck:
     metrics: Sequence[str]
     """Metrics of exporters, whose series are counted over the window (`Facts.series`)."""
     query: CheckQuery
-    """A query of its own that counts series, by metric or statistic (`Facts.series`); empty if it is not needed."""
+    """A query of its own that counts series (`Facts.series`), by a metric that no other check counts, or by statistic.
+
+    Empty if it is not needed.
+    """
 
     def __call__(self, context: CheckContext) -> Iterable[Check]:
         """Return the results in a cluster."""
