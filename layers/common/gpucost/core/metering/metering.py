@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 from msgspec import Struct, field
@@ -23,7 +23,7 @@ from gpucost.core.metering.claims import (
     share_claimed_devices,
     without_admin_access,
 )
-from gpucost.core.metering.container_use import PodName, devices_of_containers, pods_measured_by_container
+from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
 from gpucost.core.metering.device_assignment import DeviceAssignments, GpusOfPod, assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours, group_by_device
 from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
@@ -133,6 +133,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
     holdings = scale_mig_shares(holdings, assignments)
 
     # How the pods used them, and what they drew.
+    containers = devices_of_containers(observation.vgpus.use, observation.utilization_scrapes, window)
     resolver = UtilizationResolver(
         holdings,
         devices,
@@ -140,7 +141,7 @@ def meter(observation: Observation, rules: MeteringRules, window: IntervalMs | N
         rules.utilization_sources,
         window,
         device_hours(group_by_device(observation.process_devices), observation.utilization_scrapes, window),
-        _containers_of_pods(observation, holdings, gpus_of_pod, window),
+        pods_measured_by_container(holdings, containers, gpus_of_pod),
     )
     use_without_pods = _use_without_pods(resolver, held.disputed)
     energy_of_holdings, energy_of_nodes = _energy(
@@ -222,13 +223,6 @@ def _assign_devices(
         devices = exclude_suspect_devices(devices, surplus)
         assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus}, gpus_of_pod)
     return devices, assignments, surplus
-
-
-def _containers_of_pods(
-    observation: Observation, holdings: Sequence[Holding], gpus_of_pod: GpusOfPod, window: IntervalMs
-) -> dict[PodName, list[DeviceHour]]:
-    containers = devices_of_containers(observation.vgpus.use, observation.utilization_scrapes, window)
-    return pods_measured_by_container(holdings, containers, gpus_of_pod)
 
 
 def _energy(
@@ -370,6 +364,13 @@ def _node_lifecycle(
 ) -> NodeLifecycle:
     series_of_node = [device for device in devices if _has_samples_within(device, present)]
     changing = [device for device in series_of_node if device.samples is not None]  # of most nodes none
+    describe = partial(
+        describe_node,
+        gpus_by_instance_type=rules.gpus_by_instance_type,
+        gpus_per_unit=rules.gpus_per_unit,
+        has_vgpus=has_vgpus,
+        holders=None if rules.slices_per_gpu else holders,
+    )
     states = []
     times = [spans.span(state.sample_times).time for state in observed.states]
     for index, state in enumerate(observed.states):
@@ -381,35 +382,14 @@ def _node_lifecycle(
             series = series_of_node
             if changing:
                 series = [device for device in series_of_node if _has_samples_within(device, time)]
-            node = describe_node(
-                observed,
-                state.labels,
-                series,
-                state.capacity,
-                state.allocatable,
-                rules.gpus_by_instance_type,
-                rules.gpus_per_unit,
-                has_vgpus=has_vgpus,
-                holders=None if rules.slices_per_gpu else holders,
-            )
-            states.append((time, node))
+            states.append((time, describe(observed, state.labels, series, state.capacity, state.allocatable)))
     if len(observed.states) == len(states) == 1:
         ((time, node),) = states
         # Nearly all nodes. The description of the whole hour would have the same labels, capacity and devices.
         if node.labels == observed.labels and all(_has_samples_within(device, time) for device in changing):
             return NodeLifecycle(node, present, tuple(states))
     latest_capacity = observed.states[-1].capacity if observed.states else {}
-    node = describe_node(
-        observed,
-        observed.labels,
-        series_of_node,
-        latest_capacity,
-        {},
-        rules.gpus_by_instance_type,
-        rules.gpus_per_unit,
-        has_vgpus=has_vgpus,
-        holders=None if rules.slices_per_gpu else holders,
-    )
+    node = describe(observed, observed.labels, series_of_node, latest_capacity, {})
     return NodeLifecycle(node, present, tuple(states))
 
 

@@ -52,12 +52,11 @@ class Devices(Family):
     """Devices by their best signal, and by the next best where they have none of it.
 
     Args:
-        metrics: of the cluster.
         per_process: whether the settings need the utilization of processes on shared GPUs.
     """
 
     def __init__(self, metrics: ClusterMetrics, *, per_process: bool) -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._signals = metrics.queries.signals
         self._per_process = per_process
 

@@ -8,13 +8,7 @@ from gpucost.core.metering.energy import ENERGY_COUNTERS
 from gpucost.core.metering.observations import DeviceSeries, EnergySeries
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import batches_of_label_values, device_matcher, gpu_uuid, node_name
-from gpucost.sources.prometheus.families import (
-    NAMES_PER_QUERY,
-    SAMPLES_PER_QUERY,
-    ClusterMetrics,
-    Family,
-    HourReading,
-)
+from gpucost.sources.prometheus.families import NAMES_PER_QUERY, SAMPLES_PER_QUERY, Family, HourReading
 from gpucost.sources.prometheus.queries import ENERGY, ENERGY_SAMPLES
 from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN
 from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
@@ -26,9 +20,6 @@ _GpuKey = tuple[str, str]
 
 class Energy(Family):
     """The energy of GPUs; nothing more is queried where no exporter measures it."""
-
-    def __init__(self, metrics: ClusterMetrics) -> None:
-        self._metrics = metrics
 
     def read(self, hour: HourReading) -> None:
         """Read what the query of devices returned of energy, with single samples where the increase is not enough."""

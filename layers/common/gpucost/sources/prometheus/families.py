@@ -194,6 +194,9 @@ class HourReading:
 class Family:
     """A family of series. Most need only some of these methods."""
 
+    def __init__(self, metrics: ClusterMetrics) -> None:
+        self._metrics = metrics
+
     def queries(self) -> Mapping[str, Query]:
         """Queries that are evaluated in any case, by name."""
         return {}

@@ -49,15 +49,10 @@ PodName = tuple[str, str]
 
 
 class Fractions(Family):
-    """Fractions of GPUs; nothing is queried where no pod requests any.
-
-    Args:
-        metrics: of the cluster.
-        pods: the family of pods.
-    """
+    """Fractions of GPUs; nothing is queried where no pod requests any."""
 
     def __init__(self, metrics: ClusterMetrics, pods: "Pods") -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._of_containers = metrics.with_queries(metrics.queries.of_containers())
         self._pods = pods
 

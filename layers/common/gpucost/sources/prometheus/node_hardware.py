@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
 from gpucost.core.metering.unlabeled_nodes import NodeHardware, ReportedNode, describe_unlabeled_nodes
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.families import Family, HourReading, Query, SeriesByQuery
+from gpucost.sources.prometheus.families import ClusterMetrics, Family, HourReading, Query, SeriesByQuery
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL, Queries
 from gpucost.sources.prometheus.tables import Rows, exported_label, host_name
 
@@ -20,7 +20,8 @@ class NodeTypes(Family):
         instances: returns what EC2 says about nodes without labels, by provider id; None: only metrics are read.
     """
 
-    def __init__(self, instances: InstanceLookup | None) -> None:
+    def __init__(self, metrics: ClusterMetrics, instances: InstanceLookup | None) -> None:
+        super().__init__(metrics)
         self._instances = instances
 
     def further_queries(self, results: SeriesByQuery, hours_with_gaps: Container[int]) -> Mapping[str, Query]:

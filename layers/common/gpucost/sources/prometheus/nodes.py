@@ -61,12 +61,11 @@ class Nodes(Family):
     """Nodes: when they existed, their labels, and the GPUs that they advertised.
 
     Args:
-        metrics: of the cluster.
         gpus_by_instance_type: the instance types with NVIDIA GPUs.
     """
 
     def __init__(self, metrics: ClusterMetrics, gpus_by_instance_type: Mapping[str, int | Fraction]) -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._gpus_by_instance_type = gpus_by_instance_type
 
     def queries(self) -> Mapping[str, Query]:

@@ -88,13 +88,12 @@ class Pods(Family):
     """Pods that request GPUs, with their phases, owners and labels.
 
     Args:
-        metrics: of the cluster.
         pod_labels: whether the settings need pods' labels.
         namespace_labels: whether the settings need namespaces' labels.
     """
 
     def __init__(self, metrics: ClusterMetrics, *, pod_labels: bool, namespace_labels: bool) -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._pod_labels = pod_labels
         self._namespace_labels = namespace_labels
 

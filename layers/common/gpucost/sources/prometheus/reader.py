@@ -72,8 +72,8 @@ class PrometheusReader:
             Fractions(metrics, pods),
             Devices(metrics, per_process=per_process),
             Energy(metrics),
-            NodeTypes(instances),
-            Clusters(),
+            NodeTypes(metrics, instances),
+            Clusters(metrics),
             Claims(metrics, pods),
             ContradictedSignals(metrics, measures_contradicted=measures_contradicted),
         )

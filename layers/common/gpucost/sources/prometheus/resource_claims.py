@@ -39,15 +39,10 @@ if TYPE_CHECKING:
 
 
 class Claims(Family):
-    """Pods that hold devices through ResourceClaims, from exporters' labels, and from a collector if there is any.
-
-    Args:
-        metrics: of the cluster.
-        pods: the family of pods.
-    """
+    """Pods that hold devices through ResourceClaims, from exporters' labels, and from a collector if there is any."""
 
     def __init__(self, metrics: ClusterMetrics, pods: "Pods") -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._pods = pods
 
     def read(self, hour: HourReading) -> None:
@@ -89,12 +84,7 @@ class Claims(Family):
     ) -> tuple[ClaimTable | None, frozenset[str] | None]:
         """ResourceSlices and claims, if there is a collector, and the namespaces whose claims may have admin access.
 
-        Most clusters have no DRA driver, and need no query.
-
-        Args:
-            claims: `kube_pod_resourceclaim_info`.
-            silent_nodes: nodes with GPUs that advertise none, as those of a DRA driver.
-            hour: the hour.
+        Most clusters have no DRA driver, so neither claims nor nodes with GPUs that advertise none: they need no query.
         """
         if not claims and not silent_nodes:
             return None, None

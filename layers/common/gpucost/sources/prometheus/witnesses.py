@@ -36,12 +36,11 @@ class ContradictedSignals(Family):
     """GPUs whose signal is 0 while other signals, or their power, say that they are in use.
 
     Args:
-        metrics: of the cluster.
         measures_contradicted: whether another signal measures GPUs whose signal of 0 it contradicts.
     """
 
     def __init__(self, metrics: ClusterMetrics, *, measures_contradicted: bool) -> None:
-        self._metrics = metrics
+        super().__init__(metrics)
         self._measures_contradicted = measures_contradicted
 
     def read(self, hour: HourReading) -> None:
