@@ -19,8 +19,8 @@ import {
   useUrlRoute,
 } from "./hooks";
 import { ErrorMessage, Loaded, Name, NotFound } from "./parts";
-import { DEFAULT_WINDOW, linkTo, type Route, type View } from "./route";
-import { PERIODS } from "./periods";
+import { linkTo, type Route, type View, windowOf } from "./route";
+import { PERIODS, windowName } from "./periods";
 import "./style.css";
 import { Figure } from "./views/figure";
 import { Explore } from "./views/explore";
@@ -188,7 +188,7 @@ function skip(event: MouseEvent) {
 }
 
 function Choices({ route }: { route: Route }) {
-  const { window: chosen, start, end, cluster, zone, grain = "", vs: versus = "" } = route.query;
+  const { start, end, cluster, zone, grain = "", vs: versus = "" } = route.query;
   const [isOpen, setOpen] = useState(false);
   const [isCustom, setCustom] = useState(false);
   const grains = route.view === "explore" ? { ...GRAINS, ...LONG_GRAINS } : GRAINS;
@@ -199,7 +199,9 @@ function Choices({ route }: { route: Route }) {
   const isCompared =
     ["overview", "unit"].includes(route.view) || (route.view === "explore" && route.query["compare"] === "1");
   const fixed = isFixed ? `${shown(start, zone)} to ${shown(end, zone)}` : "";
-  const period = isFixed ? fixed : (PERIODS[chosen ?? DEFAULT_WINDOW] ?? chosen ?? "");
+  const chosen = windowOf(route);
+  const windows = Object.hasOwn(PERIODS, chosen) ? PERIODS : { [chosen]: windowName(chosen), ...PERIODS };
+  const period = isFixed ? fixed : (windows[chosen] ?? "");
   const choose = (name: string) => {
     setCustom(name === "custom");
     if (name !== "custom" && name !== "fixed") set({ window: name, start: "", end: "" });
@@ -228,12 +230,9 @@ function Choices({ route }: { route: Route }) {
         {hasPeriod && (
           <label>
             Period
-            <select
-              value={isCustom ? "custom" : isFixed ? "fixed" : (chosen ?? DEFAULT_WINDOW)}
-              onChange={(event) => choose(value(event))}
-            >
+            <select value={isCustom ? "custom" : isFixed ? "fixed" : chosen} onChange={(event) => choose(value(event))}>
               {isFixed && <option value="fixed">{fixed}</option>}
-              {Object.entries(PERIODS).map(([key, text]) => (
+              {Object.entries(windows).map(([key, text]) => (
                 <option key={key} value={key}>
                   {text}
                 </option>

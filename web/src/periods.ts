@@ -1,5 +1,7 @@
 // The periods that the page offers. tests/functions/test_every_period.py asks the API about each.
 
+import { counted } from "./format";
+
 /** By the API's window. */
 export const PERIODS: Readonly<Record<string, string>> = {
   "24h": "Last 24 hours",
@@ -14,3 +16,12 @@ export const PERIODS: Readonly<Record<string, string>> = {
   month: "This month (UTC)",
   lastmonth: "Last month (UTC)",
 };
+
+/** The name of a window that only an address has, such as 30d. */
+export function windowName(window: string): string {
+  const [, count = "", unit] = /^(\d+)([hd])$/.exec(window) ?? [];
+  if (count === "") return window;
+  return unit === "h"
+    ? `Last ${counted(Number(count), "hour")}`
+    : `${counted(Number(count), "day")}, incl. today (UTC)`;
+}

@@ -25,7 +25,12 @@ export interface Route {
   query: Readonly<Record<string, string>>;
 }
 
-export const DEFAULT_WINDOW = "24h";
+const DEFAULT_WINDOW = "24h";
+
+/** The window of a view without a period: of nodes, a week, because they are used differently at weekends. */
+export function windowOf({ view, query }: Route): string {
+  return query["window"] ?? (view === "nodes" ? "7d" : DEFAULT_WINDOW);
+}
 
 export function readRoute(fragment: string): Route {
   const [path, query] = splitOnce(fragment.replace(/^#?\/?/, ""), "?");
@@ -66,8 +71,8 @@ export function clusterOf({ query }: Route): string | undefined {
 
 /** The API's period parameters. */
 export function periodOf(route: Route): Record<string, string> {
-  const { start, end, window } = route.query;
-  return start !== undefined && end !== undefined ? { start, end } : { window: window ?? DEFAULT_WINDOW };
+  const { start, end } = route.query;
+  return start !== undefined && end !== undefined ? { start, end } : { window: windowOf(route) };
 }
 
 /** A filter that matches exactly this name, with special characters escaped. */

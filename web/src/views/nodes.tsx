@@ -69,6 +69,9 @@ import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
 import { CellSwatch, Scale } from "../charts/scale";
 
 const MAX_PAGES = 10;
+const PAGE_ROWS = 2000;
+/** Longest time that is shown: each weekday once. */
+const WEEK = 7 * DAY;
 const MAX_NODES = 24;
 const MAX_ON_PHONES = 4;
 const MAX_REMOVALS = 5;
@@ -78,6 +81,7 @@ const WITHOUT_PODS = "Cost without pods per month";
 interface ViewData {
   start: string;
   end: string;
+  /** Whether only the last part of the selected period is shown. */
   isCut: boolean;
   /** Not all hours were loaded, because the fleet is too large for the period. */
   isPartial: boolean;
@@ -93,17 +97,39 @@ async function fetchNodes(route: Route): Promise<ViewData> {
     cluster,
     granularity: "total",
   });
-  const isCut = Date.parse(end) - Date.parse(start) > MAX_DETAIL_HOURS * HOUR;
-  const from = isCut ? instant(Date.parse(end) - DAY) : start;
-  const period = { start: from, end, cluster };
-  const [response, hours, recommendations] = await Promise.all([
-    fetchAll("v1/nodes", { ...period, limit: "2000" }, MAX_PAGES),
-    fetchHours(period),
+  const [newest, recommendations] = await Promise.all([
+    fetchRows(Math.max(Date.parse(start), Date.parse(end) - MAX_DETAIL_HOURS * HOUR), end, cluster),
     settle(fetchIfAllowed("v1/recommendations", { cluster })),
   ]);
-  const { rows, cursor } = response;
-  return { start: from, end, isCut, isPartial: cursor !== null, rows, hours, recommendations };
+  const week = Math.max(Date.parse(start), Date.parse(end) - WEEK);
+  const parts = Math.ceil((Date.parse(end) - week) / (MAX_DETAIL_HOURS * HOUR));
+  const isWeek = parts > 1 && newest.rows.length * parts <= MAX_PAGES * PAGE_ROWS;
+  const first = parts === 1 ? week : isWeek ? week : Date.parse(end) - DAY;
+  const earlier = isWeek
+    ? await Promise.all(
+        Array.from({ length: parts - 1 }, (_, part) => {
+          const until = Date.parse(end) - (part + 1) * MAX_DETAIL_HOURS * HOUR;
+          return fetchRows(Math.max(week, until - MAX_DETAIL_HOURS * HOUR), instant(until), cluster);
+        }),
+      )
+    : [];
+  const all = [...earlier.reverse(), newest];
+  const period = { start: instant(first), end, cluster };
+  return {
+    ...{ start: period.start, end, recommendations },
+    isCut: first > Date.parse(start),
+    isPartial: all.some(({ cursor }) => cursor !== null),
+    rows: all.flatMap(({ rows }) => rows).filter(({ hour }) => Date.parse(hour) >= first),
+    hours: await fetchHours(period),
+  };
 }
+
+function fetchRows(start: number, end: string, cluster: string | undefined) {
+  return fetchAll("v1/nodes", { start: instant(start), end, cluster, limit: `${PAGE_ROWS}` }, MAX_PAGES);
+}
+
+/** The time that is shown, in words. */
+const spanOf = ({ start, end }: ViewData) => (Date.parse(end) - Date.parse(start) <= DAY ? "one day" : "seven days");
 
 export function Nodes() {
   const route = useRoute();
@@ -146,8 +172,8 @@ function Shown(props: ViewData) {
     <p class={props.isCut ? "unpriced" : "note"} data-testid="nodes-period">
       {props.isCut ? (
         <>
-          <strong>All figures are of one day:</strong> {shown}, the last of the selected period. Nodes are shown for at
-          most 48 hours.
+          <strong>All figures are of {spanOf(props)}:</strong> {shown}, the last of the selected period.{" "}
+          {spanOf(props) === "one day" && "The fleet is too large to show more."}
         </>
       ) : (
         shown
@@ -274,7 +300,8 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
 }
 
 /** What to do about the node's hours without pods. */
-function NextStep({ rows, fleet, isCut, end }: ViewData & { fleet: readonly NodeRow[] }) {
+function NextStep(props: ViewData & { fleet: readonly NodeRow[] }) {
+  const { rows, fleet, start, end } = props;
   const route = useRoute();
   const newest = rows.at(-1);
   const removal = removalsOf(fleet).find(({ node }) => node.node === newest?.node && node.cluster === newest.cluster);
@@ -298,7 +325,7 @@ function NextStep({ rows, fleet, isCut, end }: ViewData & { fleet: readonly Node
           {LEAST_HOURS} hours.
         </p>
       )}
-      {isCut && emptyHours > 0 && <OneDay end={end} />}
+      {Date.parse(end) - Date.parse(start) <= 6 * DAY && emptyHours > 0 && <Weekdays {...props} />}
       {newest.capacity_type === "reserved" && <p>Its commitment is charged until it ends, also without the node.</p>}
       {steps.length > 0 && (
         <ul class="notes" data-testid="next-step">
@@ -418,8 +445,9 @@ function Removals(props: ViewData) {
   const { now, pools } = removalGroups(removals);
   const costs = removals.map(({ monthlyUsd }) => monthlyUsd);
   const monthly = (usd: Figure) => roundMoney(usd, currency, costs);
-  const span = props.isCut ? "day" : "period";
-  const ofLastDay = props.isCut ? " of the last day of the period" : "";
+  const span = props.isCut && spanOf(props) === "one day" ? "day" : "period";
+  const ofLastDay = props.isCut ? ` of the last ${spanOf(props)} of the period`.replace("one day", "day") : "";
+  const isWeek = Date.parse(props.end) - Date.parse(props.start) > 6 * DAY;
   const savings = linkTo(route, "savings", "", { kind: "consolidate" });
   const link = (node: NodeRow) => (
     <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
@@ -430,15 +458,15 @@ function Removals(props: ViewData) {
     <>
       {now.length > 0 && (
         <>
-          <h3>Remove now: no pods {props.isCut ? "on the last day of the period" : "in the whole period"}</h3>
-          {props.isCut && <OneDay end={props.end} />}
+          <h3>Remove now: no pods {props.isCut ? `in the last ${spanOf(props)}` : "in the whole period"}</h3>
+          {!isWeek && <Weekdays {...props} />}
           <ul class="notes" data-testid="remove-now">
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
                 {link(node)} in node pool <Name>{node.node_pool}</Name> saves <strong>{monthly(monthlyUsd)}</strong> a
                 month
                 {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
-                pods{props.isCut && " on the last day"}. <Recommended recommendations={recommendations} node={node} />
+                pods. <Recommended recommendations={recommendations} node={node} />
               </li>
             ))}
             {now.length > MAX_REMOVALS && (
@@ -450,6 +478,7 @@ function Removals(props: ViewData) {
       {pools.length > 0 && (
         <>
           <h3>Scale down: no pods in some hours{ofLastDay}</h3>
+          {!isWeek && now.length === 0 && <Weekdays {...props} />}
           <ul class="notes" data-testid="scale-down">
             {pools.slice(0, MAX_REMOVALS).map(({ cluster, name, nodes, emptyMonthlyUsd }) => (
               <li key={`${cluster} ${name}`}>
@@ -524,14 +553,16 @@ function Removals(props: ViewData) {
   );
 }
 
-/** Nodes of a long period are those of its last day, which says nothing about its other days. */
-function OneDay({ end }: { end: string }) {
+/** Which weekdays amounts per month are computed from, if not from all. */
+function Weekdays({ start, end }: { start: string; end: string }) {
   const route = useRoute();
-  const start = instant(Date.parse(end) - MAX_DETAIL_HOURS * HOUR);
+  const zone = useZone();
+  const count = Math.ceil((Date.parse(end) - Date.parse(start)) / HOUR);
   return (
-    <p class="note" data-testid="one-day">
-      Earlier days of the period are not checked: a node without pods on its last day may have had some before. See the{" "}
-      <a href={changed(route, { window: "", start, end })}>last 48 hours</a>. Recommendations in{" "}
+    <p class="note" data-testid="weekdays">
+      Amounts a month are those of {counted(count, "hour")} from {moment(start, zone)} to {moment(end, zone)}, as if
+      every day were like them. Other weekdays can differ:{" "}
+      <a href={changed(route, { window: "7d", start: "", end: "" })}>all weekdays</a>. Recommendations in{" "}
       <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a> look at up to 30 days.
     </p>
   );

@@ -30,6 +30,7 @@ import {
   knownFigure,
   knownParts,
   measuredShare,
+  moment,
   money,
   NOT_MEASURED,
   percent,
@@ -204,6 +205,9 @@ function Shown(props: ViewData) {
       left={
         <>
           <ThisMonth month={month} />
+          <h2 data-testid="unit-period">
+            {moment(whole.start, zone)} to {moment(whole.end, zone)}
+          </h2>
           <dl class="stats">
             <Stat
               name={amountTitle("allocated_usd")}
