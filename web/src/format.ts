@@ -105,6 +105,12 @@ export function percent(value: Figure): string {
   return number(value, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/** A relative change as a headline, which is a word where there is none. */
+export function changeWord(value: Figure): string {
+  if (value === null || value === undefined) return "not yet";
+  return Math.abs(value) < 0.0005 ? "unchanged" : change(value);
+}
+
 /** A relative change, with its sign; a small one has a decimal, because it is not zero. */
 export function change(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
@@ -176,7 +182,10 @@ export function utilizationText(row: GpuHours & { effective_gpu_hours: Figure })
 export function wastePercent(row: GpuHours, share: Figure): string {
   const text = percent(share);
   if (share === null || share === undefined || (row.unmeasured_gpu_hours ?? 0) <= 1e-9) return text;
-  return text.startsWith(">") ? text : `≥${text.replace("<0.1%", "0%")}`;
+  if (text.startsWith(">")) return text;
+  const digits = Math.abs(share) < 0.0995 ? 1 : 0; // rounded down, because it is the least
+  const least = Math.floor(share * 100 * 10 ** digits + 1e-9) / 10 ** digits;
+  return `≥${least > 0 ? least.toFixed(least % 1 === 0 && digits === 0 ? 0 : digits) : 0}%`;
 }
 
 /** Wasted share of the allocated cost, or which share of GPU-hours was measured if that is too little. */

@@ -352,6 +352,15 @@ function markCut(plot: uPlot, { buckets }: Props): void {
     const texts = [`${cut.hours} of ${cut.of} h`, `${cut.hours} h`];
     const text = texts.find((candidate) => pen.measureText(candidate).width <= to - from);
     if (text !== undefined) {
+      const size = pen.measureText(text).width; // on a plate, because the earlier period's line can cross it
+      pen.fillStyle = styleToken(plot.root, "--panel");
+      pen.fillRect(
+        (from + to - size) / 2,
+        plot.valToPos(sum, "y", true) - 16 * textScale() * scale,
+        size,
+        13 * textScale() * scale,
+      );
+      pen.fillStyle = ink;
       pen.fillText(text, (from + to) / 2, plot.valToPos(sum, "y", true) - 4 * scale);
       return;
     }

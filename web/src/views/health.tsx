@@ -65,6 +65,7 @@ interface ViewData {
   restatements: Settled<RestatementsResponse | null>;
 }
 
+const NOTHING_ALLOCATED = "No GPU-hour of this period is known to be allocated, so nothing is known to be missing.";
 const MOST_NOTES = 30;
 const MOST_STRIPS = 20;
 const WORST = 20;
@@ -326,7 +327,11 @@ function Doctor(props: {
   return (
     <Section title="What to check">
       {findings.length === 0 ? (
-        <Empty>Nothing is missing in this period: every hour has all scrapes, a measurement and a price.</Empty>
+        <Empty>
+          {rows.some(({ status }) => status === "complete" || status === "provisional")
+            ? "Nothing is missing in this period: every hour has all scrapes, a measurement and a price."
+            : "No hour of this period has figures, so there is nothing to check yet. Select another period."}
+        </Empty>
       ) : (
         <ul class="cards" data-testid="findings">
           {findings.map(({ cluster, check, finding, hour, cause, period }) =>
@@ -392,7 +397,11 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
     <>
       <Section title="Unmeasured GPU-hours">
         {unmeasured.length === 0 ? (
-          <Empty>Every allocated GPU-hour has a utilization measurement.</Empty>
+          <Empty>
+            {clusters.totals.allocated_gpu_hours
+              ? "Every allocated GPU-hour has a utilization measurement."
+              : NOTHING_ALLOCATED}
+          </Empty>
         ) : (
           <>
             <p class="note">
@@ -434,7 +443,9 @@ function Missing({ clusters, unmeasured, unpriced }: ViewData) {
       </Section>
       <Section title="GPU-hours without a price">
         {unpriced.length === 0 ? (
-          <Empty>Every allocated GPU-hour has a price.</Empty>
+          <Empty>
+            {clusters.totals.allocated_gpu_hours ? "Every allocated GPU-hour has a price." : NOTHING_ALLOCATED}
+          </Empty>
         ) : (
           <>
             <p class="note">

@@ -195,7 +195,7 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
   return [
     moneyColumn("allocated_usd", currency),
     price("usd_per_million_tokens", UNIT_COSTS.usd_per_million_tokens),
-    price("usd_per_million_tokens_at_full_use", "The same, at full use"),
+    price("usd_per_million_tokens_at_full_use", "Cost per 1M tokens at full use"),
     price("usd_per_million_generated_tokens", UNIT_COSTS.usd_per_million_generated_tokens),
     moneyColumn("effective_usd", currency),
     moneyColumn("waste_usd", currency),

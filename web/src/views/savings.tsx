@@ -1,9 +1,10 @@
 // Recommendations by state: what they save, on what evidence, and the commands that change them.
 
+import { useContext } from "preact/hooks";
 import { type ComponentChildren, Fragment } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { HOUR, moment, roundMoney } from "../format";
-import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { ServeContext, changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import {
@@ -335,11 +336,18 @@ function Nothing({ state, all, hasOthers }: { state: string; all: Recommendation
   const route = useRoute();
   const zone = useZone();
   const { kind, unit } = route.query;
+  const isServed = useContext(ServeContext);
   if (hasOthers) return <Empty>No recommendation is {state}. Select another state.</Empty>;
   if (reviewedAt(all) === undefined || (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED))
     return (
       <Empty>
-        {noneText(all, zone)} To run one now: <code>gpucost recommendations run --stack NAME</code>. {STACK_NAME}
+        {noneText(all, zone)}
+        {!isServed && (
+          <>
+            {" "}
+            To run one now: <code>gpucost recommendations run --stack NAME</code>. {STACK_NAME}
+          </>
+        )}
       </Empty>
     );
   return (
