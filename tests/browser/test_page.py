@@ -528,21 +528,22 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
         assert text.startswith(f"Node pool {pool}: up to {round_usd(cost, most)} a month")
 
 
-def test_nodes_to_remove_of_a_long_period_are_those_of_its_last_day(visit: Callable[..., Page], demo: Demo) -> None:
+def test_nodes_to_remove_of_three_days_say_which_days_their_amounts_are_of(
+    visit: Callable[..., Page], demo: Demo
+) -> None:
     page = visit("overview")
     page.goto(f"{demo.url}/#/nodes?{day(demo, 72)}&zone=utc")
     settled(page)
     section = page.get_by_role("region", name="Which node to remove")
     expect(section.get_by_role("heading", level=3)).to_contain_text(
-        ["Remove now: no pods on the last day of the period", "Scale down: no pods in some hours of the last day"]
+        ["Remove now: no pods in the whole period", "Scale down: no pods in some hours"]
     )
-    expect(section).to_contain_text("24 hours without pods on the last day.")
-    expect(page.get_by_test_id("one-day")).to_contain_text("Earlier days of the period are not checked")
-    page.get_by_test_id("one-day").get_by_role("link", name="last 48 hours").click()
-    settled(page)
-    expect(page.get_by_test_id("nodes-period")).not_to_contain_text("of one day")
-    expect(page.get_by_test_id("one-day")).to_have_count(0)
-    expect(page.get_by_test_id("remove-now").locator("li").first).to_contain_text("48 hours without pods.")
+    expect(page.get_by_test_id("weekdays")).to_contain_text("as if every day were like them")
+    expect(page.get_by_test_id("weekdays")).to_contain_text("Amounts a month are those of 72 hours")
+    page.get_by_test_id("weekdays").get_by_role("link", name="all weekdays").click()
+    expect(page.get_by_role("combobox", name="Period")).to_have_value("7d")
+    expect(page.get_by_test_id("nodes-period")).not_to_contain_text("All figures are of")
+    expect(page.get_by_test_id("weekdays")).to_have_count(0)
 
 
 def all_empty(hours: str) -> bool:

@@ -222,16 +222,16 @@ def test_cause_in_several_hours_has_the_amount_of_the_period(visit: Callable[...
     expect(page.locator("main")).to_contain_text("Causes are those of the worst and of the newest hour of each cluster")
 
 
-def test_nodes_of_a_long_period_say_first_that_they_are_of_a_day(visit: Callable[..., Page], site: Site) -> None:
-    page = visit(site, "nodes?window=7d&zone=utc", viewport=LAPTOP)
+def test_nodes_of_a_long_period_say_first_that_they_are_of_a_week(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, "nodes?window=35d&zone=utc", viewport=LAPTOP)
     period = page.get_by_test_id("nodes-period")
-    expect(period).to_contain_text("All figures are of one day:")
-    expect(period).to_contain_text("Nodes are shown for at most 48 hours.")
+    expect(period).to_contain_text("All figures are of seven days:")
     follows = "(section, period) => period.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING"
     assert page.locator("main section").first.evaluate(follows, period.element_handle())
-    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text("at this day's rate")
-    short = visit(site, f"nodes?{PERIOD}")
-    expect(short.get_by_test_id("nodes-period")).not_to_contain_text("of one day")
+    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text("at this period's rate")
+    week = visit(site, "nodes?zone=utc")
+    expect(week.get_by_role("combobox", name="Period")).to_have_value("7d")
+    expect(week.get_by_test_id("nodes-period")).not_to_contain_text("All figures are of")
 
 
 def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., Page], site: Site) -> None:
