@@ -18,6 +18,7 @@ import {
   unnamedRowsOf,
 } from "../src/models";
 import { bucketsOf } from "../src/series";
+import { areMixed } from "../src/views/models";
 
 /** The worked example of docs/explanation/inference.md. */
 const CHAT = {
@@ -194,4 +195,12 @@ test("small prices keep four decimals, and unknown figures are dashes", () => {
     "–",
   ]);
   expect([13.09, 12_345, undefined].map(tokenRate)).toEqual(["13.1", "12.3K", "–"]);
+});
+
+test("embeddings and models that generate tokens have no price in common", () => {
+  const model = (prompt_tokens: number | null, generated_tokens: number | null) =>
+    ({ prompt_tokens, generated_tokens }) as ModelRow;
+  expect(areMixed([model(100, 20), model(5000, 0)])).toBe(true);
+  expect(areMixed([model(100, 20), model(50, 7), model(null, null), model(0, 0)])).toBe(false);
+  expect(areMixed([model(100, 0), model(50, 0)])).toBe(false);
 });

@@ -3,7 +3,7 @@
 
 import type { ComponentChildren } from "preact";
 import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
-import { figureColumn, moneyColumn } from "../columns";
+import { figureColumn, moneyColumn, nameColumn } from "../columns";
 import { type Filter, filterQuery, filtersIn } from "../explore";
 import {
   counted,
@@ -51,7 +51,7 @@ async function fetchModels(route: Route): Promise<ViewData> {
   const whole = await fetchJson("v1/inference", { ...periodOf(route), ...filters, granularity: "total" });
   const { start, end } = whole;
   const [models, consumers] = await Promise.all(
-    (["model", "consumer"] as const).map((group) =>
+    (["model,business_unit", "consumer"] as const).map((group) =>
       fetchAll("v1/inference", { start, end, ...filters, granularity: "total", group_by: group }),
     ) as [Promise<InferenceResponse>, Promise<InferenceResponse>],
   );
@@ -102,7 +102,7 @@ function Shown({ whole, models, consumers }: ViewData) {
   }
   return (
     <>
-      <ModelStats row={total} currency={whole.currency} />
+      <ModelStats row={total} currency={whole.currency} models={models.rows} />
       <Groups by="model" response={models} />
       {consumers.rows.every(({ group }) => group["consumer"] === null) ? (
         <Section title="Costs by consumer">
@@ -132,7 +132,7 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
             cluster: route.query["cluster"],
             ...modelFiltersOf(filtersIn(route)),
             granularity: "total",
-            group_by: by,
+            group_by: by === "model" ? "model,business_unit" : by,
             sort: route.query[`${by}s-sort`] ?? "-allocated_usd",
           }}
           name={`${by}s`}
@@ -140,7 +140,7 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
       }
     >
       <p class="note">
-        {counted(named.length, by)}. Inference servers were seen in{" "}
+        {counted(new Set(named.map(({ group }) => group[by])).size, by)}. Inference servers were seen in{" "}
         {counted(response.hours_with_servers, "cluster-hour")}; {coverage.hours_complete} of {coverage.hours_expected}{" "}
         cluster-hours are complete. Pods without an inference server are left out; the API has them without a server.
       </p>
@@ -149,8 +149,14 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
         caption={`Costs by ${by}. Open one to see it over time`}
         sort="-allocated_usd"
         rows={rows}
-        rowKey={(row) => row.group[by] ?? ""}
-        columns={[groupColumn(route, by), ...modelColumns(currency)]}
+        rowKey={(row) => Object.values(row.group).join("\n")}
+        columns={[
+          groupColumn(route, by),
+          ...(by === "model"
+            ? [nameColumn("business_unit", "Business unit", ({ group }: ModelRow) => group["business_unit"] ?? "")]
+            : []),
+          ...modelColumns(currency),
+        ]}
       />
     </Section>
   );
@@ -209,20 +215,33 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
   ];
 }
 
+/** Whether models generate no tokens, as embeddings do, and others do: a price of both would be of neither. */
+export function areMixed(models: readonly ModelRow[]): boolean {
+  const used = models.filter(({ prompt_tokens: tokens }) => (tokens ?? 0) > 0);
+  return (
+    used.some(({ generated_tokens: tokens }) => tokens === 0) && used.some(({ generated_tokens: tokens }) => tokens)
+  );
+}
+
 /** The sums of models, or those of one. */
-export function ModelStats({ row, currency }: { row: ModelRow; currency: string }) {
+export function ModelStats(props: { row: ModelRow; currency: string; models?: readonly ModelRow[] }) {
+  const { row, currency, models = [] } = props;
   const unknown = row.unknown_tokens_usd ?? 0;
   return (
     <>
       <dl class="stats">
         <Stat
           name={UNIT_COSTS.usd_per_million_tokens}
-          value={unitPrice(row.usd_per_million_tokens, currency)}
+          value={areMixed(models) ? "by model" : unitPrice(row.usd_per_million_tokens, currency)}
           note={
-            <>
-              {unitPrice(row.usd_per_million_tokens_at_full_use, currency)} at full use <Help term="at full use" />; per
-              1M generated tokens alone {unitPrice(row.usd_per_million_generated_tokens, currency)}
-            </>
+            areMixed(models) ? (
+              "models that generate tokens, and embeddings, which do not, have no price in common"
+            ) : (
+              <>
+                {unitPrice(row.usd_per_million_tokens_at_full_use, currency)} at full use <Help term="at full use" />;
+                per 1M generated tokens alone {unitPrice(row.usd_per_million_generated_tokens, currency)}
+              </>
+            )
           }
           testId="per-million"
         />
