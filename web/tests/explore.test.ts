@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { CostRow, Coverage } from "../src/api";
-import { groupColors, IDLE_COLOR, OTHERS_COLOR } from "../src/charts/colors";
+import { GROUP_COLORS, groupColors, IDLE_COLOR, OTHERS_COLOR, PART_COLORS } from "../src/charts/colors";
 import { exceptIdle, figureColumn, ratioColumn, useColumn } from "../src/columns";
 import {
   changeOf,
@@ -404,7 +404,7 @@ test("the idle cost is a group of its own, next to the others", () => {
 
 test.each([true, false])("no two groups of a chart have the same color, with idle cost: %s", (isIdleSeparate) => {
   const question = { ...questionOf(at({ by: "namespace" })), isIdleSeparate };
-  const names = groupColors(isIdleSeparate).map((_, index) => `n${index}`);
+  const names = GROUP_COLORS.map((_, index) => `n${index}`);
   const series = seriesOf(question, names, [{ [OTHERS]: 1, ...(isIdleSeparate ? { [IDLE]: 1 } : {}) }]);
   expect(new Set(series.map(({ color }) => color)).size).toBe(series.length);
   const color = (name: string, fields: Partial<CostRow> = {}) =>
@@ -416,6 +416,20 @@ test.each([true, false])("no two groups of a chart have the same color, with idl
   for (const [index, name] of names.entries()) expect(color(name)).toBe(series[index]?.color);
   expect(color("job-1")).toBe(color("n1"));
   expect([color("small"), color("", { kind: "idle" })]).toEqual([OTHERS_COLOR, IDLE_COLOR]);
+});
+
+test("a group keeps its color when other groups come or go, and none has that of a part of the cost", () => {
+  const units = ["research", "assistant", "fraud-detection", "search", "vision"];
+  const all = groupColors("business_unit", units);
+  for (const count of [1, 2, 3, 4]) {
+    const some = groupColors("business_unit", [...units].reverse().slice(0, count));
+    for (const [name, color] of some) expect(color, name).toBe(all.get(name));
+  }
+  const later = groupColors("business_unit", [...units, "another", "a-new-unit"]);
+  for (const name of units) expect(later.get(name), name).toBe(all.get(name));
+  expect(new Set(later.values()).size).toBe(7);
+  const parts = new Set(Object.values(PART_COLORS));
+  for (const color of GROUP_COLORS) expect(parts.has(color)).toBe(false);
 });
 
 test("what does not apply to the idle cost is an empty cell, which comes last", () => {

@@ -1,14 +1,15 @@
 import { expect, test } from "vitest";
 import {
+  HOUR,
   axisMoney,
   axisTime,
   change,
+  changeWord,
   clockOf,
   counted,
   dayOf,
   exactMoney,
   gpuHours,
-  HOUR,
   instanceType,
   instant,
   isMeasured,
@@ -20,11 +21,12 @@ import {
   ratio,
   readClock,
   roundMoney,
-  stepName,
   shortNode,
+  stepName,
   utcDay,
   utilization,
   utilizationText,
+  wastePercent,
   wasteText,
   writeClock,
 } from "../src/format";
@@ -195,4 +197,24 @@ test("an instance type that no label says is marked", () => {
     "p5.48xlarge (from karpenter)",
   );
   expect(instanceType({ instance_type: "" })).toBe("unknown type");
+});
+
+test("a headline without a change is a word", () => {
+  expect([null, 0, -0.0004, 0.0004, 0.02].map(changeWord)).toEqual([
+    "not yet",
+    "unchanged",
+    "unchanged",
+    "unchanged",
+    "+2%",
+  ]);
+});
+
+test("the least share of waste is not rounded up", () => {
+  const row = { allocated_gpu_hours: 10, unmeasured_gpu_hours: 1 };
+  expect([0.601, 0.609, 0.0567, 0.0001].map((share) => wastePercent(row, share))).toEqual([
+    "≥60%",
+    "≥60%",
+    "≥5.6%",
+    "≥0%",
+  ]);
 });

@@ -14,18 +14,55 @@ export const PART_COLORS: Record<PartKey, string> = {
   residual_usd: "#e87b00",
 };
 
-/** Colors of groups, which are no parts of the cost: green and red-brown, which mean used and wasted, come last. */
-const GROUP_COLORS: readonly string[] = (
-  ["host", "unallocated", "stranded", "unmeasured", "residual", "effective", "waste"] as const
-).map((part) => PART_COLORS[`${part}_usd`]);
+/** Colors of groups: none is that of a part of the cost, which means something else. Paul Tol's "muted", which color-blind
+ * people can distinguish. */
+export const GROUP_COLORS: readonly string[] = [
+  "#332288",
+  "#cc6677",
+  "#117733",
+  "#ddcc77",
+  "#882255",
+  "#999933",
+  "#aa4499",
+];
 /** Color of the groups that a chart does not name. */
 export const OTHERS_COLOR = PART_COLORS.unobserved_usd;
 /** Color of the idle cost: that of its largest part. */
 export const IDLE_COLOR = PART_COLORS.unallocated_usd;
 
-/** Colors of the groups that a chart names. No two groups have the same. */
-export function groupColors(hasIdle: boolean): readonly string[] {
-  return hasIdle ? GROUP_COLORS.filter((color) => color !== IDLE_COLOR) : GROUP_COLORS;
+const remembered = new Map<string, string>();
+
+/** Colors of the groups that a chart names, at most as many as there are colors; no two have the same. A group keeps its
+ * color in all periods: its name chooses it, and where two names choose the same, the one that was shown first has it. */
+export function groupColors(dimension: string, names: readonly string[]): ReadonlyMap<string, string> {
+  const colors = new Map<string, string>();
+  const taken = new Set<string>();
+  const take = (name: string, color: string | undefined) => {
+    if (color === undefined || taken.has(color)) return;
+    colors.set(name, color);
+    taken.add(color);
+  };
+  const keyOf = (name: string) => `${dimension}\n${name}`;
+  const sorted = [...names].sort();
+  for (const name of sorted) take(name, remembered.get(keyOf(name)));
+  for (const name of sorted) {
+    if (colors.has(name)) continue;
+    const first = hashOf(name);
+    const choices = GROUP_COLORS.map((_, at) => GROUP_COLORS[(first + at) % GROUP_COLORS.length] ?? "");
+    const ofOthers = new Set(
+      [...remembered].flatMap(([key, color]) => (key.startsWith(`${dimension}\n`) ? color : [])),
+    );
+    const free = choices.filter((color) => !taken.has(color));
+    take(name, free.find((color) => !ofOthers.has(color)) ?? free[0]);
+    if (!remembered.has(keyOf(name))) remembered.set(keyOf(name), colors.get(name) ?? OTHERS_COLOR);
+  }
+  return colors;
+}
+
+function hashOf(name: string): number {
+  let hash = 0;
+  for (const character of name) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 1_000_003;
+  return hash;
 }
 
 /** Parts of the node cost with their colors, for a chart. */

@@ -11,7 +11,7 @@ import {
   type Settled,
 } from "../api";
 import { useMemo } from "preact/hooks";
-import { groupColors, IDLE_COLOR, OTHERS_COLOR } from "../charts/colors";
+import { GROUP_COLORS, groupColors, IDLE_COLOR, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { exceptIdle, figureColumn, gpuHoursColumn, knownColumn, moneyColumn, useColumn } from "../columns";
 import {
@@ -183,7 +183,7 @@ async function fetchChart(
   before: Earlier | null,
 ): Promise<Chart> {
   const { by } = question;
-  const charted = chartedRows(question, tableRows, groupColors(question.isIdleSeparate).length);
+  const charted = chartedRows(question, tableRows, GROUP_COLORS.length);
   const names = charted.map((row) => row.group[by] ?? "");
   const groupByName = new Map(
     charted.flatMap((row) => (row.jobs ?? [row]).map(({ group }) => [group[by] ?? "", row.group[by] ?? ""] as const)),
@@ -555,27 +555,27 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
 
 /** The color of a row's group in the chart. */
 export function colorOf(
-  { by, isIdleSeparate }: Question,
+  { by }: Question,
   { names, groupByName }: Pick<Chart, "names" | "groupByName">,
   { kind, group }: ExploreRow,
 ): string {
   if (kind === "idle") return IDLE_COLOR;
   const name = group[by] ?? "";
-  return groupColors(isIdleSeparate)[names.indexOf(groupByName.get(name) ?? name)] ?? OTHERS_COLOR;
+  return groupColors(by, names).get(groupByName.get(name) ?? name) ?? OTHERS_COLOR;
 }
 
 export function seriesOf(
-  { isIdleSeparate }: Question,
+  { by }: Question,
   names: readonly string[],
   rows: readonly (Record<string, number | null> | undefined)[],
 ): Series[] {
-  const colors = groupColors(isIdleSeparate);
+  const colors = groupColors(by, names);
   const rest = [
     { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR },
     { key: IDLE, name: IDLE_COST, meaning: GLOSSARY.idle, color: IDLE_COLOR },
   ];
   return [
-    ...names.map((key, index) => ({ key, name: key === "" ? "none" : key, meaning: "", color: colors[index] ?? "" })),
+    ...names.map((key) => ({ key, name: key === "" ? "none" : key, meaning: "", color: colors.get(key) ?? "" })),
     ...rest.filter(({ key }) => rows.some((row) => Math.abs(row?.[key] ?? 0) > 1e-6)),
   ];
 }
