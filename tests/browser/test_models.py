@@ -174,17 +174,20 @@ def model_view(name: str, more: str = "") -> str:
 
 def test_models_match_the_api(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"models?{PERIOD}&zone=utc")
-    rows = site.ask(f"inference?{PERIOD}&granularity=total&group_by=model&server=*&sort=-allocated_usd")["rows"]
+    by = "group_by=model,business_unit"
+    rows = site.ask(f"inference?{PERIOD}&granularity=total&{by}&server=*&sort=-allocated_usd")["rows"]
     names = [row["group"]["model"] for row in rows]
     assert set(names) == {None, LLAMA, ADAPTER, RERANKER, "resnet"}
     table = page.get_by_test_id("models")
-    assert sorted(cells(table)) == sorted([row["group"]["model"] or "unknown", *figures(row)] for row in rows)
-    shown = [Decimal(row[1].strip("$")) for row in cells(table)]
+    assert sorted(cells(table)) == sorted(
+        [row["group"]["model"] or "unknown", row["group"]["business_unit"], *figures(row)] for row in rows
+    )
+    shown = [Decimal(row[2].strip("$")) for row in cells(table)]
     assert shown == sorted(shown, reverse=True)
     table.get_by_role("button", name="Cost per 1M prompt and generated tokens").click()
     prices = [row["usd_per_million_tokens"] for row in rows if row["usd_per_million_tokens"] is not None]
     expected = [price(figure) for figure in sorted(prices, reverse=True)] + [DASH] * (len(rows) - len(prices))
-    expect(table.locator("tbody tr td:nth-child(3)")).to_have_text(expected)
+    expect(table.locator("tbody tr td:nth-child(4)")).to_have_text(expected)
     assert page.locator("main b").count() == 0, "names are text"
 
 
@@ -220,11 +223,12 @@ def test_filters_are_those_of_the_api(visit: Callable[..., Page], site: Site) ->
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("group", name="Filters")).to_contain_text("GPU model is L4")
     settled(page)
-    rows = site.ask(f"inference?{PERIOD}&granularity=total&group_by=model&server=*&gpu_model=L4")["rows"]
+    by = "group_by=model,business_unit"
+    rows = site.ask(f"inference?{PERIOD}&granularity=total&{by}&server=*&gpu_model=L4")["rows"]
     assert len(rows) == 3
     expect(page.get_by_test_id("models").locator("tbody tr")).to_have_count(3)
     assert sorted(cells(page.get_by_test_id("models"))) == sorted(
-        [row["group"]["model"] or "unknown", *figures(row)] for row in rows
+        [row["group"]["model"] or "unknown", row["group"]["business_unit"], *figures(row)] for row in rows
     )
     page.get_by_role("link", name="resnet").click()
     settled(page)
