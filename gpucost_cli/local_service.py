@@ -62,6 +62,7 @@ from gpucost_cli.discovery import oldest_hour
 from gpucost_cli.export_folder import ExportFolder
 from gpucost_cli.fresh_clusters import FreshClusters
 from gpucost_cli.node_price_fetcher import FETCHED_SOURCES
+from gpucost_cli.served_decisions import add_decision_routes
 from gpucost_cli.served_doctor import ServedDoctor
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.lambda_worker import LambdaContext
@@ -75,6 +76,8 @@ QUERIES_SECONDS = 120.0
 """Limit of the time that finding a cluster's oldest hour may take."""
 ANY_HOST = "0.0.0.0"
 ANY_ROUTE = ("GET /{proxy+}", "GET /")
+DECISIONS = "POST /serve/{proxy+}"
+"""Only on the loopback address; see `served_decisions`."""
 PRICES_HOUR = 3
 """The UTC hour in which all price lists are fetched, as the template schedules it."""
 REVIEW_HOUR = 2
@@ -171,6 +174,8 @@ class LocalService:
         if doctor:
             self._documents["/serve/doctor"] = doctor.document
         self._app = build_app(self._container.api_services, PAGE_FOLDER)
+        add_decision_routes(self._app, self._container, author)
+        self._takes_decisions = False
         self._app_lock = Lock()
         self._priced: datetime | None = None
         self._reviewed: datetime | None = None
@@ -338,7 +343,8 @@ class LocalService:
             GpuCostError: the port is taken, or the host is no address of this machine.
         """
         listener = listen(port, host)
-        with serving_api(self._answer, ANY_ROUTE, listener):
+        self._takes_decisions = host == HOST
+        with serving_api(self._answer, (*ANY_ROUTE, DECISIONS) if self._takes_decisions else ANY_ROUTE, listener):
             reached = HOST if host == ANY_HOST else host
             yield f"http://{reached}:{listener.getsockname()[1]}"
 
@@ -350,7 +356,7 @@ class LocalService:
             answer = handle_event(self._app, event, LambdaContext("api"))  # type: ignore[arg-type]
         if event["rawPath"] == "/config.json":
             notice = " ".join(filter(None, (self.activity, self._fresh_clusters.notice)))
-            more = {"serve": True, **({"notice": notice} if notice else {})}
+            more = {"serve": True, "decisions": self._takes_decisions, **({"notice": notice} if notice else {})}
             answer["body"] = dumps({**json.loads(answer["body"]), **more})
         return answer
 

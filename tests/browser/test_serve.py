@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,11 +12,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.features.alerting.findings import Subject
+from gpucost.features.alerting.model import Alert, AlertGroup
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
+from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
 from gpucost_devstack.prometheus import running_prometheus
 from tests.browser.layout_checks import check_layouts
-from tests.browser.tabs import Tabs, settled
+from tests.browser.tabs import Tabs, settled, violations
+from tests.features.recommendations.sample_recommendations import PROPOSED
 from tests.gpucost_command import GPUCOST, gpucost
 from tests.system.timeline import steady_pod
 
@@ -231,3 +238,40 @@ def test_deployment_names_the_command_of_the_doctor(visit: Callable[[str], Page]
     settled(page)
     expect(page.get_by_test_id("so-far")).to_have_count(0)
     assert not [url for url in requested if "/serve/" in url]
+
+
+def test_recommendations_and_alerts_are_decided_on_the_page(tabs: Tabs, tmp_path: Path, metrics: str) -> None:
+    about = RecommendationSubject("demo", "bu-a", "bu-a", "Deployment", "chat")
+    settings = {
+        "clusters": [{"name": "demo", "prometheus": {"url": metrics}, "selector": {"cluster": "past"}}],
+        "pricing": {"source": "constant", "gpu_hourly_usd": GPU_HOURLY_USD},
+    }
+    with SqliteTable(tmp_path) as table:
+        DynamoRecommendations(table).put(
+            Recommendation(replace(PROPOSED, subject=about, summary="Stop it"), "open", WHOLE, WHOLE, WHOLE)
+        )
+        alert = Alert("waste", Subject("demo", "bu-a"), "firing", WHOLE, ())
+        DynamoAlertStateStore(table).save_group(AlertGroup("demo", "bu-a", (alert,)))
+        now = WHOLE + HOUR + timedelta(minutes=10)
+        service = LocalService(table, json.dumps(settings), author="me", clock=lambda: now, secret_value=str)
+        list(service.attribute_newest(2))
+        with service.serving(0) as url:
+            tabs.hosts.add(url.removeprefix("http://"))
+            page = tabs.open(f"{url}/#/savings?zone=utc")
+            card = page.get_by_test_id("savings").locator("> li")
+            card.get_by_role("button", name="Dismiss").click()
+            card.get_by_label("Why?").fill("needed for the launch")
+            page.keyboard.press("Enter")
+            expect(card).to_have_count(0)
+            page.goto(f"{url}/#/savings?zone=utc&state=dismissed")
+            expect(page.locator("main")).to_contain_text("by me: needed for the launch")
+            assert violations(page) == []
+            page.get_by_role("button", name="Reopen").click()
+            expect(page.get_by_role("button", name="Reopen")).to_have_count(0)
+            period = f"start={format_timestamp(WHOLE)}&end={format_timestamp(WHOLE + HOUR)}"
+            page.goto(f"{url}/#/overview?zone=utc&{period}")
+            alerts = page.get_by_test_id("alerts")
+            alerts.get_by_role("button", name="Acknowledge").click()
+            expect(alerts).to_contain_text("acknowledged by me")
+            expect(alerts.get_by_role("button", name="Acknowledge")).to_have_count(0)
+            check_layouts(page)

@@ -212,7 +212,8 @@ async function fetchWithTimeout(address: string, token: string | null): Promise<
   }
 }
 
-async function detailOf(response: Response): Promise<string> {
+/** What an error response says. */
+export async function detailOf(response: Response): Promise<string> {
   try {
     // The API sends a problem; API Gateway sends a message.
     const { detail, message } = (await response.json()) as Partial<Schemas["Problem"]> & { message?: string };

@@ -7,6 +7,8 @@ export interface Config {
   notice?: string;
   /** `gpucost serve` answers, with what only it has. */
   serve?: boolean;
+  /** Recommendations and alerts can be decided on the page. */
+  decisions?: boolean;
 }
 
 export async function fetchConfig(): Promise<Config> {

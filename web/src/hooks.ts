@@ -1,6 +1,6 @@
 // Hooks: the URL as state, and requests to the API.
 
-import { createContext } from "preact";
+import { type ComponentChildren, createContext } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { fetchJson } from "./api";
 import { fetchConfig } from "./config";
@@ -14,6 +14,22 @@ export const NoticeContext = createContext<string | undefined>(undefined);
 
 /** Whether `gpucost serve` answers. */
 export const ServeContext = createContext(false);
+
+/** Decisions on this page; null where the API only reads. */
+export interface Decisions {
+  /** How many were taken: views fetch their figures again after each. */
+  count: number;
+  add: () => void;
+  Button: (props: DecisionProps) => ComponentChildren;
+}
+export interface DecisionProps {
+  title: string;
+  /** Below `serve/`. */
+  path: string;
+  /** The label of a reason, if the decision needs one. */
+  reason?: string;
+}
+export const DecisionsContext = createContext<Decisions | null>(null);
 
 const NOTICE_SECONDS = 10;
 
@@ -81,6 +97,7 @@ export function useFetch<Body>(
   const [state, setState] = useState<FetchState<Body> & { requestKey: string }>(first);
   const [round, setRound] = useState(0);
   const notice = useContext(NoticeContext);
+  const decisions = useContext(DecisionsContext)?.count;
   const latestRef = useRef(0);
   useEffect(() => {
     const request = ++latestRef.current;
@@ -100,7 +117,7 @@ export function useFetch<Body>(
           if (request === latestRef.current) setState({ response: undefined, error, isLoading: false, requestKey });
         },
       );
-  }, [requestKey, round, notice]);
+  }, [requestKey, round, notice, decisions]);
   // Until the effect has run, the state belongs to the previous key.
   const isLoading = state.isLoading || state.requestKey !== requestKey;
   return { ...state, isLoading, again: () => setRound(round + 1) };

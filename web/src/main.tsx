@@ -9,6 +9,8 @@ import { type Config, fetchConfig } from "./config";
 import { HOUR, instant, moment, readClock, writeClock } from "./format";
 import {
   changed,
+  type Decisions,
+  DecisionsContext,
   go,
   NoticeContext,
   RouteContext,
@@ -71,10 +73,12 @@ function loadedLater(load: () => Promise<() => ComponentChildren>) {
   };
 }
 
-function App({ config }: { config: Config }) {
+function App({ config, Button }: { config: Config; Button: Decisions["Button"] | null }) {
   const notice = useLatestNotice(config.notice);
   const route = useUrlRoute();
   const View = VIEWS[route.view];
+  const [decisions, setDecisions] = useState(0);
+  const add = () => setDecisions((count) => count + 1);
   useEffect(() => {
     const name = route.name === "" ? "" : ` ${route.name}`;
     document.title = route.view === "missing" ? "GPU cost: not found" : `GPU cost: ${route.view}${name}`;
@@ -104,10 +108,12 @@ function App({ config }: { config: Config }) {
               </p>
             )}
             <Breadcrumb route={route} />
-            <Guarded key={`${route.view} ${route.name}`}>
-              <View />
-              <Figure />
-            </Guarded>
+            <DecisionsContext.Provider value={Button && { count: decisions, add, Button }}>
+              <Guarded key={`${route.view} ${route.name}`}>
+                <View />
+                <Figure />
+              </Guarded>
+            </DecisionsContext.Provider>
           </main>
         </ServeContext.Provider>
       </NoticeContext.Provider>
@@ -365,7 +371,8 @@ async function start(): Promise<void> {
   if (page === null) return;
   try {
     const config = await fetchConfig();
-    if (await begin(config.sign_in)) render(<App config={config} />, page);
+    const Button = config.decisions === true ? (await import("./views/decision")).DecisionButton : null;
+    if (await begin(config.sign_in)) render(<App {...{ config, Button }} />, page);
   } catch (reason) {
     const error = reason instanceof Error ? reason : new Error(String(reason));
     // An error from the issuer contains the fragment from before the sign-in.

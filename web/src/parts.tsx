@@ -6,7 +6,17 @@ import { download, type Parameters, Problem, type Settled, type TablePath } from
 import { OUTLINE } from "./charts/colors";
 import { counted, percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
-import { changed, type FetchState, go, ServeContext, useIsNarrow, useRoute, useWidth } from "./hooks";
+import {
+  changed,
+  type DecisionProps,
+  DecisionsContext,
+  type FetchState,
+  go,
+  ServeContext,
+  useIsNarrow,
+  useRoute,
+  useWidth,
+} from "./hooks";
 import { keyOf, orderAfter, orderMark, type Sortable, sorted } from "./order";
 import { clusterOf, linkTo } from "./route";
 import { type Priced, pricedShare } from "./series";
@@ -506,4 +516,10 @@ export function Spark({ values, label }: { values: readonly (number | null)[]; l
       <path d={path} fill="none" stroke="currentColor" stroke-width="1.5" vector-effect="non-scaling-stroke" />
     </svg>
   );
+}
+
+/** A button that takes a decision. Nothing where the API only reads. */
+export function Decision(props: DecisionProps) {
+  const decisions = useContext(DecisionsContext);
+  return decisions === null ? null : <decisions.Button {...props} />;
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import type { Alert, AlertEvent, AlertsOfDay } from "../api";
-import { type Column, Empty, Name, Table } from "../parts";
+import { type Column, Decision, Empty, Name, Table } from "../parts";
 import { money, moment } from "../format";
 import { useIsNarrow, useRoute, useZone } from "../hooks";
 import { filterQuery } from "../explore";
@@ -186,6 +186,12 @@ function AlertTable(props: { alerts: readonly Alert[]; evaluated: AlertsOfDay["e
               <>
                 {" "}
                 · acknowledged by <Name>{alert.acknowledged_by}</Name>
+              </>
+            )}
+            {alert.phase === "firing" && alert.acknowledged_by === null && (
+              <>
+                {" "}
+                <Decision title="Acknowledge" path={`alerts/${alert.id}/acknowledge`} />
               </>
             )}
             {alert.silenced_by.length > 0 && " · silenced"}

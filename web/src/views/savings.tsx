@@ -5,7 +5,7 @@ import { type ComponentChildren, Fragment } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { HOUR, moment, roundMoney } from "../format";
 import { ServeContext, changed, go, useFetch, useRoute, useZone } from "../hooks";
-import { Empty, Help, Name, Section, Stat, Table, View } from "../parts";
+import { Decision, Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import {
   cashOnOffer,
@@ -416,6 +416,7 @@ function Card({ row, hasState, marksListPrices }: CardProps) {
   const route = useRoute();
   const zone = useZone();
   const { subject, saving, currency } = row;
+  const commands = useContext(ServeContext) ? [] : commandsOf(row);
   const facts: [string, ComponentChildren][] = [...factsOf(row, zone), ["ID", <code key="id">{row.id}</code>]];
   return (
     <li class="item">
@@ -459,6 +460,8 @@ function Card({ row, hasState, marksListPrices }: CardProps) {
           cluster <Name>{subject.cluster}</Name>
           <History row={row} />
         </p>
+        {row.state === "open" && <Decision title="Dismiss" path={`recommendations/${row.id}/dismiss`} reason="Why?" />}
+        {row.state === "dismissed" && <Decision title="Reopen" path={`recommendations/${row.id}/reopen`} />}
         <details>
           <summary>Evidence, risk and commands</summary>
           <dl class="facts">
@@ -475,12 +478,12 @@ function Card({ row, hasState, marksListPrices }: CardProps) {
               <pre tabIndex={0}>{row.patch}</pre>
             </>
           )}
-          {commandsOf(row).map(({ title, command }) => (
+          {commands.map(({ title, command }) => (
             <p key={command}>
               {title}: <code class="command">{command}</code>
             </p>
           ))}
-          {commandsOf(row).length > 0 && <p class="note">{STACK_NAME}</p>}
+          {commands.length > 0 && <p class="note">{STACK_NAME}</p>}
         </details>
       </div>
     </li>

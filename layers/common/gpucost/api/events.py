@@ -67,6 +67,8 @@ class _Event(_EventModel):
     headers: dict[UnicodeText, UnicodeText] | None = None
     queryStringParameters: dict[UnicodeText, UnicodeText] | None = None  # noqa: N815
     requestContext: _RequestContext  # noqa: N815
+    body: UnicodeText | None = None
+    isBase64Encoded: bool = False  # noqa: N815
 
 
 def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaContext) -> dict[str, Any]:
