@@ -17,7 +17,7 @@ ANSWER_FAULTS = tuple(
         ("an alert ends an hour late", f"{FEATURES}/alerting/state_machine.py", "elif clear_run >= max(1, policy.keep_firing_hours):", "elif clear_run > max(1, policy.keep_firing_hours):", ("tests/features/alerting/test_state_machine.py",)),
         ("an exported remainder has no cost", f"{FEATURES}/exports/focus.py", "cost = amount if node.price_source else None", "cost = None", ("tests/features/exports/test_focus.py",)),
         ("recommendations leave the busiest hour at 60%", f"{FEATURES}/recommendations/rules/rightsizing.py", "LOW, TARGET, HIGH = 0.30, 0.70, 0.90", "LOW, TARGET, HIGH = 0.30, 0.60, 0.90", ("tests/features/recommendations/rules/test_rightsizing.py",)),
-        ("a budget is projected on the hours that passed", f"{PACKAGE}/core/run_rate.py", "Decimal(cluster.hours_with_data)))", "Decimal(hours_so_far)))", ("tests/features/alerting/test_month_budgets.py",)),
+        ("a budget is projected on the hours that passed", f"{PACKAGE}/core/run_rate.py", "cluster.spent * period_hours, Decimal(cluster.hours_with_data)", "cluster.spent * period_hours, Decimal(hours_so_far)", ("tests/features/alerting/test_month_budgets.py",)),
         ("a week's row begins on Sunday", f"{PACKAGE}/core/query/periods.py", "return day - day.weekday() * DAY\n    return day.replace", "return day - (day.weekday() + 1) % 7 * DAY\n    return day.replace", ("tests/reports/test_reports_conservation.py",)),
     )
 )  # fmt: skip
