@@ -314,8 +314,9 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     assert budgets.get_by_role("link").all_inner_texts() == [first, second]
     texts: dict[str, list[tuple[str, int, int | None]]] = {
         "All 2 business units with a budget stay within it.": [("within", 10, 20), ("within", 10, 20)],
-        "Budgets: too few hours of this month for a run rate.": [("unknown", 10, None), ("unknown", 10, None)],
-        "1 of 2 business units with a budget stay within it. Of the others, too few hours are known.": [
+        "Whether business units stay within their budgets is not known yet: "
+        "too few hours of this month have figures.": [("unknown", 10, None), ("unknown", 10, None)],
+        "1 of 2 business units with a budget stay within it. Of the others it is not known yet.": [
             ("within", 10, 20), ("unknown", 10, None),
         ],
     }  # fmt: skip

@@ -161,7 +161,7 @@ def test_amount_that_pods_are_opened_by_is_visible_on_a_phone(visit: Callable[..
 @pytest.mark.parametrize("view", ["health?", "unit/research?", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?"])
 def test_summary_is_a_single_column_on_a_phone(visit: Callable[..., Page], site: Site, view: str) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
-    boxes = [box for stat in page.locator("main > div > .stats > .stat, .columns .stats > .stat").all()
+    boxes = [box for stat in page.locator("main .stats > .stat").all()
              if (box := stat.bounding_box())]  # fmt: skip
     assert len(boxes) > 2
     assert len({box["y"] for box in boxes}) == len(boxes)

@@ -47,7 +47,7 @@ CLIENT_FAULTS = tuple(
         ("one business unit of many days is not read alone", f"{PACKAGE}/reports/cost_reader.py", "max_work = self._max_part_work if read_plan.units is None else None", "max_work = self._max_part_work", SIZE_TESTS),
         ("budgets forget clusters that left", f"{ALERTING}/month_budgets.py", "            for cluster in stored.clusters(start)\n", "            for cluster in [in_force.name for in_force in settings.clusters]\n", REPLACED_TESTS),
         ("clusters that left go on to spend", f"{PACKAGE}/core/run_rate.py", "        if cluster.has_left:\n", "        if False:\n", REPLACED_TESTS),
-        ("a cluster that joined spent from the start of the month", f"{ALERTING}/cluster_months.py", "            counted_since(self.spend.first_hour, fleet_first_hour, self.start),\n", "            self.start,\n", REPLACED_TESTS),
+        ("a cluster that joined spent from the start of the month", f"{ALERTING}/cluster_months.py", "lambda month: month.spend.first_hour or month.start", "lambda month: month.start", REPLACED_TESTS),
         ("one unknown cluster makes all units unknown", f"{ALERTING}/cluster_months.py", "[month for month in self.values() if unit in month.units]", "[*self.values()]", REPLACED_TESTS),
         ("units of a silent cluster spend nothing there", f"{ALERTING}/cluster_months.py", "    if spend.hours_with_data >= MIN_RUN_RATE_HOURS:\n", "    if True:\n", REPLACED_TESTS),
         ("a cluster that left misses its further hours", f"{ALERTING}/tick_figures.py", "        if self.settings.cluster(day.cluster) is None:\n            until = min(until, recorded[-1] + HOUR)\n", "", REPLACED_TESTS),

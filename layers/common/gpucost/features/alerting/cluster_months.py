@@ -1,6 +1,6 @@
 """A month's spend in one cluster, and what it means for each business unit."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -31,18 +31,10 @@ class ClusterMonth(Struct, frozen=True):
         """The business units whose costs the cluster has."""
         return self.earlier_units | self.spend.spend_by_unit.keys()
 
-    def of_unit(self, unit: str, fleet_first_hour: datetime | None) -> ClusterSpend:
-        """Return what a business unit spent in the cluster.
-
-        Args:
-            unit: the business unit.
-            fleet_first_hour: the first recorded hour of the month in any cluster.
-        """
+    def of_unit(self, unit: str, since: datetime) -> ClusterSpend:
+        """Return what a business unit spent in the cluster, whose hours count from a time on."""
         return ClusterSpend(
-            self.spend.spend_by_unit.get(unit, Decimal(0)),
-            self.spend.hours_with_data,
-            counted_since(self.spend.first_hour, fleet_first_hour, self.start),
-            self.has_left,
+            self.spend.spend_by_unit.get(unit, Decimal(0)), self.spend.hours_with_data, since, self.has_left
         )
 
 
@@ -64,8 +56,18 @@ class ClusterMonths(dict[str, ClusterMonth]):
 
     def spends_of(self, unit: str) -> list[ClusterSpend] | None:
         """Return a unit's spend in each cluster that has any; None if one of these clusters' months is not known."""
-        of_unit = [month for month in self.values() if unit in month.units]
         first_hours = [month.spend.first_hour for month in self.values() if month.spend.first_hour is not None]
         first_hour = min(first_hours, default=None)
+        return self._spends(unit, lambda month: counted_since(month.spend.first_hour, first_hour, month.start))
+
+    def least_spends_of(self, unit: str) -> list[ClusterSpend] | None:
+        """As `spends_of`, but hours before a cluster's first data cost nothing, so that the month costs at least this.
+
+        Budget alerts use it: what the rest of a month adds to its first data exceeds a budget whatever was before.
+        """
+        return self._spends(unit, lambda month: month.spend.first_hour or month.start)
+
+    def _spends(self, unit: str, since: Callable[[ClusterMonth], datetime]) -> list[ClusterSpend] | None:
+        of_unit = [month for month in self.values() if unit in month.units]
         is_summed = all(month.is_summed for month in of_unit)
-        return [month.of_unit(unit, first_hour) for month in of_unit] if is_summed else None
+        return [month.of_unit(unit, since(month)) for month in of_unit] if is_summed else None

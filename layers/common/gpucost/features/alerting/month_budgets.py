@@ -105,7 +105,11 @@ class BudgetService:
                 continue
             spends = months.spends_of(unit) or []
             spent = sum((spend.spent for spend in spends), Decimal(0))
-            rows.append(UnitBudget(unit, budget, spent, run_rate(spends, until, end)))
+            projected = run_rate(spends, until, end)
+            if projected is None:
+                least = run_rate(months.least_spends_of(unit) or [], until, end)
+                projected = least if least is not None and least > budget else None
+            rows.append(UnitBudget(unit, budget, spent, projected))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)
         return MonthBudgets(start, end, until, next(iter(currencies), settings.pricing.currency), tuple(rows))
 

@@ -86,7 +86,7 @@ class TickFigures:
 
     def spent_and_projected(self, months: ClusterMonths, unit: str) -> tuple[Decimal, Decimal | None] | None:
         """Return what a unit spent in a month, and the run rate to its end; None if a cluster's month is not known."""
-        spends = months.spends_of(unit)
+        spends = months.least_spends_of(unit)
         if spends is None:
             return None
         _, end = month_bounds(self.newest_expected_hour)
