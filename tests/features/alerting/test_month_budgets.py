@@ -3,6 +3,7 @@
 import json
 from calendar import monthrange
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -104,6 +105,21 @@ def test_too_few_hours_have_no_projection(fleet: Fleet) -> None:
     fleet.now = START + 3 * HOUR
     row = rows(ask("fin"))["research"]
     assert (row["status"], row["spent_usd"], row["projected_usd"]) == ("unknown", 4 * PRICE, None)
+
+
+def test_month_whose_data_begin_late_exceeds_a_budget_but_is_not_known_to_stay_within(fleet: Fleet) -> None:
+    """The hours before the data are unknown. What the rest of the month adds exceeds the budget whatever they cost."""
+    late = 10 * 24
+    for number in range(late, late + HOURS):
+        fleet.publish(number, pod(gpus=2), pod("train-a"), cluster="east")
+    fleet.now = START + HOUR * (late + HOURS + 2)
+    by_unit = rows(ask("fin"))
+    month_end = datetime(START.year + START.month // 12, START.month % 12 + 1, 1, tzinfo=UTC)
+    least = 2 * PRICE * ((month_end - START) // HOUR - late)
+    assert [(by_unit[unit]["status"], by_unit[unit]["projected_usd"]) for unit in ("research", "train-a")] == [
+        ("projected", least),
+        ("unknown", None),
+    ]
 
 
 @pytest.mark.parametrize("cluster", ["west", "east"])
