@@ -27,7 +27,8 @@ BusinessUnitParameter = Annotated[
     ),
 ]
 GroupByParameter = Annotated[
-    GroupBy | None, Query(description="What the rows of the whole fleet are. Default: `business_unit`")
+    GroupBy | None,
+    Query(description="What the rows of the whole fleet are. Default: `business_unit`", examples=["cluster"]),
 ]
 PeriodParameter = Annotated[Literal["month", "quarter"], Query(description="The current UTC month or quarter")]
 
