@@ -190,6 +190,8 @@ IMPOSSIBLE = {
     "the region of \0 is not known": "sessions without a region are refused before, with the same remedy",
     "the settings have an email receiver, but": "every stack has the topic",
     "start: must be": "of the API; tests/functions/test_remedies.py",
+    "this forecast covers all": "of the API; tests/features/recommendations/test_fleet_forecasts.py",
+    "a forecast by node pool would": "of the API; tests/features/recommendations/test_fleet_forecasts.py",
     "the alert function kept changing the alert": "a race with a function",
     "\0 was changed by someone else at the same time": "a race with a function",
     ". \0 matches \0; name one of them": "tests/features/recommendations/rules/test_what_if.py names one",

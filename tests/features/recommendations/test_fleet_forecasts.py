@@ -7,11 +7,11 @@ import pytest
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs
-from gpucost.core.errors import AccessDeniedError
+from gpucost.core.errors import AccessDeniedError, InvalidInputError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY
-from gpucost.features.recommendations.fleet_forecasts import FleetForecast, FleetForecastService
+from gpucost.features.recommendations.fleet_forecasts import MAX_FACTS, FleetForecast, FleetForecastService
 from tests.functions.in_memory_hours import InMemoryHours
 from tests.records import amount
 
@@ -117,3 +117,27 @@ def test_fleet_is_denied_to_roles_of_a_unit() -> None:
     service = FleetForecastService(Fleet(), Fleet(), Fleet(), lambda unit, months: None, published_until=lambda: UNTIL)  # type: ignore[arg-type]
     with pytest.raises(AccessDeniedError, match="Pass business_unit"):
         service.forecast("month", "business_unit", scope=Scope(frozenset({"research"})))
+
+
+class ManyFacts:
+    """More facts of a day than are added up; reading them is too slow for a test."""
+
+    def __len__(self) -> int:
+        return MAX_FACTS + 1
+
+    def group_by(self, _key: object) -> dict[str, Costs]:
+        return {}
+
+
+class CrowdedFleet(Fleet):
+    def facts(self, _cluster: str, start: datetime, _end: datetime) -> list[tuple[datetime, ManyFacts]]:
+        return [(start, ManyFacts())]
+
+
+def test_too_many_pools_are_refused_and_clusters_are_not() -> None:
+    fleet = CrowdedFleet()
+    fleet.add("east", UNTIL - 20 * DAY, UNTIL, {"research": "2"}, "4")
+    with pytest.raises(InvalidInputError, match=r"Select group_by=cluster or group_by=business_unit\.$"):
+        fleet.forecast("node_pool")
+    assert [row.name for row in fleet.forecast("cluster").rows] == ["east"]
+    assert [row.name for row in fleet.forecast("business_unit").rows] == ["research"]
