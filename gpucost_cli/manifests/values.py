@@ -114,12 +114,12 @@ def existing_cluster_values(
             {
                 "source": exporter.source,
                 "job": exporter.job,
-                "labels": [f"__meta_kubernetes_pod_{name}" for name in exporter.pod_labels],
-                "label_values": exporter.pod_label_values,
+                "labels": [f"__meta_kubernetes_{name}" for name in exporter.discovery_labels],
+                "label_values": exporter.discovery_values,
                 "names_no_node": exporter.names_no_node,
             }
             for exporter in EXPORTERS
-            if exporter.pod_labels
+            if exporter.discovery_labels
         ],
         "keep": {
             "kube_state_metrics": patterns[series.KUBE_STATE_METRICS],

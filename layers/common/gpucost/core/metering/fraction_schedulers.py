@@ -85,16 +85,16 @@ HAMI = FractionScheduler(
             namespaces=("kube-system",),
             # Before 2.9, its metrics have no common prefix.
             metric_prefixes=("hami_", "vgpumemoryallocated", "gpudevicememorylimit", "gpudevicecorelimit"),
-            pod_labels=("label_app_kubernetes_io_component", "container_port_name"),
-            pod_label_values="hami-scheduler;metrics",
+            discovery_labels=("pod_label_app_kubernetes_io_component", "pod_container_port_name"),
+            discovery_values="hami-scheduler;metrics",
         ),
         Exporter(
             source="hami_vgpu_monitor",
             series="HAMi's vGPU monitors (`hami_container_*`)",
             namespaces=("kube-system",),
             metric_prefixes=("hami_container_", "device_utilization_desc_of_container"),
-            pod_labels=("label_app_kubernetes_io_component", "container_port_name"),
-            pod_label_values="hami-device-plugin;metrics",
+            discovery_labels=("pod_label_app_kubernetes_io_component", "pod_container_port_name"),
+            discovery_values="hami-device-plugin;metrics",
         ),
     ),
 )  # fmt: skip

@@ -25,10 +25,10 @@ class Exporter(Struct, frozen=True):
     """Where its chart is installed by default; empty for dcgm-exporter, which has a release for each kind of pools."""
     metric_prefixes: tuple[str, ...] = ()
     """Prefixes of its metrics, in lower case. Of several exporters, the longest that fits counts."""
-    pod_labels: tuple[str, ...] = ()
-    """What identifies its pods, as Prometheus names it: `label_app`, `container_port_name`."""
-    pod_label_values: str = ""
-    """A regular expression of the values of `pod_labels`, separated by semicolons."""
+    discovery_labels: tuple[str, ...] = ()
+    """What identifies its pods, by Prometheus' names after `__meta_kubernetes_`: `pod_label_app`."""
+    discovery_values: str = ""
+    """A regular expression of their values, separated by semicolons."""
     names_no_node: bool = False
     """Whether the collectors add the node's name to its series."""
 
