@@ -462,3 +462,22 @@ def test_pod_that_is_pending_until_the_end_of_the_hour_has_no_use() -> None:
     assert measured.held.length == 2 * MINUTE
     assert measured.use.observed_ms == 0
     assert measured.effective_gpu_ms == 0
+
+
+def test_pod_that_ran_after_its_gpus_were_taken_back_shares_none_of_their_use() -> None:
+    """Six pods hold two GPUs of three replicas for a minute. One is reported as running two minutes later only."""
+    labels = {"label_nvidia_com_gpu_replicas": "3", "label_nvidia_com_gpu_count": "2"}
+    pods = tuple(
+        replace(
+            pod(),
+            pod=f"p{number}",
+            uid=f"u{number}",
+            held_samples={"k": minutes(0, 2 if number == 0 else 1)},
+            running_samples={"k": minutes(2, 3) if number == 3 else minutes(0, 1)},
+        )
+        for number in range(6)
+    )
+    shared = replace(device(1, "0.5"), pod="p0")
+    hour = replace(observation(devices=(shared,), nodes=(node(0, labels),)), pods=pods)
+    usage = meter(hour, MeteringRules(utilization_sources=("pod", "shared")))
+    assert len(usage.pods) == 6

@@ -427,6 +427,8 @@ class UtilizationResolver:
                 holder.share.gpus_per_unit
             )
             replicas_of[index] = replicas
+            if not holder.running.length:  # its GPUs were taken back before it ran
+                continue
             changes[holder.running.start] = changes.get(holder.running.start, ZERO) + replicas
             changes[holder.running.end] = changes.get(holder.running.end, ZERO) - replicas
         times: list[_SharedTime] = []
