@@ -112,7 +112,9 @@ def test_running_hour_is_shown_until_the_first_whole_hour_is_attributed(
             assert requests.get(f"{url}/serve/so-far", timeout=30).json()["clusters"] == [shown]
             service.run_schedule()
             assert requests.get(f"{url}/serve/so-far", timeout=30).json() == {"clusters": []}
-            assert requests.get(f"{url}/config.json", timeout=30).json() == {"sign_in": None, "serve": True}
+            assert requests.get(f"{url}/config.json", timeout=30).json() == {
+                "sign_in": None, "serve": True, "decisions": True,
+            }  # fmt: skip
         manifest = service.manifest("demo", HOUR + timedelta(hours=1))
         assert manifest is not None
         assert manifest.status == "complete"
